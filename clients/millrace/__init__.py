@@ -1,0 +1,1 @@
+"""Async clients of the millrace broker."""

@@ -1,0 +1,1 @@
+"""The wire protocol and record batch format of millrace."""
