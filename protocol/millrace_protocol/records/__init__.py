@@ -1,0 +1,63 @@
+"""Record batches: Kafka's magic-2 format, byte for byte, on the wire and on disk alike.
+
+The broker needs `header` and `validate` and never decodes a record; clients add `encode`,
+`decode` and `murmur2`; `arrow` is imported only by who needs columns, because it brings pyarrow.
+"""
+
+from millrace_protocol.records.compression import (
+    Codec,
+    CompressionError,
+    DecompressedTooLarge,
+    compress,
+    decompress,
+)
+from millrace_protocol.records.corruption import BatchTooLarge, CorruptBatch, Fault
+from millrace_protocol.records.header import (
+    BATCH_HEADER,
+    BATCH_LENGTH_MIN,
+    HEADER_SIZE,
+    MAGIC,
+    PAYLOAD_BYTES_MAX,
+    RECORD_COUNT_MAX,
+    BatchHeader,
+    batch_extent,
+    batch_positions,
+    batch_span,
+    read_header,
+)
+from millrace_protocol.records.validate import (
+    assign,
+    batch_crc,
+    check_batch,
+    check_produced_batch,
+    seal,
+    stamp_log_append_time,
+)
+
+__all__ = [
+    "BATCH_HEADER",
+    "BATCH_LENGTH_MIN",
+    "HEADER_SIZE",
+    "MAGIC",
+    "PAYLOAD_BYTES_MAX",
+    "RECORD_COUNT_MAX",
+    "BatchHeader",
+    "BatchTooLarge",
+    "Codec",
+    "CompressionError",
+    "CorruptBatch",
+    "DecompressedTooLarge",
+    "Fault",
+    "assign",
+    "batch_crc",
+    "batch_extent",
+    "batch_positions",
+    "batch_span",
+    "check_batch",
+    "check_produced_batch",
+    "compress",
+    "decompress",
+    "read_header",
+    "seal",
+    "stamp_log_append_time",
+]
