@@ -1,0 +1,85 @@
+"""The apis there are: key, name, version range, and the messages of each (wire_spec.md W-4).
+
+An api that Apache Kafka also has carries Kafka's key, because people know the numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from millrace_protocol.messages import (
+    admin,
+    configs,
+    fetch,
+    hello,
+    list_offsets,
+    metadata,
+    produce,
+    producer_id,
+)
+from millrace_protocol.schema import Message
+
+
+class ApiKey(IntEnum):
+    """The number of an api in a frame header."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    HELLO = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    DESCRIBE_CONFIGS = 32
+    CREATE_PARTITIONS = 37
+    ALTER_CONFIGS = 44
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One api. Versions run from `min_version` to `max_version`, both included."""
+
+    key: ApiKey
+    request: type[Message]
+    response: type[Message]
+    min_version: int = 0
+    max_version: int = 0
+
+
+APIS: dict[ApiKey, Api] = {
+    api.key: api
+    for api in (
+        Api(ApiKey.HELLO, hello.HelloRequest, hello.HelloResponse),
+        Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
+        Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceResponse),
+        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse),
+        Api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
+        Api(
+            ApiKey.INIT_PRODUCER_ID,
+            producer_id.InitProducerIdRequest,
+            producer_id.InitProducerIdResponse,
+        ),
+        Api(ApiKey.CREATE_TOPICS, admin.CreateTopicsRequest, admin.CreateTopicsResponse),
+        Api(ApiKey.DELETE_TOPICS, admin.DeleteTopicsRequest, admin.DeleteTopicsResponse),
+        Api(
+            ApiKey.CREATE_PARTITIONS, admin.CreatePartitionsRequest, admin.CreatePartitionsResponse
+        ),
+        Api(
+            ApiKey.DESCRIBE_CONFIGS, configs.DescribeConfigsRequest, configs.DescribeConfigsResponse
+        ),
+        Api(ApiKey.ALTER_CONFIGS, configs.AlterConfigsRequest, configs.AlterConfigsResponse),
+    )
+}
+
+
+def negotiate(key: ApiKey, min_version: int, max_version: int) -> int | None:
+    """The highest version both sides speak, or None when the ranges do not meet.
+
+    >>> negotiate(ApiKey.FETCH, 0, 99) == APIS[ApiKey.FETCH].max_version
+    True
+    """
+    ours = APIS[key]
+    version = min(ours.max_version, max_version)
+    return version if version >= max(ours.min_version, min_version) else None

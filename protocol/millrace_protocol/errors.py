@@ -1,0 +1,148 @@
+"""Error codes of the wire, and the errors a decoder raises.
+
+Owns the table of codes (wire_spec.md W-7): number, name, what a client should do, and the
+sentence used when the broker has nothing more exact to say. Where a code means the same as one
+of Apache Kafka's it has Kafka's number and name; codes of our own start at 1000.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """What a reply says of a request, or of one of its topics or partitions (W-7.1)."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    MESSAGE_TOO_LARGE = 10
+    INVALID_TOPIC_EXCEPTION = 17
+    INVALID_REQUIRED_ACKS = 21
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_CONFIG = 40
+    INVALID_REQUEST = 42
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    INVALID_PRODUCER_EPOCH = 47
+    KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    INVALID_RECORD = 87
+    DISK_FULL = 1000
+    BROKER_STOPPING = 1001
+    UNKNOWN_API = 1002
+    FRAME_TOO_LARGE = 1003
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorTraits:
+    """How a client may answer one code.
+
+    `retriable`: the same request may succeed later. `refresh_metadata`: ask for metadata before
+    retrying. `fenced`: somebody newer has taken this client's place; retrying cannot help.
+    """
+
+    sentence: str
+    retriable: bool = False
+    refresh_metadata: bool = False
+    fenced: bool = False
+
+
+_T = ErrorTraits
+ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: _T("The broker failed in a way it did not expect; see its log"),
+    ErrorCode.NONE: _T("No error"),
+    ErrorCode.OFFSET_OUT_OF_RANGE: _T(
+        "The offset is outside the log; ask ListOffsets for the valid range"
+    ),
+    ErrorCode.CORRUPT_MESSAGE: _T(
+        "The record batch fails its checks (length, CRC or counts); send it again", retriable=True
+    ),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _T(
+        "This broker has no such topic or partition; create it or check the name",
+        retriable=True,
+        refresh_metadata=True,
+    ),
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: _T(
+        "Another broker leads this partition; refresh the metadata",
+        retriable=True,
+        refresh_metadata=True,
+    ),
+    ErrorCode.REQUEST_TIMED_OUT: _T(
+        "The request was not finished in time; it may still take effect", retriable=True
+    ),
+    ErrorCode.MESSAGE_TOO_LARGE: _T(
+        "The record batch is larger than the topic's max.message.bytes; send less or raise it"
+    ),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: _T(
+        "A topic name is 1 to 249 of A-Z a-z 0-9 . _ - and neither . nor .."
+    ),
+    ErrorCode.INVALID_REQUIRED_ACKS: _T("acks is 0, 1 or -1 (all)"),
+    ErrorCode.UNSUPPORTED_VERSION: _T(
+        "This version of the api is not spoken here; use one of the range in the reply"
+    ),
+    ErrorCode.TOPIC_ALREADY_EXISTS: _T("A topic of this name exists; choose another name"),
+    ErrorCode.INVALID_PARTITIONS: _T(
+        "The number of partitions is not allowed; it is at least 1 and can only grow"
+    ),
+    ErrorCode.INVALID_REPLICATION_FACTOR: _T(
+        "The replication factor is at least 1 and at most the number of brokers"
+    ),
+    ErrorCode.INVALID_CONFIG: _T("A configuration key or value is not valid"),
+    ErrorCode.INVALID_REQUEST: _T("The request breaks a rule of the protocol"),
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: _T(
+        "A batch of this producer is missing before this one; resend from the last acked batch"
+    ),
+    ErrorCode.INVALID_PRODUCER_EPOCH: _T(
+        "A newer epoch of this producer id has written here; ask InitProducerId for a new one",
+        fenced=True,
+    ),
+    ErrorCode.KAFKA_STORAGE_ERROR: _T(
+        "The partition is offline after a disk fault; see the broker's log"
+    ),
+    ErrorCode.UNKNOWN_PRODUCER_ID: _T(
+        "The broker has no state for this producer id; ask InitProducerId for a new one"
+    ),
+    ErrorCode.FENCED_LEADER_EPOCH: _T(
+        "The client's leader epoch is older than the broker's; refresh the metadata",
+        retriable=True,
+        refresh_metadata=True,
+    ),
+    ErrorCode.UNKNOWN_LEADER_EPOCH: _T(
+        "The client's leader epoch is newer than the broker's; retry", retriable=True
+    ),
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: _T(
+        "The codec is none, gzip, snappy, lz4 or zstd (attributes bits 0-2 are 0 to 4)"
+    ),
+    ErrorCode.INVALID_RECORD: _T("The record batch holds what a client may not write"),
+    ErrorCode.DISK_FULL: _T(
+        "The broker's disk is full: appends are refused, reads go on; free space and retry",
+        retriable=True,
+    ),
+    ErrorCode.BROKER_STOPPING: _T(
+        "The broker is shutting down; connect again", retriable=True, refresh_metadata=True
+    ),
+    ErrorCode.UNKNOWN_API: _T("No api has this key; Hello lists those there are"),
+    ErrorCode.FRAME_TOO_LARGE: _T(
+        "The frame is longer than this broker accepts; Hello names the limit"
+    ),
+}
+
+
+class WireError(Exception):
+    """The bytes break the protocol at `position` (bytes from the start of the frame or body)."""
+
+    def __init__(self, message: str, *, position: int) -> None:
+        super().__init__(f"{message} (at byte {position})")
+        self.reason = message
+        self.position = position

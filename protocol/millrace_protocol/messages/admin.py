@@ -1,0 +1,109 @@
+"""CreateTopics, DeleteTopics, CreatePartitions: the life of a topic."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from millrace_protocol.primitives import (
+    BOOLEAN,
+    INT16,
+    INT32,
+    NULLABLE_STRING,
+    STRING,
+    UUID,
+)
+from millrace_protocol.schema import Message, array_of, wire
+
+_VALIDATE_ONLY = "check and answer as if, but change nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig(Message):
+    """One configuration entry of a topic."""
+
+    name: str = wire(STRING, "configuration key")
+    value: str | None = wire(NULLABLE_STRING, "its value as text; null for the broker's default")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic(Message):
+    """A topic to create."""
+
+    name: str = wire(STRING, "topic name (W-6.5)")
+    partitions: int = wire(INT32, "number of partitions; -1 for the broker's default")
+    replication_factor: int = wire(INT16, "copies of each partition; -1 for the broker's default")
+    configs: tuple[TopicConfig, ...] = wire(array_of(TopicConfig), "what differs from the defaults")
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsRequest(Message):
+    """Topics to create, each for itself: one may fail and another not."""
+
+    topics: tuple[NewTopic, ...] = wire(array_of(NewTopic), "a name may stand once")
+    validate_only: bool = wire(BOOLEAN, _VALIDATE_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic(Message):
+    """What became of one topic."""
+
+    name: str = wire(STRING, "topic name")
+    error_code: int = wire(INT16, "error of this topic (W-7)")
+    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    topic_id: uuid.UUID = wire(UUID, "identity of the new topic; zero on error")
+    partitions: int = wire(INT32, "number of partitions; -1 on error")
+    replication_factor: int = wire(INT16, "copies of each partition; -1 on error")
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsResponse(Message):
+    """One result per topic, in the request's order."""
+
+    topics: tuple[CreatedTopic, ...] = wire(array_of(CreatedTopic), "the results")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult(Message):
+    """What became of a change to one topic."""
+
+    name: str = wire(STRING, "topic name")
+    error_code: int = wire(INT16, "error of this topic (W-7)")
+    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsRequest(Message):
+    """Topics to delete with all their records."""
+
+    topics: tuple[str, ...] = wire(array_of(STRING), "topic names")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsResponse(Message):
+    """One result per topic, in the request's order."""
+
+    topics: tuple[TopicResult, ...] = wire(array_of(TopicResult), "the results")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCount(Message):
+    """How many partitions a topic shall have."""
+
+    name: str = wire(STRING, "topic name")
+    partitions: int = wire(INT32, "number of partitions afterwards; more than there are")
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsRequest(Message):
+    """Topics to widen. Records keep their partition; keys may map to another one from now on."""
+
+    topics: tuple[PartitionCount, ...] = wire(array_of(PartitionCount), "a name may stand once")
+    validate_only: bool = wire(BOOLEAN, _VALIDATE_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsResponse(Message):
+    """One result per topic, in the request's order."""
+
+    topics: tuple[TopicResult, ...] = wire(array_of(TopicResult), "the results")

@@ -1,0 +1,57 @@
+"""Fetch: record batches from partitions, with a long poll."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, RECORDS, STRING
+from millrace_protocol.schema import Message, array_of, wire
+
+
+@dataclass(slots=True, frozen=True)
+class FetchPartition(Message):
+    """Where to read one partition from."""
+
+    topic: str = wire(STRING, "topic name")
+    partition: int = wire(INT32, "partition number")
+    leader_epoch: int = wire(INT32, "the leader epoch the client knows; -1 for none")
+    fetch_offset: int = wire(INT64, "offset of the first record wanted")
+    max_bytes: int = wire(INT32, "most bytes of this partition", unit="bytes")
+
+
+@dataclass(slots=True, frozen=True)
+class FetchRequest(Message):
+    """Which partitions to read, and how long to wait for data."""
+
+    max_wait_ms: int = wire(INT32, "longest wait for min_bytes", unit="ms")
+    min_bytes: int = wire(INT32, "answer as soon as this much is there; 0 or 1: any", unit="bytes")
+    max_bytes: int = wire(INT32, "most bytes of records in the answer", unit="bytes")
+    partitions: tuple[FetchPartition, ...] = wire(
+        array_of(FetchPartition), "filled in this order until max_bytes is reached"
+    )
+
+
+@dataclass(slots=True, frozen=True)
+class FetchPartitionResult(Message):
+    """What one partition holds from the offset asked for."""
+
+    topic: str = wire(STRING, "topic name")
+    partition: int = wire(INT32, "partition number")
+    error_code: int = wire(INT16, "error of this partition (W-7)")
+    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    high_watermark: int = wire(INT64, "first offset a consumer may not read yet; -1 if unknown")
+    log_start_offset: int = wire(INT64, "first offset still in the partition; -1 if unknown")
+    records: bytes | memoryview = wire(
+        RECORDS,
+        "whole record batches; the first may begin before fetch_offset (skip those records)",
+        unit="bytes",
+    )
+
+
+@dataclass(slots=True, frozen=True)
+class FetchResponse(Message):
+    """One result per partition of the request, in its order."""
+
+    partitions: tuple[FetchPartitionResult, ...] = wire(
+        array_of(FetchPartitionResult), "the results"
+    )

@@ -1,0 +1,54 @@
+"""Produce: append record batches, one per named partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, RECORDS, STRING
+from millrace_protocol.schema import Message, array_of, wire
+
+
+@dataclass(slots=True, frozen=True)
+class ProducePartition(Message):
+    """What to append to one partition."""
+
+    topic: str = wire(STRING, "topic name")
+    partition: int = wire(INT32, "partition number")
+    records: bytes | memoryview = wire(RECORDS, "exactly one record batch (W-5)", unit="bytes")
+
+
+@dataclass(slots=True, frozen=True)
+class ProduceRequest(Message):
+    """Batches to append, and what an answer must mean."""
+
+    acks: int = wire(
+        INT16, "0: no answer at all; 1: the leader has it; -1: all in-sync replicas have it"
+    )
+    timeout_ms: int = wire(INT32, "how long the broker may wait for that", unit="ms")
+    partitions: tuple[ProducePartition, ...] = wire(
+        array_of(ProducePartition), "a partition may be named once"
+    )
+
+
+@dataclass(slots=True, frozen=True)
+class ProducePartitionResult(Message):
+    """What became of one partition's batch."""
+
+    topic: str = wire(STRING, "topic name")
+    partition: int = wire(INT32, "partition number")
+    error_code: int = wire(INT16, "error of this partition (W-7)")
+    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    base_offset: int = wire(INT64, "offset of the batch's first record; -1 on error")
+    log_append_time_ms: int = wire(
+        INT64, "the broker's time when the topic uses it, else -1", unit="ms since the epoch"
+    )
+    log_start_offset: int = wire(INT64, "first offset still in the partition; -1 on error")
+
+
+@dataclass(slots=True, frozen=True)
+class ProduceResponse(Message):
+    """One result per partition of the request, in its order."""
+
+    partitions: tuple[ProducePartitionResult, ...] = wire(
+        array_of(ProducePartitionResult), "the results"
+    )

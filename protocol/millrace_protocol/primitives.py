@@ -1,0 +1,203 @@
+"""The types of a field on the wire (wire_spec.md W-3), as `construct` declarations.
+
+Fixed-width integers are big-endian. Strings, bytes and arrays carry their length before them;
+a length is checked against the bytes that are there *before* anything is allocated, so that a
+20-byte frame cannot ask for two billion elements. Every refusal is a `WireError` with the
+position of the byte that is wrong.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import IO, Any
+
+import construct as c
+
+from millrace_protocol.errors import WireError
+
+STRING_BYTES_MAX = 32_767
+"""A string's length is an int16 (W-3.3)."""
+
+
+class WireType(c.Construct):  # type: ignore[misc]
+    """A `construct` construct with the name the specification gives it."""
+
+    def __init__(self, spec_name: str) -> None:
+        super().__init__()
+        self.spec_name = spec_name
+
+
+def _remaining(stream: IO[bytes]) -> int:
+    here = stream.tell()
+    end = stream.seek(0, 2)
+    stream.seek(here)
+    return end - here
+
+
+def _read(stream: IO[bytes], size: int, what: str) -> bytes:
+    position = stream.tell()
+    data = stream.read(size)
+    if len(data) != size:
+        raise WireError(
+            f"{what} needs {size} bytes and only {len(data)} are left", position=position
+        )
+    return data
+
+
+class _Integer(WireType):
+    def __init__(self, spec_name: str, size: int, *, signed: bool = True) -> None:
+        super().__init__(spec_name)
+        self.size = size
+        self.signed = signed
+
+    def _parse(self, stream: IO[bytes], context: Any, path: str) -> int:
+        return int.from_bytes(_read(stream, self.size, self.spec_name), "big", signed=self.signed)
+
+    def _build(self, obj: int, stream: IO[bytes], context: Any, path: str) -> int:
+        try:
+            stream.write(int(obj).to_bytes(self.size, "big", signed=self.signed))
+        except OverflowError:
+            raise ValueError(f"{obj} does not fit {self.spec_name} ({path})") from None
+        return obj
+
+    def _sizeof(self, context: Any, path: str) -> int:
+        return self.size
+
+
+class _Boolean(WireType):
+    def _parse(self, stream: IO[bytes], context: Any, path: str) -> bool:
+        position = stream.tell()
+        byte = _read(stream, 1, self.spec_name)[0]
+        if byte > 1:
+            raise WireError(f"a boolean is 0 or 1, not {byte}", position=position)
+        return byte == 1
+
+    def _build(self, obj: bool, stream: IO[bytes], context: Any, path: str) -> bool:
+        stream.write(b"\x01" if obj else b"\x00")
+        return obj
+
+
+class _Sized(WireType):
+    """Length-prefixed bytes or text; a length of -1 is null where `nullable`."""
+
+    length: _Integer
+
+    def __init__(self, spec_name: str, *, nullable: bool) -> None:
+        super().__init__(spec_name)
+        self.nullable = nullable
+
+    def _parse(self, stream: IO[bytes], context: Any, path: str) -> Any:
+        position = stream.tell()
+        size = self.length._parse(stream, context, path)
+        if size == -1 and self.nullable:
+            return None
+        if size < 0:
+            raise WireError(f"a length of {size} in a {self.spec_name}", position=position)
+        return self._from_wire(_read(stream, size, self.spec_name), position)
+
+    def _build(self, obj: Any, stream: IO[bytes], context: Any, path: str) -> Any:
+        if obj is None:
+            if not self.nullable:
+                raise ValueError(f"{path} may not be null")
+            self.length._build(-1, stream, context, path)
+            return obj
+        data = self._to_wire(obj)
+        self.length._build(len(data), stream, context, path)
+        stream.write(data)
+        return obj
+
+    def _from_wire(self, data: bytes, position: int) -> Any:
+        return data
+
+    def _to_wire(self, obj: Any) -> bytes:
+        return bytes(obj)
+
+
+INT8 = _Integer("int8", 1)
+INT16 = _Integer("int16", 2)
+INT32 = _Integer("int32", 4)
+INT64 = _Integer("int64", 8)
+UINT16 = _Integer("uint16", 2, signed=False)
+UINT32 = _Integer("uint32", 4, signed=False)
+BOOLEAN = _Boolean("boolean")
+
+
+class _String(_Sized):
+    length = INT16
+
+    def _from_wire(self, data: bytes, position: int) -> str:
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise WireError(
+                f"a string is not UTF-8: {error.reason}", position=position + 2 + error.start
+            ) from None
+
+    def _to_wire(self, obj: str) -> bytes:
+        data = obj.encode("utf-8")
+        if len(data) > STRING_BYTES_MAX:
+            raise ValueError(f"a string of {len(data)} bytes; the limit is {STRING_BYTES_MAX}")
+        return data
+
+
+class _Bytes(_Sized):
+    length = INT32
+
+
+class _Uuid(WireType):
+    def _parse(self, stream: IO[bytes], context: Any, path: str) -> uuid.UUID:
+        return uuid.UUID(bytes=_read(stream, 16, self.spec_name))
+
+    def _build(self, obj: uuid.UUID, stream: IO[bytes], context: Any, path: str) -> uuid.UUID:
+        stream.write(obj.bytes)
+        return obj
+
+
+STRING = _String("string", nullable=False)
+NULLABLE_STRING = _String("nullable string", nullable=True)
+BYTES = _Bytes("bytes", nullable=False)
+NULLABLE_BYTES = _Bytes("nullable bytes", nullable=True)
+RECORDS = _Bytes("records", nullable=False)
+"""Zero or more whole record batches, back to back (W-5)."""
+UUID = _Uuid("uuid")
+
+
+class ArrayOf(WireType):
+    """An int32 count, then that many elements; a count of -1 is null where `nullable`."""
+
+    def __init__(self, element: c.Construct, *, nullable: bool = False) -> None:
+        prefix = "nullable array" if nullable else "array"
+        super().__init__(f"{prefix} of {getattr(element, 'spec_name', 'struct')}")
+        self.element = element
+        self.nullable = nullable
+
+    def read_count(self, stream: IO[bytes]) -> int:
+        """The count at the stream's position: -1 for null; refuses what cannot be there."""
+        position = stream.tell()
+        count: int = INT32._parse(stream, None, "")
+        if count == -1 and self.nullable:
+            return count
+        # An element takes at least one byte, so a larger count is a lie and not worth a loop.
+        if count < 0 or count > _remaining(stream):
+            raise WireError(
+                f"an array of {count} elements with {_remaining(stream)} bytes left",
+                position=position,
+            )
+        return count
+
+    def _parse(self, stream: IO[bytes], context: Any, path: str) -> Any:
+        count = self.read_count(stream)
+        if count < 0:
+            return None
+        return tuple(self.element._parsereport(stream, context, path) for _ in range(count))
+
+    def _build(self, obj: Any, stream: IO[bytes], context: Any, path: str) -> Any:
+        if obj is None:
+            if not self.nullable:
+                raise ValueError(f"{path} may not be null")
+            INT32._build(-1, stream, context, path)
+            return obj
+        INT32._build(len(obj), stream, context, path)
+        for element in obj:
+            self.element._build(element, stream, context, path)
+        return obj

@@ -1,0 +1,143 @@
+"""Messages declared once: from one dataclass come the codec, the dissector and the spec's table.
+
+A message body is a frozen dataclass whose fields are made with `wire`: the type on the wire, a
+sentence of meaning, and the version that brought the field. `codec(cls, version)` turns that
+into a `construct` struct which parses to, and builds from, instances of the class.
+
+    >>> @dataclass(frozen=True, slots=True)
+    ... class Ping(Message):
+    ...     text: str = wire(STRING, "echoed back")
+    >>> encode_body(Ping("hi"), 0)
+    b'\\x00\\x02hi'
+    >>> decode_body(Ping, b'\\x00\\x02hi', 0)
+    Ping(text='hi')
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from dataclasses import dataclass
+from typing import IO, Any, TypeVar, cast
+
+import construct as c
+
+from millrace_protocol.errors import WireError
+from millrace_protocol.primitives import STRING as STRING
+from millrace_protocol.primitives import ArrayOf, WireType
+
+M = TypeVar("M", bound="Message")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Base of every message body and of every struct inside one."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireField:
+    """How one field travels: its type, meaning, unit, and the version it exists from."""
+
+    type: c.Construct
+    doc: str
+    unit: str
+    since: int
+
+
+def wire(
+    type_: c.Construct,
+    doc: str,
+    *,
+    unit: str = "",
+    since: int = 0,
+    default: Any = dataclasses.MISSING,
+) -> Any:
+    """Declares a field of a message.
+
+    A field of a later version needs a `default`: it is what a reader of an older version sees.
+    """
+    if since and default is dataclasses.MISSING:
+        raise TypeError(f"a field since version {since} needs a default for the versions before")
+    metadata = {"wire": WireField(type_, doc, unit, since)}
+    if default is dataclasses.MISSING:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(metadata=metadata, default=default)
+
+
+def wire_fields(cls: type[Message], version: int) -> list[tuple[str, WireField]]:
+    """The fields of `cls` that version `version` carries, in wire order."""
+    fields = ((f.name, cast(WireField, f.metadata["wire"])) for f in dataclasses.fields(cls))
+    return [(name, field) for name, field in fields if field.since <= version]
+
+
+class StructOf(WireType):
+    """A message's fields back to back, without padding, as an instance of its class."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        super().__init__(cls.__name__)
+        self.cls = cls
+        self.fields = c.Struct(
+            *(name / _at_version(field.type, version) for name, field in wire_fields(cls, version))
+        )
+
+    def _parse(self, stream: IO[bytes], context: Any, path: str) -> Message:
+        container = self.fields._parse(stream, context, path)
+        return self.cls(**{name: v for name, v in container.items() if not name.startswith("_")})
+
+    def _build(self, obj: Message, stream: IO[bytes], context: Any, path: str) -> Message:
+        self.fields._build(
+            {sub.name: getattr(obj, sub.name) for sub in self.fields.subcons}, stream, context, path
+        )
+        return obj
+
+
+class Struct(WireType):
+    """A nested message as a field's type; resolved to the outer message's version."""
+
+    def __init__(self, cls: type[Message]) -> None:
+        super().__init__(cls.__name__)
+        self.cls = cls
+
+
+def array_of(element: c.Construct | type[Message], *, nullable: bool = False) -> ArrayOf:
+    """An array of a primitive type or of a nested message."""
+    if isinstance(element, type):
+        element = Struct(element)
+    return ArrayOf(element, nullable=nullable)
+
+
+def _at_version(type_: c.Construct, version: int) -> c.Construct:
+    if isinstance(type_, ArrayOf):
+        return ArrayOf(_at_version(type_.element, version), nullable=type_.nullable)
+    if isinstance(type_, Struct):
+        return codec(type_.cls, version)
+    return type_
+
+
+_codecs: dict[tuple[type[Message], int], StructOf] = {}
+
+
+def codec(cls: type[Message], version: int) -> StructOf:
+    """The `construct` codec of one version of a message; made once."""
+    made = _codecs.get((cls, version))
+    if made is None:
+        made = _codecs[cls, version] = StructOf(cls, version)
+    return made
+
+
+def encode_body(message: Message, version: int) -> bytes:
+    """The bytes of a message body. Raises `ValueError` for a value its type cannot carry."""
+    stream = io.BytesIO()
+    codec(type(message), version).build_stream(message, stream)
+    return stream.getvalue()
+
+
+def decode_body(cls: type[M], body: bytes | bytearray | memoryview, version: int) -> M:
+    """A message from a whole body: raises `WireError` when it is short, broken or too long."""
+    stream = io.BytesIO(body)
+    message = codec(cls, version).parse_stream(stream)
+    if stream.tell() != len(body):
+        raise WireError(
+            f"{len(body) - stream.tell()} bytes follow the {cls.__name__}", position=stream.tell()
+        )
+    return cast(M, message)

@@ -1,0 +1,18 @@
+"""Expected refusals: what a service answers when it will not do what was asked."""
+
+from __future__ import annotations
+
+from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
+
+
+class Refused(Exception):
+    """The request, or one partition or topic of it, is refused.
+
+    `code` is the wire's error code (wire_spec.md W-7.1), `sentence` says what was wrong and what
+    to do. A dialect turns it into its own words; nothing was changed when it is raised.
+    """
+
+    def __init__(self, code: ErrorCode, sentence: str | None = None) -> None:
+        self.code = code
+        self.sentence = sentence or ERROR_TRAITS[code].sentence
+        super().__init__(f"{code.name}: {self.sentence}")
