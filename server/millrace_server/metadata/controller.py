@@ -1,0 +1,148 @@
+"""The controller: which changes of the metadata are allowed, and the records that make them.
+
+A pure function of the image and a request: it returns records and changes nothing itself. The
+shell appends them, waits until they are durable, replays them, and only then answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millrace_protocol.errors import ErrorCode
+from millrace_server.metadata.image import ClusterImage, Topic
+from millrace_server.metadata.records import (
+    MetadataRecord,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from millrace_server.refusal import Refused
+from millrace_server.topic_config import (
+    INTERNAL_TOPIC_PREFIX,
+    TopicConfig,
+    check_topic_name,
+)
+
+PRODUCER_ID_BLOCK = 1000
+"""Producer ids reserved with one metadata record; a restart wastes at most a block."""
+PARTITIONS_PER_TOPIC_MAX = 10_000
+"""Bounds what one request can make the broker open: two files and a directory per partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What a request that says -1 gets, and the settings under a topic's own."""
+
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class Controller:
+    """The rules of change, over an image that it reads and never writes."""
+
+    def __init__(self, image: ClusterImage, defaults: TopicDefaults, *, broker_count: int) -> None:
+        self._image = image
+        self._defaults = defaults
+        self._broker_count = broker_count
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name. Raises `Refused`."""
+        topic = self._image.topics.get(name)
+        if topic is None:
+            raise Refused(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"There is no topic {name!r}; create it first or check the name",
+            )
+        return topic
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        topic_id: str,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str | None],
+    ) -> list[MetadataRecord]:
+        """Records that create a topic; -1 for a count means the default. Raises `Refused`."""
+        check_topic_name(name)
+        if name.startswith(INTERNAL_TOPIC_PREFIX):
+            raise Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic names that begin with {INTERNAL_TOPIC_PREFIX} belong to the broker; "
+                f"{name!r} cannot be created by a client",
+            )
+        if name in self._image.topics:
+            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} exists already")
+        partitions = self._defaults.partitions if partitions == -1 else partitions
+        self._check_partitions(partitions)
+        if replication_factor == -1:
+            replication_factor = self._defaults.replication_factor
+        if not 1 <= replication_factor <= self._broker_count:
+            raise Refused(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"A replication factor of {replication_factor} with {self._broker_count} "
+                "broker(s); it is at least 1 and at most the number of brokers",
+            )
+        config = TopicConfig({}, self._defaults.configs)
+        own = config.changed(configs)
+        self._check_min_isr(TopicConfig(own, self._defaults.configs), replication_factor)
+        return [TopicCreated(name, topic_id, partitions, replication_factor, own)]
+
+    def add_partitions(self, name: str, partitions: int) -> list[MetadataRecord]:
+        """Records that widen a topic to `partitions` partitions. Raises `Refused`."""
+        topic = self._changeable_topic(name)
+        self._check_partitions(partitions)
+        if partitions <= topic.partitions:
+            raise Refused(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic {name!r} has {topic.partitions} partitions and {partitions} were asked "
+                "for; the number can only grow",
+            )
+        return [PartitionsAdded(topic.topic_id, partitions)]
+
+    def change_config(self, name: str, changes: Mapping[str, str | None]) -> list[MetadataRecord]:
+        """Records that change a topic's settings, all or none. Raises `Refused`."""
+        topic = self._changeable_topic(name)
+        own = TopicConfig(topic.configs, self._defaults.configs).changed(changes)
+        self._check_min_isr(TopicConfig(own, self._defaults.configs), topic.replication_factor)
+        if own == topic.configs:
+            return []
+        return [TopicConfigChanged(topic.topic_id, own)]
+
+    def delete_topic(self, name: str) -> list[MetadataRecord]:
+        """Records that delete a topic. Raises `Refused`."""
+        return [TopicDeleted(self._changeable_topic(name).topic_id)]
+
+    def reserve_producer_ids(self) -> list[MetadataRecord]:
+        """Records that reserve the next block of producer ids."""
+        return [ProducerIdsReserved(self._image.next_producer_id + PRODUCER_ID_BLOCK)]
+
+    def _changeable_topic(self, name: str) -> Topic:
+        topic = self.topic(name)
+        if name.startswith(INTERNAL_TOPIC_PREFIX):
+            raise Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic {name!r} belongs to the broker and cannot be changed by a client",
+            )
+        return topic
+
+    def _check_partitions(self, partitions: int) -> None:
+        if not 1 <= partitions <= PARTITIONS_PER_TOPIC_MAX:
+            raise Refused(
+                ErrorCode.INVALID_PARTITIONS,
+                f"A topic has 1 to {PARTITIONS_PER_TOPIC_MAX} partitions, not {partitions}",
+            )
+
+    def _check_min_isr(self, config: TopicConfig, replication_factor: int) -> None:
+        wanted = config.number("min.insync.replicas")
+        if wanted > replication_factor:
+            raise Refused(
+                ErrorCode.INVALID_CONFIG,
+                f"min.insync.replicas is {wanted} and there are {replication_factor} replica(s); "
+                "no acks=all write could ever be answered",
+            )

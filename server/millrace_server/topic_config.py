@@ -1,0 +1,183 @@
+"""Topic settings: Kafka's keys, their types, bounds, defaults and meaning.
+
+Owns parsing and validation of settings as text, which is how they travel and are stored. Refuses
+to know where a value comes from; the caller layers a topic's own values over the broker's
+defaults.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millrace_protocol.errors import ErrorCode
+from millrace_server.refusal import Refused
+
+_INT64_MAX = 2**63 - 1
+_INT32_MAX = 2**31 - 1
+DAY_MS = 86_400_000
+
+TOPIC_NAME_SIZE_MAX = 249
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
+INTERNAL_TOPIC_PREFIX = "__"
+
+
+def check_topic_name(name: str) -> None:
+    """Raises `Refused` unless `name` is a topic name a client may use (wire_spec.md W-6.5).
+
+    The names that are allowed are also safe as a directory name; `.` and `..` are not.
+    """
+    if not name:
+        reason = "is empty"
+    elif len(name) > TOPIC_NAME_SIZE_MAX:
+        reason = f"has {len(name)} characters"
+    elif name in (".", ".."):
+        reason = f"is {name!r}"
+    elif not _TOPIC_NAME.match(name):
+        reason = f"{name!r} has a character that is not allowed"
+    else:
+        return
+    raise Refused(
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        f"The topic name {reason}; use 1 to {TOPIC_NAME_SIZE_MAX} of A-Z a-z 0-9 . _ - "
+        "and neither . nor ..",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One setting: an integer within bounds (both included), or one of a few words."""
+
+    name: str
+    default: str
+    doc: str
+    minimum: int = 0
+    maximum: int = _INT64_MAX
+    words: tuple[str, ...] = ()
+
+    def check(self, value: str) -> str:
+        """The value in its canonical form; raises `Refused` with the key and the reason."""
+        if self.words:
+            if value not in self.words:
+                self._refuse(value, f"use {' or '.join(self.words)}")
+            return value
+        try:
+            number = int(value)
+        except ValueError:
+            self._refuse(value, "use a whole number")
+        if not self.minimum <= number <= self.maximum:
+            self._refuse(value, f"use {self.minimum} to {self.maximum}")
+        return str(number)
+
+    def _refuse(self, value: str, advice: str) -> None:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{self.name} is {value!r}; {advice} ({self.doc})")
+
+
+_KEYS = (
+    ConfigKey(
+        "cleanup.policy", "delete", "what retention does with old segments", words=("delete",)
+    ),
+    ConfigKey(
+        "durability",
+        "fsync",
+        "when an append counts; fsync: on disk; os: in the page cache, lost with a power cut",
+        words=("fsync", "os"),
+    ),
+    ConfigKey(
+        "index.interval.bytes",
+        "4096",
+        "bytes of log between two entries of the offset index",
+        maximum=_INT32_MAX,
+    ),
+    ConfigKey(
+        "max.message.bytes",
+        "1048588",
+        "largest record batch, in bytes, its 61-byte header included",
+        minimum=61,
+        maximum=_INT32_MAX,
+    ),
+    ConfigKey(
+        "message.timestamp.type",
+        "CreateTime",
+        "whose clock stamps a record: the client's or the broker's",
+        words=("CreateTime", "LogAppendTime"),
+    ),
+    ConfigKey(
+        "min.insync.replicas",
+        "1",
+        "replicas that must have a batch before acks=all is answered",
+        minimum=1,
+        maximum=_INT32_MAX,
+    ),
+    ConfigKey(
+        "retention.bytes",
+        "-1",
+        "bytes of a partition above which old segments go; -1: no limit",
+        minimum=-1,
+    ),
+    ConfigKey(
+        "retention.ms",
+        str(7 * DAY_MS),
+        "milliseconds after which old segments go; -1: never",
+        minimum=-1,
+    ),
+    ConfigKey(
+        "segment.bytes",
+        str(100 << 20),
+        "size, in bytes, at which a segment is closed and the next begins",
+        minimum=1024,
+        maximum=_INT32_MAX,
+    ),
+    ConfigKey(
+        "segment.ms",
+        str(7 * DAY_MS),
+        "milliseconds after which a segment is closed even when it is not full",
+        minimum=1,
+    ),
+)
+TOPIC_CONFIG_KEYS: dict[str, ConfigKey] = {key.name: key for key in _KEYS}
+
+
+def config_key(name: str) -> ConfigKey:
+    """The key of that name; raises `Refused` naming the keys there are."""
+    key = TOPIC_CONFIG_KEYS.get(name)
+    if key is None:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG,
+            f"There is no topic setting {name!r}; the settings are {', '.join(TOPIC_CONFIG_KEYS)}",
+        )
+    return key
+
+
+class TopicConfig:
+    """The settings in force for one topic: its own values over the broker's defaults."""
+
+    __slots__ = ("defaults", "own")
+
+    def __init__(self, own: Mapping[str, str], defaults: Mapping[str, str]) -> None:
+        self.own = dict(own)
+        self.defaults = defaults
+
+    def text(self, name: str) -> str:
+        """The value in force, as text."""
+        key = TOPIC_CONFIG_KEYS[name]
+        return self.own.get(name) or self.defaults.get(name) or key.default
+
+    def number(self, name: str) -> int:
+        """The value in force of an integer setting."""
+        return int(self.text(name))
+
+    def changed(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        """The topic's own values after `changes` (None: back to the default), all checked.
+
+        Raises `Refused` for an unknown key or a bad value; nothing has changed then.
+        """
+        own = dict(self.own)
+        for name, value in changes.items():
+            key = config_key(name)
+            if value is None:
+                own.pop(name, None)
+            else:
+                own[name] = key.check(value)
+        return own
