@@ -97,9 +97,25 @@ def request_frame(
     *, api: int, version: int, correlation_id: int, client_id: bytes, body: bytes
 ) -> bytes:
     """A whole request frame. `client_id` is UTF-8, at most 255 bytes."""
+    prefix = request_prefix(
+        api=api,
+        version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+        body_size=len(body),
+    )
+    return prefix + body
+
+
+def request_prefix(
+    *, api: int, version: int, correlation_id: int, client_id: bytes, body_size: int
+) -> bytes:
+    """What stands before a request body of `body_size` bytes: the header and the client id."""
     size = len(client_id)
-    length = HEADER_SIZE - LENGTH_SIZE + size + len(body)
-    return HEADER.pack(length, MAGIC, api, version, correlation_id, size) + client_id + body
+    if size > CLIENT_ID_BYTES_MAX:
+        raise ValueError(f"a client id of {size} bytes; the limit is {CLIENT_ID_BYTES_MAX}")
+    length = HEADER_SIZE - LENGTH_SIZE + size + body_size
+    return HEADER.pack(length, MAGIC, api, version, correlation_id, size) + client_id
 
 
 def response_header(

@@ -9,17 +9,25 @@ position of the byte that is wrong.
 from __future__ import annotations
 
 import uuid
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import construct as c
+import construct
 
 from millrace_protocol.errors import WireError
 
+# construct's stubs are generic where its classes are not.
+if TYPE_CHECKING:
+    _Construct = construct.Construct[Any, Any]
+else:
+    _Construct = construct.Construct
+
 STRING_BYTES_MAX = 32_767
 """A string's length is an int16 (W-3.3)."""
+ARRAY_COUNT_MAX = 100_000
+"""Most elements of one array (W-3.5): what a decoder is willing to loop over."""
 
 
-class WireType(c.Construct):  # type: ignore[misc]
+class WireType(_Construct):
     """A `construct` construct with the name the specification gives it."""
 
     def __init__(self, spec_name: str) -> None:
@@ -148,7 +156,7 @@ class _Uuid(WireType):
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> uuid.UUID:
         return uuid.UUID(bytes=_read(stream, 16, self.spec_name))
 
-    def _build(self, obj: uuid.UUID, stream: IO[bytes], context: Any, path: str) -> uuid.UUID:
+    def _build(self, obj: uuid.UUID, stream: IO[bytes], context: Any, path: str) -> Any:
         stream.write(obj.bytes)
         return obj
 
@@ -165,9 +173,9 @@ UUID = _Uuid("uuid")
 class ArrayOf(WireType):
     """An int32 count, then that many elements; a count of -1 is null where `nullable`."""
 
-    def __init__(self, element: c.Construct, *, nullable: bool = False) -> None:
+    def __init__(self, element: WireType, *, nullable: bool = False) -> None:
         prefix = "nullable array" if nullable else "array"
-        super().__init__(f"{prefix} of {getattr(element, 'spec_name', 'struct')}")
+        super().__init__(f"{prefix} of {element.spec_name}")
         self.element = element
         self.nullable = nullable
 
@@ -183,6 +191,10 @@ class ArrayOf(WireType):
                 f"an array of {count} elements with {_remaining(stream)} bytes left",
                 position=position,
             )
+        if count > ARRAY_COUNT_MAX:
+            raise WireError(
+                f"an array of {count} elements; the limit is {ARRAY_COUNT_MAX}", position=position
+            )
         return count
 
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> Any:
@@ -197,6 +209,8 @@ class ArrayOf(WireType):
                 raise ValueError(f"{path} may not be null")
             INT32._build(-1, stream, context, path)
             return obj
+        if len(obj) > ARRAY_COUNT_MAX:
+            raise ValueError(f"an array of {len(obj)} elements; the limit is {ARRAY_COUNT_MAX}")
         INT32._build(len(obj), stream, context, path)
         for element in obj:
             self.element._build(element, stream, context, path)

@@ -20,7 +20,7 @@ import io
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar, cast
 
-import construct as c
+import construct
 
 from millrace_protocol.errors import WireError
 from millrace_protocol.primitives import STRING as STRING
@@ -38,14 +38,14 @@ class Message:
 class WireField:
     """How one field travels: its type, meaning, unit, and the version it exists from."""
 
-    type: c.Construct
+    type: WireType
     doc: str
     unit: str
     since: int
 
 
 def wire(
-    type_: c.Construct,
+    type_: WireType,
     doc: str,
     *,
     unit: str = "",
@@ -76,18 +76,18 @@ class StructOf(WireType):
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls.__name__)
         self.cls = cls
-        self.fields = c.Struct(
-            *(name / _at_version(field.type, version) for name, field in wire_fields(cls, version))
+        fields = wire_fields(cls, version)
+        self.names = tuple(name for name, _ in fields)
+        self.fields = construct.Struct(
+            *(name / _at_version(field.type, version) for name, field in fields)
         )
 
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> Message:
         container = self.fields._parse(stream, context, path)
         return self.cls(**{name: v for name, v in container.items() if not name.startswith("_")})
 
-    def _build(self, obj: Message, stream: IO[bytes], context: Any, path: str) -> Message:
-        self.fields._build(
-            {sub.name: getattr(obj, sub.name) for sub in self.fields.subcons}, stream, context, path
-        )
+    def _build(self, obj: Message, stream: IO[bytes], context: Any, path: str) -> Any:
+        self.fields._build({name: getattr(obj, name) for name in self.names}, stream, context, path)
         return obj
 
 
@@ -99,14 +99,14 @@ class Struct(WireType):
         self.cls = cls
 
 
-def array_of(element: c.Construct | type[Message], *, nullable: bool = False) -> ArrayOf:
+def array_of(element: WireType | type[Message], *, nullable: bool = False) -> ArrayOf:
     """An array of a primitive type or of a nested message."""
     if isinstance(element, type):
         element = Struct(element)
     return ArrayOf(element, nullable=nullable)
 
 
-def _at_version(type_: c.Construct, version: int) -> c.Construct:
+def _at_version(type_: WireType, version: int) -> WireType:
     if isinstance(type_, ArrayOf):
         return ArrayOf(_at_version(type_.element, version), nullable=type_.nullable)
     if isinstance(type_, Struct):

@@ -1,0 +1,218 @@
+"""The declared codec and the `struct` one give and take the same; bad bytes fail alike."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace_protocol import hot
+from millrace_protocol.api import APIS
+from millrace_protocol.codec import decode, encode
+from millrace_protocol.errors import WireError
+from millrace_protocol.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+)
+from millrace_protocol.messages.produce import (
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+)
+from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.primitives import ARRAY_COUNT_MAX, ArrayOf, WireType
+from millrace_protocol.schema import (
+    Message,
+    Struct,
+    decode_body,
+    encode_body,
+    wire_fields,
+)
+
+MESSAGES = [cls for api in APIS.values() for cls in (api.request, api.response)] + [Refusal]
+HOT = [ProduceRequest, ProduceResponse, FetchRequest, FetchResponse]
+
+
+def integers(size: int, *, signed: bool) -> st.SearchStrategy[int]:
+    bits = 8 * size
+    return (
+        st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        if signed
+        else st.integers(0, 2**bits - 1)
+    )
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def values(type_: WireType) -> st.SearchStrategy[Any]:
+    """Every value a wire type can carry."""
+    if isinstance(type_, ArrayOf):
+        arrays = st.lists(values(type_.element), max_size=3).map(tuple)
+        return st.none() | arrays if type_.nullable else arrays
+    if isinstance(type_, Struct):
+        return messages(type_.cls)
+    match type_.spec_name:
+        case "int8" | "int16" | "int32" | "int64":
+            return integers(int(type_.spec_name[3:]) // 8, signed=True)
+        case "boolean":
+            return st.booleans()
+        case "string":
+            return TEXT
+        case "nullable string":
+            return st.none() | TEXT
+        case "records" | "bytes":
+            return st.binary(max_size=40)
+        case "uuid":
+            return st.uuids()
+    raise AssertionError(f"no strategy for {type_.spec_name}")
+
+
+def messages(cls: type[Message]) -> st.SearchStrategy[Message]:
+    return st.builds(cls, **{name: values(field.type) for name, field in wire_fields(cls, 0)})
+
+
+ANY_MESSAGE = st.sampled_from(MESSAGES).flatmap(messages)
+HOT_MESSAGE = st.sampled_from(HOT).flatmap(messages)
+
+
+@given(ANY_MESSAGE)
+def test_every_message_comes_back_as_it_went(message: Message) -> None:
+    """W-3.1"""
+    body = encode(message, 0)
+    assert decode(type(message), body, 0) == message
+    assert decode_body(type(message), body, 0) == message
+
+
+@given(HOT_MESSAGE)
+def test_both_codecs_make_the_same_bytes(message: Message) -> None:
+    assert encode(message, 0) == encode_body(message, 0)
+
+
+@given(HOT_MESSAGE, st.data())
+def test_bytes_changed_or_cut_fail_alike_or_mean_the_same(
+    message: Message, data: st.DataObject
+) -> None:
+    body = bytearray(encode(message, 0))
+    for _ in range(data.draw(st.integers(0, 3))):
+        if body:
+            position = data.draw(st.integers(0, len(body) - 1))
+            body[position] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+    del body[data.draw(st.integers(0, len(body))) :]
+    body += data.draw(st.binary(max_size=2))
+    cls = type(message)
+    try:
+        expected: Message | None = decode_body(cls, body, 0)
+        error = None
+    except WireError as wire_error:
+        expected, error = None, wire_error
+    if error is None:
+        assert decode(cls, body, 0) == expected
+        return
+    with pytest.raises(WireError) as caught:
+        decode(cls, body, 0)
+    assert str(caught.value) == str(error)
+    assert caught.value.position == error.position
+    assert 0 <= error.position <= len(body)
+
+
+@given(ANY_MESSAGE, st.data())
+def test_a_body_cut_short_is_refused_at_a_byte_inside_it(
+    message: Message, data: st.DataObject
+) -> None:
+    body = encode(message, 0)
+    cut = body[: data.draw(st.integers(0, len(body) - 1))]
+    with pytest.raises(WireError) as caught:
+        decode(type(message), cut, 0)
+    assert 0 <= caught.value.position <= len(cut)
+
+
+@given(ANY_MESSAGE)
+def test_bytes_behind_a_body_are_refused_where_they_begin(message: Message) -> None:
+    """W-2.5"""
+    body = encode(message, 0)
+    with pytest.raises(WireError, match="1 bytes follow") as caught:
+        decode(type(message), body + b"\0", 0)
+    assert caught.value.position == len(body)
+
+
+@given(st.sampled_from(MESSAGES), st.binary(max_size=60))
+def test_any_bytes_at_all_are_a_message_or_a_wire_error(cls: type[Message], body: bytes) -> None:
+    try:
+        message = decode(cls, body, 0)
+    except WireError:
+        return
+    assert encode(message, 0) == body
+
+
+def test_records_are_views_of_the_body_and_not_copies() -> None:
+    request = ProduceRequest(1, 1000, (ProducePartition("clicks", 0, b"batch"),))
+    body = bytearray(encode(request, 0))
+    decoded = decode(ProduceRequest, body, 0)
+    body[-1:] = b"H"
+    assert bytes(decoded.partitions[0].records) == b"batcH"
+
+
+def test_parts_of_a_produce_request_hold_the_callers_own_buffers() -> None:
+    batches = [bytearray(b"one"), bytearray(b"two")]
+    request = ProduceRequest(
+        -1, 1000, tuple(ProducePartition("t", i, memoryview(b)) for i, b in enumerate(batches))
+    )
+    parts = hot.produce_request_parts(request)
+    assert b"".join(parts) == encode_body(request, 0)
+    assert [part.obj for part in parts if isinstance(part, memoryview)] == batches
+    assert b"".join(hot.produce_request_parts(ProduceRequest(1, 5, ()))) == encode_body(
+        ProduceRequest(1, 5, ()), 0
+    )
+
+
+@given(st.lists(messages(FetchPartitionResult), max_size=3))
+def test_a_fetch_response_can_be_sent_prefix_by_prefix(
+    results: list[FetchPartitionResult],
+) -> None:
+    body = hot.array_count(len(results))
+    for result in results:
+        fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+        records = fields.pop("records")
+        body += hot.fetch_response_prefix(**fields, records_size=len(records)) + records
+    assert body == encode_body(FetchResponse(tuple(results)), 0)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ProduceRequest(2**15, 0, ()),
+        ProduceRequest(1, 0, (ProducePartition("x" * 32_768, 0, b""),)),
+        FetchRequest(0, 0, 0, (FetchPartition("t", 2**31, -1, 0, 0),)),
+        ProduceResponse((ProducePartitionResult("t", 0, 0, "x" * 40_000, 0, 0, 0),)),
+        FetchResponse((FetchPartitionResult("t", 0, 99_999, None, 0, 0, b""),)),
+        FetchRequest(0, 0, 0, (FetchPartition("t", 0, -1, 0, 0),) * (ARRAY_COUNT_MAX + 1)),
+    ],
+    ids=["int16", "long topic", "int32", "long sentence", "error code", "long array"],
+)
+def test_a_value_that_does_not_fit_is_refused_by_both(message: Message) -> None:
+    with pytest.raises(ValueError):
+        encode_body(message, 0)
+    with pytest.raises(ValueError):
+        encode(message, 0)
+
+
+@pytest.mark.parametrize("cls", [FetchResponse, ProduceResponse])
+def test_an_array_longer_than_its_limit_is_refused_before_it_is_read(cls: type[Message]) -> None:
+    """W-3.5"""
+    body = (ARRAY_COUNT_MAX + 1).to_bytes(4, "big") + bytes(ARRAY_COUNT_MAX + 1)
+    with pytest.raises(WireError, match="limit is 100000") as caught:
+        decode(cls, body, 0)
+    assert caught.value.position == 0
+
+
+def test_a_short_frame_cannot_ask_for_two_billion_elements() -> None:
+    """W-3.5"""
+    with pytest.raises(WireError, match="2147483647 elements with 4 bytes left"):
+        decode(ProduceResponse, b"\x7f\xff\xff\xff\0\0\0\0", 0)
