@@ -12,6 +12,18 @@ from millrace_protocol.records.compression import (
     decompress,
 )
 from millrace_protocol.records.corruption import BatchTooLarge, CorruptBatch, Fault
+from millrace_protocol.records.decode import CHUNK_RECORDS, decode_fetch, decode_records
+from millrace_protocol.records.encode import (
+    HEADER_OVERHEAD_BYTES_MAX,
+    RECORD_OVERHEAD_BYTES,
+    RECORD_OVERHEAD_BYTES_MAX,
+    SMALL_BATCH_BYTES,
+    Headers,
+    Record,
+    encode_batch,
+    encode_records,
+    record_size_max,
+)
 from millrace_protocol.records.header import (
     BATCH_HEADER,
     BATCH_LENGTH_MIN,
@@ -25,6 +37,7 @@ from millrace_protocol.records.header import (
     batch_span,
     read_header,
 )
+from millrace_protocol.records.murmur2 import murmur2, partition_for_key
 from millrace_protocol.records.validate import (
     assign,
     batch_crc,
@@ -37,10 +50,15 @@ from millrace_protocol.records.validate import (
 __all__ = [
     "BATCH_HEADER",
     "BATCH_LENGTH_MIN",
+    "CHUNK_RECORDS",
+    "HEADER_OVERHEAD_BYTES_MAX",
     "HEADER_SIZE",
     "MAGIC",
     "PAYLOAD_BYTES_MAX",
     "RECORD_COUNT_MAX",
+    "RECORD_OVERHEAD_BYTES",
+    "RECORD_OVERHEAD_BYTES_MAX",
+    "SMALL_BATCH_BYTES",
     "BatchHeader",
     "BatchTooLarge",
     "Codec",
@@ -48,6 +66,8 @@ __all__ = [
     "CorruptBatch",
     "DecompressedTooLarge",
     "Fault",
+    "Headers",
+    "Record",
     "assign",
     "batch_crc",
     "batch_extent",
@@ -56,8 +76,15 @@ __all__ = [
     "check_batch",
     "check_produced_batch",
     "compress",
+    "decode_fetch",
+    "decode_records",
     "decompress",
+    "encode_batch",
+    "encode_records",
+    "murmur2",
+    "partition_for_key",
     "read_header",
+    "record_size_max",
     "seal",
     "stamp_log_append_time",
 ]

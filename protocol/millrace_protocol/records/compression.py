@@ -22,6 +22,8 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_SIZE = struct.Struct(">i")
 
+_DEFLATE_RATIO_MAX: Final = 1032
+"""Two bits for a match of 258 bytes; zlib's technical notes."""
 _OUTPUT_BYTES_MIN: Final = 64 * 1024
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 """What cramjam says when the output does not fit; a test for each codec pins it."""
@@ -41,7 +43,7 @@ class CompressionError(ValueError):
     """The bytes are not what the codec makes."""
 
 
-class DecompressedTooLarge(CompressionError):  # noqa: N818
+class DecompressedTooLarge(CompressionError):
     """The bytes would decompress to more than the caller allows."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -83,7 +85,7 @@ def decompress(data: bytes | memoryview, codec: Codec, *, limit_bytes: int) -> b
         return _decompress_snappy(data, limit_bytes)
     if codec is Codec.GZIP:
         # The last four bytes of a gzip member are its size before compression, modulo 2**32.
-        guess = int.from_bytes(data[-4:], "little")
+        guess = min(int.from_bytes(data[-4:], "little"), len(data) * _DEFLATE_RATIO_MAX)
         return _decompress_growing(cramjam.gzip, data, guess, limit_bytes)
     module = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
     return _decompress_growing(module, data, len(data) * 4, limit_bytes)
@@ -129,6 +131,8 @@ def _decompress_snappy(data: bytes | memoryview, limit_bytes: int) -> bytes:
     """
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _decompress_snappy_block(data, limit_bytes, limit_bytes)
+    if len(data) < len(_XERIAL_HEADER):
+        raise CompressionError(f"snappy stream header cut short at byte {len(data)}")
     parts = []
     view = memoryview(data)
     position, room = len(_XERIAL_HEADER), limit_bytes

@@ -26,7 +26,7 @@ class Fault(enum.StrEnum):
     """The header is sound; the records behind it are not."""
 
 
-class CorruptBatch(ValueError):  # noqa: N818  (the noun the rest of the code speaks of)
+class CorruptBatch(ValueError):
     """A batch that may not be stored, replicated or handed to an application.
 
     `position` is the byte in the buffer given to the function that raised: the start of the
@@ -44,7 +44,7 @@ class CorruptBatch(ValueError):  # noqa: N818  (the noun the rest of the code sp
         return f"{self.sentence} [{self.reason}, byte {self.position}]"
 
 
-class BatchTooLarge(ValueError):  # noqa: N818
+class BatchTooLarge(ValueError):
     """A sound batch that is larger than the topic or the broker allows."""
 
     def __init__(self, size_bytes: int, max_bytes: int) -> None:

@@ -47,12 +47,15 @@ def batch_crc(buf: ReadBuffer, position: int, size_bytes: int) -> int:
     return crc32c.crc32c(memoryview(buf)[position + CRC_START : position + size_bytes])
 
 
-def check_batch(buf: ReadBuffer, position: int = 0, end: int | None = None) -> BatchHeader:
+def check_batch(
+    buf: ReadBuffer, position: int = 0, end: int | None = None, *, check_crc: bool = True
+) -> BatchHeader:
     """Check the batch that starts at `position` and return its header.
 
     Bytes after the batch and before `end` (exclusive; the buffer's end if not given) are allowed.
     Checks, in this order: length bounds, magic, that the batch is whole, CRC-32C, fields. Accepts
     all that a log may hold: control batches, and batches that compaction has thinned out.
+    `check_crc=False` is for bytes whose CRC the caller has just checked.
 
     Raises `CorruptBatch`. Its reason is `Fault.TRUNCATED` if the batch runs past `end`, which in
     recovery is a torn tail and elsewhere means that more bytes are needed.
@@ -85,14 +88,15 @@ def check_batch(buf: ReadBuffer, position: int = 0, end: int | None = None) -> B
             position,
             Fault.TRUNCATED,
         )
-    crc = batch_crc(buf, position, size_bytes)
-    if crc != header.crc:
-        raise CorruptBatch(
-            f"CRC-32C is {crc:#010x} and the header says {header.crc:#010x}: "
-            "the bytes changed after they were sealed",
-            position,
-            Fault.CRC,
-        )
+    if check_crc:
+        crc = batch_crc(buf, position, size_bytes)
+        if crc != header.crc:
+            raise CorruptBatch(
+                f"CRC-32C is {crc:#010x} and the header says {header.crc:#010x}: "
+                "the bytes changed after they were sealed",
+                position,
+                Fault.CRC,
+            )
     _check_fields(header, position)
     return header
 
