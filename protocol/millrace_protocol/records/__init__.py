@@ -12,7 +12,12 @@ from millrace_protocol.records.compression import (
     decompress,
 )
 from millrace_protocol.records.corruption import BatchTooLarge, CorruptBatch, Fault
-from millrace_protocol.records.decode import CHUNK_RECORDS, decode_fetch, decode_records
+from millrace_protocol.records.decode import (
+    CHUNK_RECORDS,
+    decode_fetch,
+    decode_records,
+    offset_after,
+)
 from millrace_protocol.records.encode import (
     HEADER_OVERHEAD_BYTES_MAX,
     RECORD_OVERHEAD_BYTES,
@@ -82,6 +87,7 @@ __all__ = [
     "encode_batch",
     "encode_records",
     "murmur2",
+    "offset_after",
     "partition_for_key",
     "read_header",
     "record_size_max",

@@ -18,6 +18,8 @@ from millrace_protocol.records.header import (
     RECORD_SIZE_MIN,
     BatchHeader,
     ReadBuffer,
+    batch_positions,
+    batch_span,
 )
 from millrace_protocol.records.validate import check_batch
 from millrace_protocol.records.varint import OFFSET_DELTA_WIDTHS, VARINTS
@@ -86,7 +88,35 @@ def decode_fetch(
         position += header.size_bytes
 
 
-class _Malformed(Exception):
+def offset_after(buf: ReadBuffer, *, from_offset: int) -> int:
+    """Return the offset to fetch next, once all whole batches of a fetch have been read.
+
+    At least `from_offset`; reads headers only.
+    """
+    reached = from_offset
+    for position in batch_positions(buf):
+        last_offset = batch_span(buf, position)[3]
+        reached = max(reached, last_offset + 1)
+    return reached
+
+
+def decompress_payload(
+    buf: ReadBuffer, position: int, header: BatchHeader, *, limit_bytes: int
+) -> bytes:
+    """Return a copy of the records of the batch at `position`, without their compression.
+
+    Raises `CorruptBatch` if they take more than `limit_bytes` or are no stream of their codec.
+    """
+    payload = memoryview(buf)[position + HEADER_SIZE : position + header.size_bytes]
+    try:
+        return decompress(payload, header.codec, limit_bytes=limit_bytes)
+    except CompressionError as error:
+        raise CorruptBatch(
+            f"the {header.codec.name.lower()} payload: {error}", position, Fault.PAYLOAD
+        ) from error
+
+
+class Malformed(Exception):
     """What is wrong with a record; `_Payload` adds where."""
 
 
@@ -113,16 +143,9 @@ class _Payload:
         self._start, self._end = position + HEADER_SIZE, position + header.size_bytes
         if header.codec is Codec.NONE:
             self._buf = buf if isinstance(buf, bytes) else bytes(buf)
-            return
-        try:
-            self._buf = decompress(
-                memoryview(buf)[self._start : self._end], header.codec, limit_bytes=limit_bytes
-            )
-        except CompressionError as error:
-            raise CorruptBatch(
-                f"the {header.codec.name.lower()} payload: {error}", position, Fault.PAYLOAD
-            ) from error
-        self._start, self._end = 0, len(self._buf)
+        else:
+            self._buf = decompress_payload(buf, position, header, limit_bytes=limit_bytes)
+            self._start, self._end = 0, len(self._buf)
 
     def chunks(self, chunk_records: int) -> Iterator[list[Record]]:
         """Yield all records, `chunk_records` at a time; none of the lists is empty."""
@@ -220,7 +243,7 @@ class _Payload:
                 record, position = self._record(start, offset - base_offset)
                 append(record)
                 offset += 1
-        except (IndexError, _Malformed) as error:
+        except (IndexError, Malformed) as error:
             raise self._corrupt(offset - base_offset, start, error) from error
         return position
 
@@ -235,8 +258,8 @@ class _Payload:
                 record, position = self._record(start, None)
                 delta = record[0] - base_offset
                 if not previous_delta < delta <= self._header.last_offset_delta:
-                    raise _Malformed(f"has offset delta {delta} after {previous_delta}")
-            except (IndexError, _Malformed) as error:
+                    raise Malformed(f"has offset delta {delta} after {previous_delta}")
+            except (IndexError, Malformed) as error:
                 raise self._corrupt(index, start, error) from error
             previous_delta = delta
             records.append(record)
@@ -245,35 +268,35 @@ class _Payload:
     def _record(self, position: int, expected_delta: int | None) -> tuple[Record, int]:
         """Read any record, field by field; return it and where it ends.
 
-        Raises `_Malformed` for everything that the record's own bytes can get wrong.
+        Raises `Malformed` for everything that the record's own bytes can get wrong.
         """
         buf = self._buf
-        length, position = _varint(buf, position)
+        length, position = read_varint(buf, position)
         end = position + length
         if length < RECORD_SIZE_MIN - 1 or end > self._end:
-            raise _Malformed(f"has a length of {length} and {self._end - position} bytes are left")
+            raise Malformed(f"has a length of {length} and {self._end - position} bytes are left")
         timestamp, position = self._timestamp(position + 1)
-        offset_delta, position = _varint(buf, position)
+        offset_delta, position = read_varint(buf, position)
         if expected_delta is not None and offset_delta != expected_delta:
-            raise _Malformed(f"has offset delta {offset_delta}")
+            raise Malformed(f"has offset delta {offset_delta}")
         key, position = _nullable(buf, position, end)
         value, position = _nullable(buf, position, end)
-        count, position = _varint(buf, position)
+        count, position = read_varint(buf, position)
         headers = _NO_HEADERS
         if count:
-            headers, position = _headers(buf, position, end, count)
+            headers, position = read_headers(buf, position, end, count)
         if position != end:
-            raise _Malformed(f"has a length of {length} and fields that end {position - end:+} off")
+            raise Malformed(f"has a length of {length} and fields that end {position - end:+} off")
         return (self._header.base_offset + offset_delta, timestamp, key, value, headers), end
 
     def _timestamp(self, position: int) -> tuple[int, int]:
         """Read a time delta; return the record's time in ms, and where the delta ends."""
-        delta, position = _varint(self._buf, position)
+        delta, position = read_varint(self._buf, position)
         if self._fixed_timestamp is not None:
             return self._fixed_timestamp, position
         timestamp = self._base_timestamp + delta
-        if not -_INT64_MAX <= timestamp <= _INT64_MAX:
-            raise _Malformed(f"has a timestamp out of range, {timestamp}")
+        if not -_INT64_MAX - 1 <= timestamp <= _INT64_MAX:
+            raise Malformed(f"has a timestamp out of range, {timestamp}")
         return timestamp, position
 
     def _corrupt(self, index: int, position: int, fault: object) -> CorruptBatch:
@@ -284,7 +307,7 @@ class _Payload:
         return CorruptBatch(f"record {index} {fault}", position, Fault.PAYLOAD)
 
 
-def _varint(buf: bytes, position: int) -> tuple[int, int]:
+def read_varint(buf: bytes, position: int) -> tuple[int, int]:
     """Read one number of up to 64 bits; return it and where it ends."""
     byte = buf[position]
     position += 1
@@ -296,36 +319,36 @@ def _varint(buf: bytes, position: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         shift += 7
         if shift > 70:
-            raise _Malformed("has a number of more than ten bytes")
+            raise Malformed("has a number of more than ten bytes")
     if number > 0xFFFF_FFFF_FFFF_FFFF:
-        raise _Malformed("has a number of more than 64 bits")
+        raise Malformed("has a number of more than 64 bits")
     return (number >> 1) ^ -(number & 1), position
 
 
 def _nullable(buf: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     """Read a length and as many bytes, which do not reach beyond `end`."""
-    size, position = _varint(buf, position)
+    size, position = read_varint(buf, position)
     if size == -1:
         return None, position
     if not 0 <= size <= end - position:
-        raise _Malformed(f"has a field of {size} bytes where {end - position} are left")
+        raise Malformed(f"has a field of {size} bytes where {end - position} are left")
     return buf[position : position + size], position + size
 
 
-def _headers(
+def read_headers(
     buf: bytes, position: int, end: int, count: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     """Read `count` headers; two bytes is the least that one takes."""
     if not 0 <= count <= (end - position) // 2:
-        raise _Malformed(f"has a count of {count} headers in {end - position} bytes")
+        raise Malformed(f"has a count of {count} headers in {end - position} bytes")
     headers = []
     for _ in range(count):
         name, position = _nullable(buf, position, end)
         if name is None:
-            raise _Malformed("has a header without a name")
+            raise Malformed("has a header without a name")
         value, position = _nullable(buf, position, end)
         try:
             headers.append((name.decode(), value))
         except UnicodeDecodeError as error:
-            raise _Malformed(f"has a header whose name is not UTF-8, {name[:40]!r}") from error
+            raise Malformed(f"has a header whose name is not UTF-8, {name[:40]!r}") from error
     return tuple(headers), position

@@ -98,7 +98,7 @@ def encode_batch(
         base_timestamp, max_timestamp = timestamps_ms[0], max(timestamps_ms)
         if max_timestamp != base_timestamp or min(timestamps_ms) != base_timestamp:
             deltas = [timestamp - base_timestamp for timestamp in timestamps_ms]
-    return _finish(
+    return finish_batch(
         _encode_columns(values, keys, headers, deltas),
         codec=codec,
         level=level,
@@ -145,7 +145,7 @@ def encode_records(
         body = b"".join((b"\x00", deltas, _nullable(key), _nullable(value), _tail(headers)))
         batch += varint(len(body))
         batch += body
-    return _finish(
+    return finish_batch(
         batch,
         codec=codec,
         level=level,
@@ -289,7 +289,7 @@ def _name(name: str) -> bytes:
     return varint(len(encoded)) + encoded
 
 
-def _finish(
+def finish_batch(
     batch: bytearray,
     *,
     codec: Codec,
@@ -305,7 +305,10 @@ def _finish(
     base_sequence: int,
     record_count: int,
 ) -> bytearray:
-    """Compress the records behind the room for a header, write the header, seal the batch."""
+    """Make a batch, in place, of encoded records behind room for a header; return it.
+
+    Compresses, if that makes it smaller, then writes header and CRC.
+    """
     if codec is not Codec.NONE:
         compressed = compress(batch[HEADER_SIZE:], codec, level=level)
         if len(compressed) < len(batch) - HEADER_SIZE:
