@@ -78,8 +78,9 @@ class StructOf(WireType):
         self.cls = cls
         fields = wire_fields(cls, version)
         self.names = tuple(name for name, _ in fields)
+        self.types = tuple(_at_version(field.type, version) for _, field in fields)
         self.fields = construct.Struct(
-            *(name / _at_version(field.type, version) for name, field in fields)
+            *(name / type_ for name, type_ in zip(self.names, self.types, strict=True))
         )
 
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> Message:

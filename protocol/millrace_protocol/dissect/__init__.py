@@ -1,0 +1,111 @@
+"""What the bytes mean: streams, captures, segment and index files, annotated byte by byte.
+
+    >>> from millrace_protocol.framing import request_frame
+    >>> frame = request_frame(api=18, version=0, correlation_id=7, client_id=b"", body=b"")
+    >>> next(dissect_frames(frame)).fault
+    'string needs 2 bytes and only 0 are left'
+
+Everything comes from the declarations that the codec is made of. No dissector raises for bad
+bytes; each takes `Limits` on what it shows. `dissect` chooses by name and content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millrace_protocol.dissect.body import dissect_body
+from millrace_protocol.dissect.captures import (
+    LINK_ETHERNET,
+    LINK_RAW,
+    CaptureError,
+    Segment,
+    is_capture,
+    read_packet,
+    read_segments,
+)
+from millrace_protocol.dissect.conversations import Sighting, dissect_segments
+from millrace_protocol.dissect.files import (
+    base_offset_of,
+    dissect_index,
+    dissect_segment,
+    dissect_time_index,
+)
+from millrace_protocol.dissect.frames import dissect_frame, dissect_frames, frame_size
+from millrace_protocol.dissect.hexdump import HexError, read_hex
+from millrace_protocol.dissect.render import render
+from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
+
+__all__ = [
+    "CaptureError",
+    "HexError",
+    "Limits",
+    "Segment",
+    "Sighting",
+    "Span",
+    "base_offset_of",
+    "dissect",
+    "dissect_body",
+    "dissect_frame",
+    "dissect_frames",
+    "dissect_hex",
+    "dissect_index",
+    "dissect_segment",
+    "dissect_segments",
+    "dissect_time_index",
+    "frame_size",
+    "is_capture",
+    "read_hex",
+    "read_segments",
+    "render",
+]
+
+
+def dissect(
+    data: Buffer, *, file_name: str = "", limits: Limits = DEFAULT_LIMITS
+) -> Iterator[Span]:
+    """The spans of a file, chosen by its name's ending, and else by how it begins.
+
+    `.log`, `.index` and `.timeindex` are files of a partition; what opens like a capture is one;
+    anything else is a stream of frames. Every span has its own buffer. Raises `CaptureError`.
+    """
+    if file_name.endswith(".log"):
+        return dissect_segment(data, limits=limits)
+    if file_name.endswith(".timeindex"):
+        return dissect_time_index(data, base_offset=base_offset_of(file_name))
+    if file_name.endswith(".index"):
+        return dissect_index(data, base_offset=base_offset_of(file_name))
+    if is_capture(data):
+        return (titled(sighting) for sighting in dissect_segments(read_segments(data)))
+    return dissect_frames(data, limits=limits)
+
+
+def dissect_hex(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Span]:
+    """The spans of hex as people paste it: a stream, or the packets of a `tcpdump -X` or `-XX`.
+
+    Raises `HexError` when it is no hex.
+    """
+    pieces = read_hex(text)
+    for link_type in (LINK_RAW, LINK_ETHERNET):
+        segments = [read_packet(piece, link_type) for piece in pieces]
+        if all(segments):
+            found = (segment for segment in segments if segment is not None)
+            return (titled(sighting) for sighting in dissect_segments(found, limits=limits))
+    return dissect_frames(b"".join(pieces), limits=limits)
+
+
+def titled(sighting: Sighting) -> Span:
+    """A sighting as a span whose name also says who sent it to whom, and when."""
+    span = sighting.span
+    seconds, nanoseconds = divmod(sighting.time_ns, 1_000_000_000)
+    when = f"{seconds}.{nanoseconds // 1000:06} " if sighting.time_ns >= 0 else ""
+    return Span(
+        span.start,
+        span.end,
+        f"{when}{sighting.source} > {sighting.destination} {span.name}",
+        span.type,
+        span.value,
+        span.note,
+        span.fault,
+        span.children,
+        span.buffer,
+    )

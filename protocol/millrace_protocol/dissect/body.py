@@ -1,0 +1,143 @@
+"""Bytes by declaration: walks a `construct` declaration over a buffer, field by field.
+
+Owns the names (`partitions[0].topic`) and what a broken field looks like. The layouts come from
+`messages/` alone, so this cannot disagree with the codec.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from millrace_protocol.dissect.batches import dissect_batches
+from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
+from millrace_protocol.errors import ErrorCode, WireError
+from millrace_protocol.primitives import ArrayOf, WireType
+from millrace_protocol.schema import Message, StructOf, codec
+
+
+def dissect_body(
+    cls: type[Message],
+    version: int,
+    data: Buffer,
+    start: int,
+    end: int,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[list[Span], bool]:
+    """The fields of a message body in `data[start:end]`, and whether it is whole and well formed.
+
+    Positions count from the start of `data`. The last span of a body that is not carries the
+    fault. Never raises for bad bytes.
+    """
+    walk = _Walk(data, start, end, limits)
+    spans = walk.struct(codec(cls, version), "")
+    if not walk.broken and walk.position < end:
+        spans.append(walk.fault("", walk.position, f"bytes follow the {cls.__name__}"))
+    return spans, not walk.broken
+
+
+class _Walk:
+    """One pass over one body. After `broken` is set nothing more is read."""
+
+    def __init__(self, data: Buffer, start: int, end: int, limits: Limits) -> None:
+        self._data = memoryview(data)
+        self._stream = io.BytesIO(self._data[start:end])
+        self._start = start
+        self._end = end
+        self._limits = limits
+        self.broken = False
+
+    @property
+    def position(self) -> int:
+        return self._start + self._stream.tell()
+
+    def fault(self, name: str, position: int, reason: str) -> Span:
+        self.broken = True
+        return Span(min(position, self._end), self._end, name, "?", fault=reason)
+
+    def struct(self, type_: StructOf, prefix: str) -> list[Span]:
+        spans: list[Span] = []
+        for name, field_type in zip(type_.names, type_.types, strict=True):
+            spans += self._field(field_type, f"{prefix}{name}")
+            if self.broken:
+                break
+        return spans
+
+    def _field(self, type_: WireType, name: str) -> list[Span]:
+        if isinstance(type_, ArrayOf):
+            return self._array(type_, name)
+        return self._leaf(type_, name)
+
+    def _array(self, type_: ArrayOf, name: str) -> list[Span]:
+        start = self.position
+        try:
+            count = type_.read_count(self._stream)
+        except WireError as error:
+            return self._broken_leaf(type_, name, start, error)
+        if count < 0:
+            return [Span(start, self.position, name, type_.spec_name, None)]
+        spans = [Span(start, self.position, f"{name}.count", "int32", count)]
+        for index in range(count):
+            if index == self._limits.elements_max:
+                spans.append(self._skip(type_.element, f"{name}[{index}...]", count - index))
+                break
+            spans += self._element(type_.element, f"{name}[{index}]")
+            if self.broken:
+                break
+        return [Span(start, self.position, name, type_.spec_name, children=tuple(spans))]
+
+    def _element(self, type_: WireType, name: str) -> list[Span]:
+        if not isinstance(type_, StructOf):
+            return self._leaf(type_, name)
+        start = self.position
+        children = self.struct(type_, f"{name}.")
+        return [Span(start, self.position, name, type_.spec_name, children=tuple(children))]
+
+    def _skip(self, type_: WireType, name: str, count: int) -> Span:
+        start = self.position
+        try:
+            for _ in range(count):
+                type_.parse_stream(self._stream)
+        except WireError as error:
+            return self.fault(name, self._start + error.position, error.reason)
+        return Span(start, self.position, name, type_.spec_name, note=f"{count} more not shown")
+
+    def _leaf(self, type_: WireType, name: str) -> list[Span]:
+        start = self.position
+        try:
+            value: Any = type_.parse_stream(self._stream)
+        except WireError as error:
+            return self._broken_leaf(type_, name, start, error)
+        end = self.position
+        if type_.spec_name == "records":
+            return [self._records(name, start, end)]
+        return [Span(start, end, name, type_.spec_name, value, note=_note(name, value))]
+
+    def _records(self, name: str, start: int, end: int) -> Span:
+        size = end - start - 4
+        batches = dissect_batches(self._data, start + 4, end, prefix=name, limits=self._limits)
+        length = Span(start, start + 4, f"{name}.size", "int32", size)
+        return Span(start, end, name, "records", children=(length, *batches))
+
+    def _broken_leaf(self, type_: WireType, name: str, start: int, error: WireError) -> list[Span]:
+        """What of the field is good, and then, from the exact byte on, why the rest is not."""
+        position = min(self._start + error.position, self._end)
+        fault = self.fault(name, position, error.reason)
+        if position == start:
+            return [fault]
+        return [Span(start, position, name, type_.spec_name, note="begins here"), fault]
+
+
+def _note(name: str, value: object) -> str:
+    if name.endswith("error_code") and isinstance(value, int):
+        return error_name(value)
+    return ""
+
+
+def error_name(code: int) -> str:
+    """The name of an error code, or that it has none."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return "a code without a name"
