@@ -54,14 +54,14 @@ class DecompressedTooLarge(CompressionError):
         return f"decompresses to more than the limit of {self.limit_bytes} bytes"
 
 
-def compress(data: bytes | bytearray, codec: Codec, *, level: int | None = None) -> bytes:
+def compress(data: bytes, codec: Codec, *, level: int | None = None) -> bytes:
     """Compress `data` as the payload of one batch.
 
     `level` is the codec's own scale. The defaults are the fast ends of the scales, gzip 1 and
     zstd 1, which is where a log's throughput is; snappy has no levels and ignores it.
     """
     if codec is Codec.NONE:
-        return bytes(data)
+        return data
     if codec is Codec.GZIP:
         return bytes(cramjam.gzip.compress(data, level=1 if level is None else level))
     if codec is Codec.SNAPPY:
@@ -115,7 +115,7 @@ def _decompress_growing(
             return bytes(memoryview(output)[:written])
 
 
-def _compress_xerial(data: bytes | bytearray) -> bytes:
+def _compress_xerial(data: bytes) -> bytes:
     parts = [_XERIAL_HEADER]
     view = memoryview(data)
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):

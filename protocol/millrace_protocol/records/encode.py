@@ -310,7 +310,7 @@ def finish_batch(
     Compresses, if that makes it smaller, then writes header and CRC.
     """
     if codec is not Codec.NONE:
-        compressed = compress(batch[HEADER_SIZE:], codec, level=level)
+        compressed = compress(bytes(memoryview(batch)[HEADER_SIZE:]), codec, level=level)
         if len(compressed) < len(batch) - HEADER_SIZE:
             batch[HEADER_SIZE:] = compressed
             attributes |= codec
