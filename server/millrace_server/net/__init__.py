@@ -1,0 +1,1 @@
+"""Connections: bytes in, whole requests out, answers back in order."""

@@ -1,0 +1,533 @@
+"""One connection: requests in, answers out in the same order, within its limits.
+
+Owns the life of a connection and decides when it is read, when its handler is called and when
+it ends. Knows no dialect: frames and lines go to a `RequestHandler`. The parts do the work:
+`Intake` cuts the input, `Answers` keeps the order, `Output` sends, `Patience` counts the time.
+
+    OPEN -----> FINISHING -----> LINGERING -----> CLOSED
+    requests    answers are      our side ended,   lost or aborted,
+    are taken   still sent       input discarded   from any phase
+
+Everything that can make progress possible (bytes arrived, an answer is ready, the peer read,
+memory was granted) leads to `_advance`, which takes requests while there is room and sends what
+can be sent. No task, timer or lock belongs to a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, cast
+
+from millrace_server.host import Clock, Reply, Spawn, release_slices
+from millrace_server.net.answers import Answers, Slot
+from millrace_server.net.handler import RequestHandler
+from millrace_server.net.intake import FrameLengthError, Intake, LineLengthError, Scratch
+from millrace_server.net.limits import Limits
+from millrace_server.net.memory import MemoryBudget
+from millrace_server.net.output import ColdReads, Output, OutputError
+from millrace_server.net.patience import Patience, Sight
+from millrace_server.net.stream import Stream
+from millrace_server.net.wire import SocketWire, TransportWire
+
+REQUESTS_PER_TURN = 64
+"""One read can hold thousands of small requests; other connections go in between."""
+UNGATED_BYTES = 64 << 10
+"""Frames up to this size never wait for the shared memory, so that heartbeats and greetings
+pass while large frames queue."""
+STREAM_BYTES = 256 << 10
+"""A stream is asked to pause when this much of its connection's output is in memory."""
+
+
+class Phase(enum.Enum):
+    """Where a connection is in its life; the module draws the order."""
+
+    OPEN = enum.auto()
+    FINISHING = enum.auto()
+    LINGERING = enum.auto()
+    CLOSED = enum.auto()
+
+
+class Owner(Protocol):
+    """Who keeps the connections."""
+
+    def opened(self, connection: Connection) -> bool:
+        """Takes note of a new connection; False when there are too many."""
+
+    def lost(self, connection: Connection) -> None: ...
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all connections of a server have in common."""
+
+    loop: asyncio.AbstractEventLoop
+    handler: RequestHandler
+    owner: Owner
+    limits: Limits
+    clock: Clock
+    spawn: Spawn
+    scratch: Scratch
+    memory: MemoryBudget
+    cold_reads: ColdReads | None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One peer. Dialects may read the public attributes and set `client_id` and `session`."""
+
+    __slots__ = (
+        "_advance_due",
+        "_answers",
+        "_awaited_bytes",
+        "_charged_bytes",
+        "_frame_waits",
+        "_input_ended",
+        "_intake",
+        "_more",
+        "_output",
+        "_patience",
+        "_paused",
+        "_phase",
+        "_reserved_bytes",
+        "_room_waiters",
+        "_shared",
+        "_streams",
+        "_taking",
+        "_transport",
+        "_wire",
+        "bytes_in",
+        "client_id",
+        "close_reason",
+        "peer",
+        "requests",
+        "session",
+    )
+
+    _transport: asyncio.Transport
+    _wire: SocketWire | TransportWire
+    _output: Output
+    _answers: Answers
+    _patience: Patience
+
+    def __init__(self, shared: Shared) -> None:
+        limits = shared.limits
+        self._shared = shared
+        self._intake = Intake(
+            shared.scratch,
+            frame_bytes_max=limits.frame_bytes_max_before_hello,
+            line_bytes_max=limits.line_bytes_max,
+        )
+        self._phase = Phase.OPEN
+        self._streams: list[tuple[Stream, Slot]] = []
+        self._room_waiters: list[asyncio.Future[None]] = []
+        self._reserved_bytes = 0
+        """Of the private buffer of an unfinished frame."""
+        self._charged_bytes = 0
+        """What the shared budget believes this connection holds."""
+        self._awaited_bytes = 0
+        """What this connection waits for the shared budget to grant."""
+        self._frame_waits = False
+        """A large frame waits until this connection holds less."""
+        self._more = False
+        """Requests may be left in the intake."""
+        self._taking = False
+        self._advance_due = False
+        self._paused = False
+        self._input_ended = False
+        self.peer = ""
+        self.client_id = ""
+        self.session: object | None = None
+        """Whatever the dialect remembers of this connection."""
+        self.requests = 0
+        self.bytes_in = 0
+        self.close_reason = ""
+
+    # What a dialect calls
+
+    @property
+    def bytes_out(self) -> int:
+        return self._output.bytes_sent
+
+    @property
+    def text(self) -> bool | None:
+        """Whether the peer speaks text; None until its first byte."""
+        return self._intake.text
+
+    @property
+    def closed(self) -> bool:
+        return self._phase is Phase.CLOSED
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of requests in progress and of answers not yet sent."""
+        return self._reserved_bytes + self._answers.held_bytes + self._output.held_bytes
+
+    def greeted(self) -> None:
+        """Lifts the limit on frames that holds for strangers."""
+        self._intake.frame_bytes_max = self._shared.limits.frame_bytes_max
+
+    def stream(self) -> Stream:
+        """Opens an answer that is sent piece by piece, for the handler to return."""
+        slot = self._answers.open(0)
+        stream = Stream(self, slot)
+        self._streams.append((stream, slot))
+        return stream
+
+    def finish(self, reason: str) -> None:
+        """Takes no more requests, ends streams, sends the answers that are due, then closes.
+
+        May be called while a request is handled; its answer is still sent.
+        """
+        if self._phase is not Phase.OPEN:
+            return
+        self._phase = Phase.FINISHING
+        self.close_reason = reason
+        self._stop_intake()
+        for stream, slot in self._streams:
+            stream.ended = True
+            self._answers.complete(slot, [])
+        self._streams.clear()
+        self._advance_soon()
+
+    def abort(self, reason: str) -> None:
+        """Closes at once; what was not sent is dropped."""
+        if self._phase is Phase.CLOSED:
+            return
+        self._phase = Phase.CLOSED
+        self.close_reason = self.close_reason or reason
+        self._transport.abort()
+
+    # What a stream calls
+
+    def send_piece(self, slot: Slot, parts: Reply) -> bool:
+        """See `Stream.send`."""
+        self._answers.add(slot, parts)
+        if self.held_bytes > self._shared.limits.buffered_bytes_max:
+            self.abort("a stream sent more than the connection may hold")
+            return False
+        self._advance_soon()
+        return (
+            self._output.held_bytes < STREAM_BYTES
+            and self._output.unsent_replies < self._shared.limits.inflight_requests_max
+        )
+
+    def room(self) -> asyncio.Future[None]:
+        """See `Stream.room`."""
+        waiter = self._shared.loop.create_future()
+        if self._phase is Phase.CLOSED or self._output.empty:
+            waiter.set_result(None)
+        else:
+            self._room_waiters.append(waiter)
+        return waiter
+
+    def end_stream(self, stream: Stream, slot: Slot, parts: Reply) -> None:
+        """See `Stream.finish`."""
+        stream.ended = True
+        self._streams.remove((stream, slot))
+        self._answers.complete(slot, parts)
+        self._advance_soon()
+
+    # What the server calls
+
+    def look(self, now_ms: int) -> None:
+        """Ends the connection when a time limit has passed."""
+        if self._phase is Phase.CLOSED:
+            return
+        output = self._output
+        overdue = self._patience.overdue(
+            now_ms,
+            Sight(
+                requests=self.requests,
+                bytes_out=output.bytes_sent,
+                partial=self._intake.partial and not self._paused,
+                owes=bool(self._answers) or not output.empty,
+                waits_for_peer=output.waits_for_peer,
+                input_ended=self._input_ended,
+                lingers=self._phase is Phase.LINGERING,
+            ),
+        )
+        if overdue is not None:
+            self.abort(overdue)
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        shared = self._shared
+        self._transport = cast("asyncio.Transport", transport)
+        self.peer = _peer_name(transport.get_extra_info("peername"))
+        borrowed = transport.get_extra_info("socket")
+        if borrowed is None or transport.get_extra_info("sslcontext") is not None:
+            self._wire = TransportWire(self._transport, shared.loop)
+        else:
+            self._wire = SocketWire(borrowed.fileno(), shared.loop)
+        self._output = Output(
+            self._wire,
+            loop=shared.loop,
+            spawn=shared.spawn,
+            cold_reads=shared.cold_reads,
+            wake=self._advance,
+        )
+        self._answers = Answers(self._output)
+        self._patience = Patience(shared.limits, shared.clock.monotonic_ms())
+        if not shared.owner.opened(self):
+            limit = shared.limits.connections_max
+            self._answers.reply(shared.handler.refuse_connection(self, limit))
+            self.finish(f"there are {limit} connections already")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._phase is Phase.OPEN:
+            return self._intake.buffer()
+        return self._shared.scratch.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.bytes_in += nbytes
+        if self._phase is not Phase.OPEN:
+            return
+        self._intake.received(nbytes)
+        self._advance()
+        self._intake.put_away()
+
+    def eof_received(self) -> bool:
+        self._input_ended = True
+        if self._phase is Phase.LINGERING:
+            return False
+        self._advance()
+        return self._wire.survives_eof and self._phase is not Phase.CLOSED
+
+    def pause_writing(self) -> None:
+        if isinstance(self._wire, TransportWire):
+            self._wire.pause()
+
+    def resume_writing(self) -> None:
+        if isinstance(self._wire, TransportWire):
+            self._wire.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # The descriptor is still open here; it is closed after this returns.
+        self._phase = Phase.CLOSED
+        self.close_reason = self.close_reason or (str(exc) if exc else "the peer closed")
+        self._stop_intake()
+        self._output.close()
+        self._answers.close()
+        for stream, _ in self._streams:
+            stream.ended = True
+        self._streams.clear()
+        self._wake_room_waiters()
+        self._shared.memory.charge(-self._charged_bytes)
+        self._charged_bytes = 0
+        self._shared.owner.lost(self)
+        self._shared.handler.closed(self)
+
+    # Taking requests
+
+    def _advance(self) -> None:
+        """Takes requests while there is room and sends what can be sent."""
+        self._advance_due = False
+        if self._phase is Phase.CLOSED or self._taking:
+            return
+        if self._phase is Phase.OPEN:
+            self._taking = True
+            try:
+                self._take_requests()
+            except Exception as error:
+                self._report(error)
+                return
+            finally:
+                self._taking = False
+        try:
+            self._output.pump()
+        except OutputError as error:
+            self.abort(str(error))
+            return
+        self._settle()
+
+    def _take_requests(self) -> None:
+        intake = self._intake
+        handler = self._shared.handler
+        self._more = True
+        for _ in range(REQUESTS_PER_TURN):
+            if self._phase is not Phase.OPEN or not self._has_room():
+                return
+            try:
+                if intake.text:
+                    line = intake.next_line()
+                    if line is None and self._input_ended:
+                        line = intake.last_line()
+                    if line is None:
+                        break
+                    self.requests += 1
+                    self._answer(handler.line(self, line), len(line))
+                else:
+                    frame = intake.next_frame()
+                    if frame is None:
+                        break
+                    self.requests += 1
+                    size = len(frame)
+                    if intake.owned:
+                        self._reserved_bytes = 0
+                        self._answer(handler.frame(self, frame, True), size)
+                    else:
+                        self._answer(handler.frame(self, frame, False), size)
+                        # A handler that kept the view would read other connections' bytes.
+                        frame.release()
+            except FrameLengthError as error:
+                self._answers.reply(handler.refuse_frame_length(self, error.length))
+                self.finish(str(error))
+                return
+            except LineLengthError:
+                limit = self._shared.limits.line_bytes_max
+                self._answers.reply(handler.refuse_line_length(self, limit))
+                self.finish(f"a line of more than {limit} bytes")
+                return
+        else:
+            return
+        self._more = False
+        if intake.private_bytes_wanted and not self._awaited_bytes:
+            self._make_place_for_frame(intake.private_bytes_wanted)
+
+    def _answer(
+        self, answer: Reply | asyncio.Future[Reply] | Stream | None, request_bytes: int
+    ) -> None:
+        if type(answer) is list:
+            self._answers.reply(answer)
+        elif isinstance(answer, asyncio.Future):
+            slot = self._answers.open(request_bytes)
+            answer.add_done_callback(partial(self._answered, slot))
+
+    def _answered(self, slot: Slot, answer: asyncio.Future[Reply]) -> None:
+        if answer.cancelled():
+            self.abort("the answer was cancelled")
+            return
+        error = answer.exception()
+        if error is not None:
+            self._report(error)
+            return
+        if self._phase is Phase.CLOSED:
+            release_slices(answer.result())
+            return
+        self._answers.complete(slot, answer.result())
+        # One fsync answers many requests: their answers leave together.
+        if self._answers:
+            self._advance_soon()
+        else:
+            self._advance()
+
+    def _has_room(self) -> bool:
+        """Whether one more request may be taken."""
+        shared = self._shared
+        limits = shared.limits
+        output = self._output
+        return (
+            len(self._answers) + output.unsent_replies < limits.inflight_requests_max
+            and self.held_bytes < limits.buffered_bytes_max
+            and (output.empty or not shared.memory.exhausted)
+        )
+
+    def _make_place_for_frame(self, size: int) -> None:
+        held = self.held_bytes
+        self._frame_waits = held > 0 and held + size > self._shared.limits.buffered_bytes_max
+        if self._frame_waits:
+            return
+        if size > UNGATED_BYTES:
+            if not self._shared.memory.reserve(size, self._memory_granted):
+                self._awaited_bytes = size
+                return
+            self._charged_bytes += size
+        self._reserved_bytes = size
+        self._intake.allocate()
+
+    def _memory_granted(self) -> None:
+        size, self._awaited_bytes = self._awaited_bytes, 0
+        self._charged_bytes += size
+        self._reserved_bytes = size
+        self._intake.allocate()
+        self._advance_soon()
+
+    def _stop_intake(self) -> None:
+        self._intake.discard()
+        self._reserved_bytes = 0
+        self._more = self._frame_waits = False
+        if self._awaited_bytes:
+            self._awaited_bytes = 0
+            self._shared.memory.withdraw(self._memory_granted)
+
+    # Reading or not, and ending
+
+    def _settle(self) -> None:
+        """Draws the consequences of what `_advance` did."""
+        held = self.held_bytes
+        if held != self._charged_bytes:
+            change, self._charged_bytes = held - self._charged_bytes, held
+            self._shared.memory.charge(change)
+        owes = bool(self._answers) or not self._output.empty
+        if self._room_waiters and self._output.empty:
+            self._wake_room_waiters()
+        if self._phase is not Phase.OPEN:
+            self._pause_reading(False)
+            if not owes:
+                self._shut()
+            return
+        has_room = self._has_room()
+        if self._more and has_room:
+            self._advance_soon()
+        if self._input_ended:
+            if not owes and not self._more:
+                self._transport.close()
+            return
+        self._pause_reading(
+            self._more or self._frame_waits or self._awaited_bytes > 0 or not has_room
+        )
+
+    def _pause_reading(self, pause: bool) -> None:
+        if pause is self._paused or self._input_ended or self._transport.is_closing():
+            return
+        self._paused = pause
+        if pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _shut(self) -> None:
+        """Ends our side; the peer's unread input is discarded until it ends its own."""
+        if self._phase is Phase.LINGERING:
+            return
+        self._phase = Phase.LINGERING
+        try:
+            lingers = not self._input_ended and self._wire.shut()
+        except OSError:
+            lingers = False
+        if not lingers:
+            self._transport.close()
+
+    def _advance_soon(self) -> None:
+        if not self._advance_due:
+            self._advance_due = True
+            self._shared.loop.call_soon(self._advance)
+
+    def _wake_room_waiters(self) -> None:
+        waiters, self._room_waiters = self._room_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _report(self, error: BaseException) -> None:
+        self._shared.loop.call_exception_handler(
+            {
+                "message": f"answering {self.peer} failed",
+                "exception": error,
+                "protocol": self,
+                "transport": self._transport,
+            }
+        )
+        self.abort(f"a bug in the broker: {error!r}")
+
+
+def _peer_name(address: object) -> str:
+    match address:
+        case (str(host), int(port)):
+            return f"{host}:{port}"
+        case (str(host), int(port), _, _):
+            return f"[{host}]:{port}"
+    return "local" if not address else str(address)

@@ -1,0 +1,196 @@
+"""How a connection's bytes are cut into frames or lines, with as few copies as possible.
+
+Owns the bytes that were received and not yet handed out. Knows the length prefix and the line
+feed, nothing of what is inside; does no I/O: the connection's transport fills `buffer()`.
+
+Small frames are read into a scratch buffer that all connections of a server share; it holds a
+connection's bytes only between `buffer()` and `put_away()`. A large frame gets a buffer of its
+exact size, and the rest of it is received in place:
+
+    scratch  |frame|frame|fra|         `put_away` keeps "fra" as bytes of our own
+    private  |fra....................| one frame of more than IN_PLACE_BYTES
+"""
+
+from __future__ import annotations
+
+import struct
+
+from millrace_server.net.limits import FRAME_BYTES_MIN, READ_BYTES
+
+IN_PLACE_BYTES = 4096
+"""An unfinished frame up to this size is kept and copied again with the next read."""
+_LENGTH = struct.Struct(">I")
+_LENGTH_SIZE = _LENGTH.size
+_LINE_FEED = 10
+_NOTHING = memoryview(b"")
+
+
+class FrameLengthError(Exception):
+    """The peer announced a frame of a length out of bounds, as read unsigned."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(f"a frame length of {length}")
+        self.length = length
+
+
+class LineLengthError(Exception):
+    """The peer sent a line that is longer than allowed."""
+
+
+class Scratch:
+    """The read buffer that the connections of one event loop share."""
+
+    __slots__ = ("data", "view")
+
+    def __init__(self) -> None:
+        self.data = bytearray(READ_BYTES)
+        self.view = memoryview(self.data)
+
+
+class Intake:
+    """The cutter of one connection.
+
+    Each read is `buffer()`, `received(n)`, `next_frame()` or `next_line()` until None, then
+    `put_away()`. A frame that needs a private buffer shows as `private_bytes_wanted > 0` after
+    `next_frame` returned None; `allocate()` gives it one, at once or after later reads were
+    held back. `text` is None until the first byte arrived.
+    """
+
+    __slots__ = (
+        "_data",
+        "_end",
+        "_filled",
+        "_line_bytes_max",
+        "_private",
+        "_scratch",
+        "_start",
+        "_view",
+        "frame_bytes_max",
+        "owned",
+        "private_bytes_wanted",
+        "text",
+    )
+
+    def __init__(self, scratch: Scratch, *, frame_bytes_max: int, line_bytes_max: int) -> None:
+        self._scratch = scratch
+        self._line_bytes_max = line_bytes_max
+        self.frame_bytes_max = frame_bytes_max
+        self._data: bytes | bytearray = b""
+        self._view = _NOTHING
+        self._start = 0
+        self._end = 0
+        self._private: bytearray | None = None
+        self._filled = 0
+        self.owned = False
+        self.private_bytes_wanted = 0
+        self.text: bool | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether bytes are held that were not handed out."""
+        return self._private is not None or self._end > self._start
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go."""
+        if self._private is not None:
+            return memoryview(self._private)[self._filled :]
+        kept = self._end - self._start
+        if kept:
+            self._scratch.view[:kept] = self._view[self._start : self._end]
+            return self._scratch.view[kept:]
+        return self._scratch.view
+
+    def received(self, count: int) -> None:
+        """`count` bytes were written at the front of `buffer()`."""
+        if self._private is not None:
+            self._filled += count
+            return
+        self._end = self._end - self._start + count
+        self._start = 0
+        self._data = self._scratch.data
+        self._view = self._scratch.view
+        if self.text is None:
+            first = self._data[0]
+            self.text = 65 <= first <= 90 or 97 <= first <= 122
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame with its length field, or None when more bytes are needed.
+
+        `owned` then tells whether the caller may keep it; if not, it is good until the next
+        call. Raises `FrameLengthError` as soon as the length is known.
+        """
+        if self._private is not None:
+            if self._filled < len(self._private):
+                return None
+            frame = memoryview(self._private)
+            self._private = None
+            self.owned = True
+            return frame
+        start = self._start
+        available = self._end - start
+        if available < _LENGTH_SIZE:
+            return None
+        length: int = _LENGTH.unpack_from(self._data, start)[0]
+        if not FRAME_BYTES_MIN <= length <= self.frame_bytes_max:
+            raise FrameLengthError(length)
+        size = _LENGTH_SIZE + length
+        if size > available:
+            self.private_bytes_wanted = size if size > IN_PLACE_BYTES else 0
+            return None
+        self._start = start + size
+        self.owned = False
+        return self._view[start : start + size]
+
+    def next_line(self) -> bytes | None:
+        """The next line without its line feed (and carriage return), or None.
+
+        Raises `LineLengthError` when a line, finished or not, is too long.
+        """
+        start = self._start
+        stop = self._data.find(_LINE_FEED, start, self._end)
+        if (self._end if stop < 0 else stop) - start > self._line_bytes_max:
+            raise LineLengthError
+        if stop < 0:
+            return None
+        self._start = stop + 1
+        return bytes(self._view[start:stop]).removesuffix(b"\r")
+
+    def last_line(self) -> bytes | None:
+        """What is left when the peer ends its input without a line feed, as a line."""
+        if not self.text or self._end == self._start:
+            return None
+        line = bytes(self._view[self._start : self._end])
+        self._start = self._end
+        return line.removesuffix(b"\r")
+
+    def allocate(self) -> None:
+        """Gives the unfinished frame the buffer that it wants."""
+        private = bytearray(self.private_bytes_wanted)
+        self._filled = self._end - self._start
+        private[: self._filled] = self._view[self._start : self._end]
+        self._private = private
+        self.private_bytes_wanted = 0
+        self._forget_shared()
+
+    def put_away(self) -> None:
+        """Moves what was not handed out away from the shared scratch."""
+        if self._data is not self._scratch.data:
+            return
+        if self._start == self._end:
+            self._forget_shared()
+            return
+        self._data = bytes(self._view[self._start : self._end])
+        self._view = memoryview(self._data)
+        self._end -= self._start
+        self._start = 0
+
+    def discard(self) -> None:
+        """Drops everything that is held."""
+        self._private = None
+        self.private_bytes_wanted = 0
+        self._forget_shared()
+
+    def _forget_shared(self) -> None:
+        self._data = b""
+        self._view = _NOTHING
+        self._start = self._end = 0

@@ -1,0 +1,85 @@
+"""Every bound on what a peer may cost this process, in one place.
+
+Owns the numbers and the relations between them; who enforces a limit is named beside it. Knows
+no dialect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millrace_protocol.framing import FRAME_BYTES_MAX, FRAME_BYTES_MAX_BEFORE_HELLO
+
+READ_BYTES = 256 << 10
+"""Size of the buffer that all connections of a server share for reading."""
+FRAME_BYTES_MIN = 8
+"""Smallest `length` of a binary frame: api, version and correlation id of any dialect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one server. Sizes are in bytes, times in milliseconds.
+
+    Raises `ValueError` when the limits contradict each other.
+    """
+
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    """Largest frame length: one frame is held whole in memory before it is looked at."""
+
+    frame_bytes_max_before_hello: int = FRAME_BYTES_MAX_BEFORE_HELLO
+    """The same until the dialect calls `greeted`: a stranger may not make us allocate much."""
+
+    line_bytes_max: int = 64 << 10
+    """Longest line of text: each read looks through the unfinished line from its start."""
+
+    first_frame_timeout_ms: int = 5_000
+    """From connect to the first whole request: strangers who say nothing hold a descriptor."""
+
+    frame_timeout_ms: int = 60_000
+    """From the first byte of a request to its last: an unfinished frame holds memory, and one
+    byte now and then would otherwise count as activity."""
+
+    connections_max_idle_ms: int = 600_000
+    """Nothing received, nothing sent, nothing owed: the peer has probably vanished unseen."""
+
+    output_stalled_ms: int = 30_000
+    """The peer took no byte of the answers that wait for it: they hold memory and files."""
+
+    linger_ms: int = 1_000
+    """From our last byte to the peer's: closing on unread input would send a reset, which
+    destroys a refusal that the peer has not read yet."""
+
+    inflight_requests_max: int = 64
+    """Requests of one connection that are not answered yet: at the limit it is not read."""
+
+    buffered_bytes_max: int = 32 << 20
+    """Requests and answers that one connection holds in memory: at the limit it is not read."""
+
+    request_memory_bytes: int = 256 << 20
+    """The same for all connections together: at the limit large frames wait for their turn."""
+
+    connections_max: int = 10_000
+    """Each holds a descriptor, and a second one while its peer reads slowly."""
+
+    connections_refused_max: int = 256
+    """Connections over the limit that are being told so; beyond it they are dropped unheard."""
+
+    def __post_init__(self) -> None:
+        at_most = (
+            ("frame_bytes_max_before_hello", "frame_bytes_max"),
+            ("frame_bytes_max", "buffered_bytes_max"),
+            ("buffered_bytes_max", "request_memory_bytes"),
+        )
+        for small, large in at_most:
+            if getattr(self, small) > getattr(self, large):
+                raise ValueError(
+                    f"{small} is {getattr(self, small)}; it must be at most {large}, "
+                    f"{getattr(self, large)}"
+                )
+        for name in self.__dataclass_fields__:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.line_bytes_max > READ_BYTES // 2:
+            raise ValueError(
+                f"line_bytes_max is {self.line_bytes_max}; it must be at most {READ_BYTES // 2}"
+            )

@@ -1,0 +1,269 @@
+"""What waits to be sent on one connection, in order, and the sending of it.
+
+Owns the queue of bytes and file slices, and each slice's reference from `append` until it was
+sent or dropped. Knows nothing of requests; how bytes leave is the wire's business
+(`net/wire.py`).
+
+A slice of a file that is not in the page cache is read into it by a worker thread first:
+`sendfile` would wait for the disk on the event loop, with every other connection behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from millrace_server.host import (
+    File,
+    FileSlice,
+    ReadBuffer,
+    Reply,
+    ReplyPart,
+    Spawn,
+    release_slices,
+)
+from millrace_server.net.wire import Wire
+
+TURN_BYTES = 4 << 20
+"""Sent at most before other connections get their turn; about what a socket's buffer takes."""
+JOINED_BYTES = 64 << 10
+"""Small parts are joined up to this size; a part this large is not copied."""
+POPULATE_BYTES = 4 << 20
+"""Read ahead of a slice at once: what one turn can send."""
+
+
+class ColdReads(Protocol):
+    """Whether file bytes are in the page cache, and bringing them there."""
+
+    def is_cold(self, file: File, position: int, size: int) -> bool:
+        """Whether `sendfile` of the range would wait for the disk. Does not block."""
+
+    def populate(self, file: File, position: int, size: int) -> None:
+        """Reads the range into the page cache. Blocking; raises `OSError`."""
+
+
+class OutputError(Exception):
+    """The connection cannot go on: the sentence says whether the peer or a file broke."""
+
+
+class Wait(enum.Enum):
+    """What an output with bytes in it is waiting for."""
+
+    NOTHING = enum.auto()
+    PEER = enum.auto()
+    """The peer must read first."""
+    DISK = enum.auto()
+    """A worker thread reads the head slice into the page cache."""
+    TURN = enum.auto()
+    """Other connections go first."""
+
+
+class Output:
+    """The ordered queue of one connection.
+
+    `append` takes a reply, `pump` sends what can be sent now. When waiting ends, `wake` is
+    called, and whoever owns the output pumps again. `held_bytes` counts bytes in memory, not
+    those in files. After `close` nothing is sent and `append` drops what it gets.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_cold_reads",
+        "_loop",
+        "_populate_error",
+        "_queue",
+        "_spawn",
+        "_wait",
+        "_wake",
+        "_warm_until",
+        "_wire",
+        "bytes_sent",
+        "held_bytes",
+        "unsent_replies",
+    )
+
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        cold_reads: ColdReads | None,
+        wake: Callable[[], None],
+    ) -> None:
+        self._wire = wire
+        self._loop = loop
+        self._spawn = spawn
+        self._cold_reads = cold_reads
+        self._wake = wake
+        self._queue: deque[ReplyPart] = deque()
+        self._wait = Wait.NOTHING
+        self._warm_until = -1
+        self._populate_error: BaseException | None = None
+        self._closed = False
+        self.held_bytes = 0
+        self.bytes_sent = 0
+        self.unsent_replies = 0
+        """Replies appended since the queue was last empty."""
+
+    @property
+    def empty(self) -> bool:
+        return not self._queue
+
+    @property
+    def waits_for_peer(self) -> bool:
+        return self._wait is Wait.PEER
+
+    def append(self, parts: Reply) -> None:
+        """Takes a reply; its slices are released once sent or dropped."""
+        if self._closed:
+            release_slices(parts)
+            return
+        for part in parts:
+            if isinstance(part, FileSlice):
+                if not part.size:
+                    part.release()
+                    continue
+            elif part:
+                self.held_bytes += len(part)
+            else:
+                continue
+            self._queue.append(part)
+        self.unsent_replies += 1
+
+    def pump(self) -> None:
+        """Sends until the queue is empty or must wait. Raises `OutputError`."""
+        if self._wait is not Wait.NOTHING or self._closed:
+            return
+        queue = self._queue
+        turn = TURN_BYTES
+        try:
+            while queue:
+                if turn <= 0:
+                    self._wait_for_turn()
+                    return
+                part = queue[0]
+                if isinstance(part, FileSlice):
+                    if part.position >= self._warm_until and self._wait_for_disk(part):
+                        return
+                    turn -= self._send_slice(part, turn)
+                else:
+                    turn -= self._send_bytes(part)
+        except BlockingIOError:
+            self._wait = Wait.PEER
+            self._wait_for_peer()
+            return
+        except OSError as error:
+            raise OutputError(f"the peer is gone: {error.strerror or error}") from error
+        self.unsent_replies = 0
+        self._wire.stop_waiting()
+
+    def close(self) -> None:
+        """Drops what was not sent and lets go of the wire."""
+        self._closed = True
+        release_slices(self._queue)
+        self._queue.clear()
+        self.held_bytes = 0
+        self._wire.close()
+
+    def _send_bytes(self, data: ReadBuffer) -> int:
+        """Sends the head of the queue, joined with the small parts behind it."""
+        queue = self._queue
+        size = len(data)
+        if len(queue) > 1 and size < JOINED_BYTES:
+            run: list[ReadBuffer] = []
+            size = 0
+            while queue and size < JOINED_BYTES:
+                part = queue[0]
+                if isinstance(part, FileSlice):
+                    break
+                run.append(part)
+                size += len(part)
+                queue.popleft()
+            data = run[0] if len(run) == 1 else b"".join(run)
+            queue.appendleft(data)
+        sent = self._wire.send(data, more=len(queue) > 1)
+        if sent == size:
+            queue.popleft()
+        else:
+            queue[0] = memoryview(data)[sent:]
+        self.held_bytes -= sent
+        self.bytes_sent += sent
+        return sent
+
+    def _send_slice(self, part: FileSlice, turn: int) -> int:
+        size = min(part.size, turn, self._warm_until - part.position)
+        try:
+            sent = self._wire.send_file(part, size)
+        except (BlockingIOError, ConnectionError):
+            raise
+        except OSError as error:
+            raise OutputError(
+                f"sending {part.file.path} from {part.position} failed: {error.strerror}; "
+                "see the kernel log if the disk is at fault"
+            ) from error
+        if sent == 0:
+            raise OutputError(
+                f"{part.file.path} ends at {part.position}, {part.size} bytes before the end of "
+                "what the answer promised; it was cut while it was being read"
+            )
+        part.position += sent
+        part.size -= sent
+        self.bytes_sent += sent
+        if not part.size:
+            self._queue.popleft()
+            self._warm_until = -1
+            part.release()
+        return sent
+
+    def _wait_for_peer(self) -> None:
+        try:
+            self._wire.wait(self._waited)
+        except OSError as error:
+            raise OutputError(
+                f"no descriptor to wait for a slow reader with: {error.strerror}; raise the "
+                "limit of open files (ulimit -n)"
+            ) from error
+
+    def _wait_for_turn(self) -> None:
+        self._wire.stop_waiting()
+        self._wait = Wait.TURN
+        self._loop.call_soon(self._waited)
+
+    def _wait_for_disk(self, part: FileSlice) -> bool:
+        """Whether the next bytes of the head slice must be fetched first, which is then begun."""
+        if self._populate_error is not None:
+            raise OutputError(f"reading {part.file.path} failed: {self._populate_error}")
+        file = part.file
+        size = min(part.size, POPULATE_BYTES)
+        self._warm_until = part.position + size
+        cold_reads = self._cold_reads
+        if cold_reads is None or not cold_reads.is_cold(file, part.position, size):
+            return False
+        self._wire.stop_waiting()
+        self._wait = Wait.DISK
+        # The thread's own reference: the connection may be lost, and its slices released, while
+        # the thread still reads from the descriptor.
+        file.retain()
+        read = self._spawn.blocking(cold_reads.populate, file, part.position, size)
+        read.add_done_callback(partial(self._populated, file))
+        return True
+
+    def _populated(self, file: File, read: asyncio.Future[None]) -> None:
+        file.release()
+        if read.cancelled():
+            self._populate_error = asyncio.CancelledError("the broker is stopping")
+        else:
+            self._populate_error = read.exception()
+        if self._populate_error is not None:
+            self._warm_until = -1
+        self._waited()
+
+    def _waited(self) -> None:
+        self._wait = Wait.NOTHING
+        if not self._closed:
+            self._wake()

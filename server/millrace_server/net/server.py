@@ -1,0 +1,176 @@
+"""The listening side: takes connections in, watches their time limits, and empties the house.
+
+Owns the listening socket, the set of connections, what they share, and the one timer for all
+time limits. Knows no dialect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+
+from millrace_server.host import Host
+from millrace_server.net.connection import Connection, Shared
+from millrace_server.net.handler import RequestHandler
+from millrace_server.net.intake import Scratch
+from millrace_server.net.limits import Limits
+from millrace_server.net.memory import MemoryBudget
+from millrace_server.net.output import ColdReads
+
+SWEEP_MS = 1_000
+"""Every connection is looked at once in this time; limits are noticed that much late at most."""
+_TICKS_PER_SWEEP = 20
+"""A sweep is spread out: 10,000 connections at once would hold the loop for 20 ms."""
+
+
+class ListenError(Exception):
+    """The server cannot listen on the address; the sentence says what to do."""
+
+
+class Server:
+    """A listener and its connections, on the loop that constructs it.
+
+    Lives from `start` to the end of `drain`. Invariant: every connection that was made and not
+    lost is in exactly one of `connections` and the refused ones.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        handler: RequestHandler,
+        limits: Limits | None = None,
+        *,
+        cold_reads: ColdReads | None = None,
+    ) -> None:
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self.limits = limits or Limits()
+        self.memory = MemoryBudget(self.limits.request_memory_bytes)
+        self.connections: dict[Connection, None] = {}
+        """In the order they came; a dict because a set has no order."""
+        self.connections_accepted = 0
+        self.connections_refused = 0
+        self._refused: dict[Connection, None] = {}
+        self._unseen: deque[Connection] = deque()
+        self._listener: asyncio.Server | None = None
+        self._tick: asyncio.TimerHandle | None = None
+        self._empty: asyncio.Future[None] | None = None
+        self._shared = Shared(
+            loop=self._loop,
+            handler=handler,
+            owner=self,
+            limits=self.limits,
+            clock=host.clock,
+            spawn=host.spawn,
+            scratch=Scratch(),
+            memory=self.memory,
+            cold_reads=cold_reads,
+        )
+
+    async def start(self, address: str, port: int) -> tuple[str, int]:
+        """Listens; returns the bound address and port, which port 0 leaves to the system.
+
+        Raises `ListenError`.
+        """
+        try:
+            self._listener = await self._host.net.listen(self.connection, address, port)
+        except OSError as error:
+            raise ListenError(_listen_sentence(address, port, error)) from error
+        self._tick = self._loop.call_later(SWEEP_MS / 1000, self._on_tick)
+        bound = self._listener.sockets[0].getsockname()
+        return bound[0], bound[1]
+
+    def connection(self) -> Connection:
+        """A new connection for a transport; the protocol factory of every listener."""
+        return Connection(self._shared)
+
+    def sweep(self) -> None:
+        """Looks at every connection's time limits now."""
+        now_ms = self._host.clock.monotonic_ms()
+        for connection in [*self.connections, *self._refused]:
+            connection.look(now_ms)
+
+    async def drain(self, timeout_ms: int) -> None:
+        """Stops: no new connections, answers to the requests at hand, then closes.
+
+        Connections that are not done after `timeout_ms` are aborted. Returns when all are lost.
+        """
+        if self._listener is not None:
+            self._listener.close()
+        everyone = [*self.connections, *self._refused]
+        for connection in everyone:
+            connection.finish("the broker is stopping")
+        if not await self._emptied(timeout_ms):
+            for connection in [*self.connections, *self._refused]:
+                connection.abort("the broker is stopping and its time to drain has passed")
+            await self._emptied(None)
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+        if self._listener is not None:
+            await self._listener.wait_closed()
+            self._listener = None
+
+    # What a connection calls
+
+    def opened(self, connection: Connection) -> bool:
+        """See `Owner.opened`."""
+        if len(self.connections) < self.limits.connections_max:
+            self.connections[connection] = None
+            self.connections_accepted += 1
+            return True
+        self.connections_refused += 1
+        self._refused[connection] = None
+        if len(self._refused) > self.limits.connections_refused_max:
+            connection.abort("too many connections, even for a refusal")
+        return False
+
+    def lost(self, connection: Connection) -> None:
+        """See `Owner.lost`."""
+        self.connections.pop(connection, None)
+        self._refused.pop(connection, None)
+        empty = self._empty
+        if empty is not None and not (self.connections or self._refused or empty.done()):
+            empty.set_result(None)
+
+    # Time
+
+    def _on_tick(self) -> None:
+        """Looks at a part of the connections, and at all of them every `SWEEP_MS`."""
+        unseen = self._unseen
+        if not unseen:
+            unseen.extend(self.connections)
+            unseen.extend(self._refused)
+        now_ms = self._host.clock.monotonic_ms()
+        everyone = len(self.connections) + len(self._refused)
+        for _ in range(min(len(unseen), everyone // _TICKS_PER_SWEEP + 1)):
+            unseen.popleft().look(now_ms)
+        self._tick = self._loop.call_later(SWEEP_MS / 1000 / _TICKS_PER_SWEEP, self._on_tick)
+
+    async def _emptied(self, timeout_ms: int | None) -> bool:
+        """Waits until every connection is lost; False when the time ran out first."""
+        if not self.connections and not self._refused:
+            return True
+        self._empty = self._loop.create_future()
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._empty
+        except TimeoutError:
+            return False
+        finally:
+            self._empty = None
+        return True
+
+
+def _listen_sentence(address: str, port: int, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            why = "another process listens there; stop it or choose another port"
+        case errno.EACCES:
+            why = "ports below 1024 need privileges; choose a higher one"
+        case errno.EADDRNOTAVAIL:
+            why = "this machine does not have that address; use one of its own, or 0.0.0.0 for all"
+        case _:
+            why = error.strerror or str(error)
+    return f"cannot listen on {address} port {port}: {why}"
