@@ -101,6 +101,8 @@ def encode_arrow(
     Raises `ValueError` as that does.
     """
     count = len(values)
+    if keys is not None and len(keys) != count:
+        raise ValueError(f"{len(keys)} keys for {count} values: columns must be equal")
     pieces = _encoded_columns(values, keys) if 0 < count <= TABLE_SIZE else None
     if pieces is None:
         return encode_batch(
