@@ -1,0 +1,1 @@
+"""The `Disk` seam on the operating system, and what must run beside the event loop."""

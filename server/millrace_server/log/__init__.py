@@ -1,0 +1,36 @@
+"""The log of a partition: pure decisions and plain reads and writes over the `Disk` seam."""
+
+from millrace_server.log.config import LogConfig
+from millrace_server.log.errors import (
+    CorruptLog,
+    FencedProducer,
+    LogClosed,
+    LogFailed,
+    LogRefusal,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    UnknownProducer,
+)
+from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket
+from millrace_server.log.partition_log import Appended, LogRead, PartitionLog
+from millrace_server.log.recovery import RecoveryReport
+from millrace_server.log.timestamps import FoundTime
+
+__all__ = [
+    "DISK_FULL_ERRNOS",
+    "Appended",
+    "CorruptLog",
+    "FencedProducer",
+    "FlushTicket",
+    "FoundTime",
+    "LogClosed",
+    "LogConfig",
+    "LogFailed",
+    "LogRead",
+    "LogRefusal",
+    "OffsetOutOfRange",
+    "OutOfOrderSequence",
+    "PartitionLog",
+    "RecoveryReport",
+    "UnknownProducer",
+]

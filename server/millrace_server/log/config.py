@@ -1,0 +1,57 @@
+"""What a partition's log must know of its topic's configuration.
+
+Owns the defaults and the limits that relate them. Refuses to know the names users write: the
+broker maps `retention.ms` and its like to these fields. Source of the defaults: Kafka's topic
+configuration, except `segment_bytes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+SEGMENT_BYTES_MAX: Final = 2**31 - 1
+"""An index entry holds a position in 31 bits."""
+
+_MIB: Final = 1024 * 1024
+_WEEK_MS: Final = 7 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Limits of one log; -1 in a retention field means no limit.
+
+    `durability` "fsync" promises that an acknowledged batch survives a power cut, "os" only that
+    it survives the process.
+    """
+
+    segment_bytes: int = 100 * _MIB
+    segment_ms: int = _WEEK_MS
+    index_interval_bytes: int = 4096
+    retention_ms: int = _WEEK_MS
+    retention_bytes: int = -1
+    max_message_bytes: int = _MIB
+    timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    durability: Literal["fsync", "os"] = "fsync"
+    preallocate: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.segment_bytes <= SEGMENT_BYTES_MAX:
+            raise ValueError(
+                f"segment size {self.segment_bytes} bytes: choose 1 to {SEGMENT_BYTES_MAX}"
+            )
+        if self.segment_ms < 1:
+            raise ValueError(f"segment age {self.segment_ms} ms: choose at least 1")
+        if self.index_interval_bytes < 0:
+            raise ValueError(
+                f"index interval {self.index_interval_bytes} bytes: choose 0 (every batch) or more"
+            )
+        if self.retention_ms < -1 or self.retention_bytes < -1:
+            raise ValueError(
+                f"retention of {self.retention_ms} ms, {self.retention_bytes} bytes: "
+                "choose 0 or more, or -1 for no limit"
+            )
+        if not 0 <= self.max_message_bytes <= SEGMENT_BYTES_MAX:
+            raise ValueError(
+                f"largest batch {self.max_message_bytes} bytes: choose 0 to {SEGMENT_BYTES_MAX}"
+            )

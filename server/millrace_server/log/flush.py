@@ -1,0 +1,175 @@
+"""One round of making a log durable: what is to be done, and the doing.
+
+Owns the order of the steps, which is what recovery relies on. Refuses to know when a flush is
+worth it (`PartitionLog`) and in which thread it runs (`disk.flusher`).
+
+    PartitionLog.begin_flush    notes what is dirty                       loop
+    FlushTicket.sync            data, then the directory                  worker thread
+    PartitionLog.finish_flush   durable_offset moves, waiters wake        loop
+    FlushTicket.settle          trim, indexes, checkpoint, then removals  worker thread
+    PartitionLog.finish_settle  notes what was saved                      loop
+
+One ticket per log at a time: two checkpoints in flight could overtake each other.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+from typing import Final
+
+from millrace_server.host import Disk, File
+from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
+from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from millrace_server.log.segment import (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+)
+from millrace_server.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+
+DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(slots=True)
+class IndexTail:
+    """Index entries of the active segment that its files do not have yet."""
+
+    segment: Segment
+    first_entry: int
+    entry_count: int
+    offsets: bytes
+    times: bytes
+
+    @classmethod
+    def of(cls, segment: Segment) -> IndexTail | None:
+        """Copies what is not saved of a segment's indexes; None if all is."""
+        first, count = segment.saved_entries, len(segment.offsets)
+        if first == count:
+            return None
+        offsets, times = segment.offsets.encode(first), segment.times.encode(first)
+        return cls(segment, first, count, offsets, times)
+
+    def note_saved(self) -> None:
+        """Tells the segment that its files have these entries."""
+        self.segment.saved_entries = self.entry_count
+
+
+@dataclass(slots=True)
+class FlushTicket:
+    """The work of one flush; holds a reference to every file it names until it is released.
+
+    `end_offset` is what will be durable, and lies at `end_position` of `end_segment`.
+    """
+
+    disk: Disk
+    directory: str
+    end_offset: int
+    end_segment: Segment
+    end_position: int
+    dirty: list[File] = field(default_factory=list)
+    sync_directory: bool = False
+    rolled: list[tuple[Segment, File]] = field(default_factory=list)
+    index_tail: IndexTail | None = None
+    checkpoint: Checkpoint | None = None
+    is_closing: bool = False
+    removed: list[Segment] = field(default_factory=list)
+    preallocation: tuple[Segment, File, int] | None = None
+    is_settled: bool = False
+    is_preallocated: bool = False
+
+    def hold_dirty(self, file: File) -> None:
+        """Adds a file with data that is not durable."""
+        file.retain()
+        self.dirty.append(file)
+
+    def hold_rolled(self, segment: Segment) -> None:
+        """Adds a segment that is closed and still has its preallocated space."""
+        segment.file.retain()
+        self.rolled.append((segment, segment.file))
+
+    def hold_preallocation(self, segment: Segment, size_bytes: int) -> None:
+        """Adds the wish that the active segment's file has space for `size_bytes`."""
+        segment.file.retain()
+        self.preallocation = segment, segment.file, size_bytes
+
+    def note_preallocated(self) -> None:
+        """Tells the segment what space it has."""
+        if self.preallocation is not None and self.is_preallocated:
+            segment, _, size_bytes = self.preallocation
+            segment.allocated_bytes = max(segment.allocated_bytes, size_bytes)
+
+    def sync(self) -> None:
+        """Makes the data up to `end_offset` durable. Blocking.
+
+        Raises `OSError`, after which the log must fail: the kernel has marked the pages clean, and
+        a second sync would succeed without writing them.
+        """
+        for file in self.dirty:
+            file.sync()
+        if self.sync_directory:
+            self.disk.sync_directory(self.directory)
+
+    def settle(self) -> None:
+        """Does what recovery and readers profit from and no producer waits for. Blocking.
+
+        A full disk leaves the rest for the next ticket; data is not at stake. Raises any other
+        `OSError`, after which the log must fail.
+        """
+        try:
+            self._trim()
+            self._save_indexes()
+            if self.checkpoint is not None:
+                write_checkpoint(self.disk, self.directory, self.checkpoint)
+            self._remove()
+            self.is_settled = True
+            if self.preallocation is not None:
+                _, file, size_bytes = self.preallocation
+                file.preallocate(size_bytes)
+                self.is_preallocated = True
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:
+                raise
+
+    def release(self) -> None:
+        """Drops the references to the files."""
+        for file in self.dirty:
+            file.release()
+        for _, file in self.rolled:
+            file.release()
+        if self.preallocation is not None:
+            self.preallocation[1].release()
+
+    def _trim(self) -> None:
+        """Cuts preallocated space off, durably: the checkpoint is going to name the sizes."""
+        for segment, file in self.rolled:
+            file.truncate(segment.size_bytes)
+            file.sync()
+        if self.is_closing:
+            file = self.end_segment.file
+            file.truncate(self.end_position)
+            file.sync()
+
+    def _save_indexes(self) -> None:
+        for segment, _ in self.rolled:
+            segment.save_indexes()
+        tail = self.index_tail
+        if tail is None:
+            return
+        for suffix, data, entry_size in (
+            (OFFSET_INDEX_SUFFIX, tail.offsets, OFFSET_ENTRY_SIZE),
+            (TIME_INDEX_SUFFIX, tail.times, TIME_ENTRY_SIZE),
+        ):
+            path = tail.segment.path(suffix)
+            file = self.disk.open(path, create=not self.disk.exists(path), write=True)
+            try:
+                file.pwrite(data, tail.first_entry * entry_size)
+                file.sync()
+            finally:
+                file.release()
+
+    def _remove(self) -> None:
+        for segment in self.removed:
+            segment.remove_files()
+        if self.removed:
+            self.disk.sync_directory(self.directory)

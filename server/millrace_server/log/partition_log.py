@@ -1,0 +1,522 @@
+"""The log of one partition: dense offsets from 0 that never change, in segments.
+
+Owns append, read, roll, what is durable, and retention. Refuses to know topics, replicas and
+threads: blocking work is handed out as a `FlushTicket`, files come from the `Disk` seam, and time
+is a parameter. One log belongs to one event loop.
+
+    start_offset <= durable_offset <= end_offset
+
+An append is one write and a few lines of memory: index files, the checkpoint and the checkpoint's
+producers are written by the flush, so a failure there can lose neither offsets nor data
+(KAFKA-7866, KAFKA-10778).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from millrace_protocol.records import (
+    BatchHeader,
+    BatchTooLarge,
+    assign,
+    stamp_log_append_time,
+)
+from millrace_server.host import Disk, FileSlice
+from millrace_server.log.checkpoint import Checkpoint, ClosedSegment, write_checkpoint
+from millrace_server.log.config import SEGMENT_BYTES_MAX, LogConfig
+from millrace_server.log.errors import LogClosed, LogFailed, OffsetOutOfRange
+from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket, IndexTail
+from millrace_server.log.preallocation import wanted_bytes
+from millrace_server.log.producers import Producers
+from millrace_server.log.recovery import Recovered, RecoveryReport, recover
+from millrace_server.log.retention import expired_segments
+from millrace_server.log.segment import RELATIVE_OFFSET_MAX, Segment
+from millrace_server.log.timestamps import FoundTime, first_at_or_after, newest
+
+CHECKPOINT_BYTES: Final = 32 * 1024 * 1024
+CHECKPOINT_BATCHES: Final = 8192
+"""How much may lie behind a checkpoint: about 30 ms of reading after a crash, per partition."""
+
+_PLACES_KEPT: Final = 64
+_COLD_SEGMENTS_OPEN_MAX: Final = 4
+
+WriteBuffer = bytearray | memoryview
+
+
+class Appended(NamedTuple):
+    """Where a batch is: `base_offset` to `last_offset`, inclusive.
+
+    `log_append_time_ms` is -1 unless the broker's clock set the timestamp. A `duplicate` was
+    there before; it is acknowledged like any other, once `last_offset` is durable.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+
+
+class LogRead(NamedTuple):
+    """Whole batches as a range of a file, which the receiver releases; None if there are none.
+
+    The first batch may begin before the offset that was asked for. `next_offset` is where to read
+    on.
+    """
+
+    slice: FileSlice | None
+    next_offset: int
+
+
+class _Place(NamedTuple):
+    segment: Segment
+    position: int
+
+
+class PartitionLog:
+    """Created or opened once, appended to and read, then closed; dead after a failed sync."""
+
+    def __init__(self, disk: Disk, directory: str, config: LogConfig, recovered: Recovered) -> None:
+        """Takes over what `recover` found; use `create` or `open`."""
+        self.config = config
+        self.directory = directory
+        self.recovery: RecoveryReport = recovered.report
+        self._disk = disk
+        self._segments = recovered.segments
+        self._bases = [segment.base_offset for segment in recovered.segments]
+        self._active = recovered.segments[-1]
+        self._producers = recovered.producers
+        self._start_offset = recovered.start_offset
+        self._end_offset = self._active.end_offset
+        self._durable_offset = recovered.durable_offset
+        self._durable_position = 0
+        self._closed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
+        self._places: dict[int, _Place] = {}
+        self._cold_open: list[Segment] = []
+        self._failure: BaseException | None = None
+        self._is_closed = False
+        self._has_clean_checkpoint = recovered.report.is_clean
+        self._ticket: FlushTicket | None = None
+        self._unsettled: list[Segment] = []
+        self._removed: list[Segment] = []
+        self._is_directory_dirty = False
+        self._bytes_behind_checkpoint = 0
+        self._batches_behind_checkpoint = 0
+        self._wants_checkpoint = False
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, config: LogConfig) -> PartitionLog:
+        """Makes the directory of a new, empty log, durably. Blocking; raises `OSError`."""
+        disk.make_directory(directory)
+        segment = Segment.create(
+            disk, directory, 0, index_interval_bytes=config.index_interval_bytes
+        )
+        write_checkpoint(disk, directory, Checkpoint(0, 0, 0, 0, -1, 0, (), b"", is_clean=True))
+        disk.sync_directory(directory.rpartition("/")[0])
+        report = RecoveryReport(True, True, 0, 0, None, 0, 0)
+        return cls(disk, directory, config, Recovered([segment], 0, 0, Producers(), report))
+
+    @classmethod
+    def open(
+        cls, disk: Disk, directory: str, config: LogConfig, *, now_ms: int, verify: bool = False
+    ) -> PartitionLog:
+        """Opens a log after a shutdown or a crash; `recovery` says what that took. Blocking.
+
+        What a crash left behind the checkpoint is checked, and durable when this returns. With
+        `verify` everything is checked. Raises `CorruptLog` and `OSError`.
+        """
+        recovered = recover(disk, directory, config, now_ms=now_ms, verify=verify)
+        log = cls(disk, directory, config, recovered)
+        report = recovered.report
+        if not report.has_checkpoint or log._durable_offset < log._end_offset or report.cut_bytes:
+            first = bisect_right(log._bases, log._durable_offset) - 1
+            log._unsettled = log._segments[first:-1]
+            log._is_directory_dirty = log._wants_checkpoint = True
+            log.flush()
+        return log
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset the next record gets."""
+        return self._end_offset
+
+    @property
+    def durable_offset(self) -> int:
+        """Everything before it survives a power cut."""
+        return self._durable_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all batches, without indexes and preallocated space."""
+        return self._closed_bytes + self._active.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        """Segments that can be read, the active one included."""
+        return len(self._segments)
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether a disk error has stopped the log."""
+        return self._failure is not None
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether a flush is worth it though nobody waits for one: ask after an append."""
+        return (
+            self._wants_checkpoint
+            or self._bytes_behind_checkpoint >= CHECKPOINT_BYTES
+            or self._batches_behind_checkpoint >= CHECKPOINT_BATCHES
+            or self._wanted_preallocation() is not None
+        )
+
+    # Appending
+
+    def append(
+        self, batch: WriteBuffer, header: BatchHeader, *, now_ms: int, leader_epoch: int
+    ) -> Appended:
+        """Gives one checked batch the next offsets and writes it; it is not durable yet.
+
+        `batch` is exactly the batch that `header` was read from; its offset, epoch and, if the
+        topic says so, timestamp are written into it. Raises `BatchTooLarge`, a `LogRefusal` or
+        `LogFailed`, and `OSError` if the write fails: then nothing is appended, and unless the
+        disk is merely full the log has failed.
+        """
+        if self._failure is not None or self._is_closed:
+            raise self._stopped()
+        config = self.config
+        size_bytes = header.size_bytes
+        if size_bytes > config.max_message_bytes:
+            raise BatchTooLarge(size_bytes, config.max_message_bytes)
+        if header.producer_id >= 0:
+            repeated = self._producers.check(header)
+            if repeated is not None:
+                return Appended(
+                    repeated.base_offset, repeated.last_offset, repeated.log_append_time_ms, True
+                )
+        base_offset = self._end_offset
+        last_offset = base_offset + header.last_offset_delta
+        timestamp, log_append_time_ms = header.max_timestamp, -1
+        if config.timestamp_type == "LogAppendTime":
+            timestamp = log_append_time_ms = now_ms
+            stamp_log_append_time(batch, timestamp_ms=now_ms)
+        assign(batch, base_offset=base_offset, leader_epoch=leader_epoch)
+        try:
+            active = self._active
+            if active.size_bytes and self._must_roll(size_bytes, last_offset, timestamp, now_ms):
+                active = self._roll()
+            active.write(batch)
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:
+                self.fail(error)
+            raise
+        active.extend(
+            base_offset=base_offset,
+            last_offset=last_offset,
+            size_bytes=size_bytes,
+            max_timestamp=timestamp,
+        )
+        if active.first_timestamp < 0:
+            active.first_timestamp = now_ms
+        self._end_offset = last_offset + 1
+        self._has_clean_checkpoint = False
+        self._bytes_behind_checkpoint += size_bytes
+        self._batches_behind_checkpoint += 1
+        if header.producer_id >= 0:
+            self._producers.note(
+                header,
+                base_offset=base_offset,
+                log_append_time_ms=log_append_time_ms,
+                now_ms=now_ms,
+            )
+        return Appended(base_offset, last_offset, log_append_time_ms, False)
+
+    def _must_roll(self, size_bytes: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
+        active = self._active
+        if active.size_bytes + size_bytes > self.config.segment_bytes:
+            return True
+        if active.size_bytes > SEGMENT_BYTES_MAX - size_bytes:
+            return True
+        if last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        # Kafka's rule: the records' own clock as long as they have one, so that a topic filled
+        # from an archive rolls by the time of its records.
+        reached = timestamp if timestamp >= 0 else now_ms
+        return reached - active.first_timestamp > self.config.segment_ms
+
+    def _roll(self) -> Segment:
+        rolled = self._active
+        fresh = Segment.create(
+            self._disk,
+            self.directory,
+            self._end_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
+        self._unsettled.append(rolled)
+        self._closed_bytes += rolled.size_bytes
+        self._segments.append(fresh)
+        self._bases.append(fresh.base_offset)
+        self._active = fresh
+        self._is_directory_dirty = self._wants_checkpoint = True
+        return fresh
+
+    # Reading
+
+    def read(self, offset: int, *, max_bytes: int, end_offset: int) -> LogRead:
+        """Finds whole batches from the one that holds `offset` on, without touching their bytes.
+
+        `end_offset` is exclusive and a batch boundary: the high watermark. At most `max_bytes`,
+        except that one batch is always given whole, and never beyond one segment. Nothing is given
+        for `end_offset <= offset`. Raises `OffsetOutOfRange`, `CorruptLog` and `OSError`.
+        """
+        if not self._start_offset <= offset <= self._end_offset:
+            raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
+        if self._is_closed:
+            raise self._stopped()
+        if offset >= end_offset:
+            return LogRead(None, offset)
+        segment, position = self._find(offset)
+        if segment is not self._active:
+            self._keep_open(segment)
+        if end_offset >= segment.end_offset:
+            next_offset, next_position = segment.end_offset, segment.size_bytes
+        elif end_offset == self._durable_offset:
+            next_offset, next_position = end_offset, self._durable_position
+        else:
+            next_offset, next_position = end_offset, self._find(end_offset).position
+        if next_position - position > max_bytes:
+            next_offset, next_position = segment.boundary(position, position + max_bytes)
+        size_bytes = next_position - position
+        if size_bytes <= 0:
+            return LogRead(None, end_offset)
+        self._remember(next_offset, segment, next_position)
+        file = segment.file
+        file.retain()
+        return LogRead(FileSlice(file, position, size_bytes), next_offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> FoundTime | None:
+        """Finds the first record before `end_offset` that is not older than `timestamp_ms`.
+
+        "First" by offset: where timestamps are out of order, later records may be older. Decodes
+        one batch. Raises `CorruptLog` and `OSError`.
+        """
+        return first_at_or_after(
+            self._segments, timestamp_ms, start_offset=self._start_offset, end_offset=end_offset
+        )
+
+    def max_timestamp(self, *, end_offset: int) -> FoundTime | None:
+        """Finds the first record with the largest timestamp before `end_offset`; None if none."""
+        return newest(self._segments, start_offset=self._start_offset, end_offset=end_offset)
+
+    def _find(self, offset: int) -> _Place:
+        """Where the batch that holds `offset` begins, or at the log's end will begin."""
+        if offset == self._end_offset:
+            return _Place(self._active, self._active.size_bytes)
+        place = self._places.get(offset)
+        # A place remembered at the end of a segment is right only if the segment grew since.
+        if place is not None and place.position < place.segment.size_bytes:
+            return place
+        segment = self._active
+        if offset < segment.base_offset:
+            segment = self._segments[bisect_right(self._bases, offset) - 1]
+        return _Place(segment, segment.position_of(offset))
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """Keeps where a read ended: the next one begins there."""
+        places = self._places
+        if offset not in places:
+            if len(places) >= _PLACES_KEPT:
+                del places[next(iter(places))]
+            places[offset] = _Place(segment, position)
+
+    def _keep_open(self, segment: Segment) -> None:
+        """Marks a closed segment as just used, and lets the one go that was used longest ago."""
+        used = self._cold_open
+        if (used and used[-1] is segment) or segment in self._unsettled:
+            return
+        if segment in used:
+            used.remove(segment)
+        used.append(segment)
+        if len(used) > _COLD_SEGMENTS_OPEN_MAX:
+            used.pop(0).cool()
+
+    # Durability
+
+    def begin_flush(self, *, checkpoint: bool = False, closing: bool = False) -> FlushTicket | None:
+        """Takes note of all that is to be made durable; None if there is nothing to do.
+
+        The ticket goes through `sync`, `finish_flush`, `settle`, `finish_settle`; if a step fails,
+        through `fail` and `finish_settle`. There is one at a time. Raises `LogFailed`.
+        """
+        if self._failure is not None or self._is_closed:
+            raise self._stopped()
+        if self._ticket is not None:
+            raise RuntimeError(f"{self.directory}: a flush is in flight")
+        is_dirty = self._durable_offset < self._end_offset
+        is_checkpoint_due = (
+            checkpoint
+            or self._wants_checkpoint
+            or self._bytes_behind_checkpoint >= CHECKPOINT_BYTES
+            or self._batches_behind_checkpoint >= CHECKPOINT_BATCHES
+        )
+        preallocation = None if closing else self._wanted_preallocation()
+        if not (is_dirty or is_checkpoint_due or preallocation):
+            return None
+        active = self._active
+        ticket = FlushTicket(
+            self._disk, self.directory, self._end_offset, active, active.size_bytes
+        )
+        for segment in (*self._unsettled, active):
+            if segment.end_offset > self._durable_offset:
+                ticket.hold_dirty(segment.file)
+        ticket.sync_directory = self._is_directory_dirty
+        self._is_directory_dirty = False
+        if is_checkpoint_due:
+            for segment in self._unsettled:
+                ticket.hold_rolled(segment)
+            ticket.index_tail = IndexTail.of(active)
+            ticket.checkpoint = self._checkpoint(is_clean=closing)
+            ticket.removed = self._removed
+            ticket.is_closing = closing
+            self._removed = []
+            self._wants_checkpoint = False
+            self._bytes_behind_checkpoint = self._batches_behind_checkpoint = 0
+        if preallocation is not None:
+            ticket.hold_preallocation(active, preallocation)
+        self._ticket = ticket
+        return ticket
+
+    def finish_flush(self, ticket: FlushTicket) -> None:
+        """Moves `durable_offset` to where the ticket's `sync` has made the log durable."""
+        self._durable_offset = ticket.end_offset
+        self._durable_position = ticket.end_position
+
+    def finish_settle(self, ticket: FlushTicket) -> None:
+        """Ends a ticket, whatever became of it, and releases its files."""
+        if ticket.is_settled:
+            for segment, _ in ticket.rolled:
+                segment.are_indexes_saved = True
+                self._unsettled.remove(segment)
+                self._keep_open(segment)
+            if ticket.index_tail is not None:
+                ticket.index_tail.note_saved()
+        elif ticket.checkpoint is not None:
+            self._wants_checkpoint = True
+            self._removed = ticket.removed + self._removed
+        ticket.note_preallocated()
+        ticket.release()
+        self._ticket = None
+
+    def flush(self, *, checkpoint: bool = False) -> None:
+        """Does a whole flush here and now. Blocking; raises `OSError` and `LogFailed`."""
+        ticket = self.begin_flush(checkpoint=checkpoint)
+        if ticket is not None:
+            self._run(ticket)
+
+    def fail(self, error: BaseException) -> None:
+        """Stops the log after a disk error: no append or flush again, what is there can be read."""
+        if self._failure is None:
+            self._failure = error
+
+    def close(self) -> None:
+        """Makes everything durable, marks the log as closed in order, lets all files go. Blocking.
+
+        A log that has failed is only let go of. Raises `OSError`; the files are let go even then.
+        """
+        if self._is_closed:
+            return
+        try:
+            if self._failure is None and not self._has_clean_checkpoint:
+                ticket = self.begin_flush(checkpoint=True, closing=True)
+                if ticket is not None:
+                    self._run(ticket)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Lets all files go and writes nothing: for a partition that is being deleted."""
+        self._is_closed = True
+        for segment in self._segments:
+            segment.cool()
+
+    def _run(self, ticket: FlushTicket) -> None:
+        try:
+            ticket.sync()
+            self.finish_flush(ticket)
+            ticket.settle()
+        except OSError as error:
+            self.fail(error)
+            raise
+        finally:
+            self.finish_settle(ticket)
+
+    def _checkpoint(self, *, is_clean: bool) -> Checkpoint:
+        """What will be durable once everything up to now is."""
+        active = self._active
+        return Checkpoint(
+            start_offset=self._start_offset,
+            recovery_offset=self._end_offset,
+            active_base_offset=active.base_offset,
+            position=active.size_bytes,
+            max_timestamp=active.max_timestamp,
+            index_entries=len(active.offsets),
+            closed=tuple(
+                ClosedSegment(segment.base_offset, segment.size_bytes, segment.max_timestamp)
+                for segment in self._segments[:-1]
+            ),
+            producers=self._producers.encode(),
+            is_clean=is_clean,
+        )
+
+    def _wanted_preallocation(self) -> int | None:
+        active = self._active
+        if not self.config.preallocate:
+            return None
+        return wanted_bytes(
+            active.size_bytes, active.allocated_bytes, limit_bytes=self.config.segment_bytes
+        )
+
+    def _stopped(self) -> LogFailed | LogClosed:
+        if self._failure is not None:
+            return LogFailed(self.directory, self._failure)
+        return LogClosed(self.directory)
+
+    # Retention
+
+    def retention(self, now_ms: int, *, high_watermark: int) -> list[Segment]:
+        """Takes the segments out of the log that its retention no longer keeps; returns them.
+
+        `start_offset` moves at once. The next flush writes it down, and only then deletes the
+        files; whoever is reading them is not disturbed. Never the active segment, and nothing at
+        or above the high watermark.
+        """
+        limit_offset = min(high_watermark, self._durable_offset)
+        if self._unsettled:
+            limit_offset = min(limit_offset, self._unsettled[0].base_offset)
+        count = expired_segments(
+            self._segments, self.config, now_ms=now_ms, limit_offset=limit_offset
+        )
+        if not count:
+            return []
+        removed = self._segments[:count]
+        del self._segments[:count], self._bases[:count]
+        self._start_offset = max(self._start_offset, self._segments[0].base_offset)
+        self._removed += removed
+        self._places.clear()
+        for segment in removed:
+            self._closed_bytes -= segment.size_bytes
+            if segment in self._cold_open:
+                self._cold_open.remove(segment)
+            segment.cool()
+        self._wants_checkpoint = True
+        self._has_clean_checkpoint = False
+        return removed
+
+    def expire_producers(self, now_ms: int, *, silent_ms: int) -> int:
+        """Forgets idempotent producers silent for longer than `silent_ms`; returns how many."""
+        return self._producers.expire(now_ms, silent_ms=silent_ms)

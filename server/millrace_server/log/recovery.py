@@ -1,0 +1,333 @@
+"""What a log is after a crash: the decision table, the scan, and the segments that result.
+
+Owns the difference between a torn tail, which is cut, and corruption, which is refused. Refuses
+to know appends and reads. Everything before the checkpoint's recovery point was durable when the
+checkpoint was written and is trusted by name and size; only what lies behind it is read.
+Source: the durability table of the docs; TigerBeetle's recovery by decision table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from millrace_server.host import Disk
+from millrace_server.log.checkpoint import TEMPORARY_NAME, Checkpoint, read_checkpoint
+from millrace_server.log.config import LogConfig
+from millrace_server.log.errors import CorruptLog
+from millrace_server.log.producers import Producers
+from millrace_server.log.scan import BatchScan, Ending
+from millrace_server.log.segment import LOG_SUFFIX, SUFFIXES, Segment
+
+_NAME_DIGITS: Final = 20
+
+
+class Standing(Enum):
+    """What is known of the place where the scan ended."""
+
+    DURABLE = "before the recovery point of the checkpoint"
+    UNSYNCED = "behind the recovery point"
+    UNKNOWN_LAST = "no checkpoint, in the last segment"
+    UNKNOWN_EARLIER = "no checkpoint, in an earlier segment"
+
+
+class Verdict(Enum):
+    """What becomes of it."""
+
+    KEEP = "nothing to do"
+    TRIM = "cut the file here, go on with the next segment"
+    CUT = "cut the log here"
+    REFUSE = "touch nothing, raise CorruptLog"
+
+
+_K, _T, _C, _R = Verdict.KEEP, Verdict.TRIM, Verdict.CUT, Verdict.REFUSE
+_STANDINGS: Final = tuple(Standing)
+_TABLE: Final = {
+    #                 DURABLE UNSYNCED UNKNOWN_LAST UNKNOWN_EARLIER
+    Ending.WHOLE: (_K, _K, _K, _K),
+    Ending.UNWRITTEN: (_R, _T, _T, _T),
+    Ending.TORN: (_R, _C, _C, _R),
+    Ending.BAD: (_R, _C, _C, _R),
+    Ending.DAMAGED: (_R, _C, _R, _R),
+    Ending.MISSING: (_R, _C, _R, _R),
+}
+
+
+def verdict(ending: Ending, standing: Standing) -> Verdict:
+    """Looks up what becomes of the rest of a log.
+
+    A torn write can leave later pages whole before earlier ones, so behind the recovery point
+    even `DAMAGED` is cut: none of it was ever acknowledged as durable. Without a checkpoint
+    nobody knows that, and a whole batch behind a bad one is evidence of corruption.
+    """
+    return _TABLE[ending][_STANDINGS.index(standing)]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening a log did: sizes in bytes.
+
+    `is_clean`: it was closed in order and nothing was read. `cut` says what was found where the
+    log was cut, None if it was not.
+    """
+
+    is_clean: bool
+    has_checkpoint: bool
+    scanned_bytes: int
+    cut_bytes: int
+    cut: str | None
+    dropped_segments: int
+    rebuilt_indexes: int
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A log as found: its segments in order, the last of them active and ready for appends."""
+
+    segments: list[Segment]
+    start_offset: int
+    durable_offset: int
+    producers: Producers
+    report: RecoveryReport
+
+
+def recover(
+    disk: Disk, directory: str, config: LogConfig, *, now_ms: int, verify: bool = False
+) -> Recovered:
+    """Finds what a directory holds, cuts a torn tail, and refuses a damaged log. Blocking.
+
+    With `verify` every batch is read and checked, not only those behind the recovery point.
+    Raises `CorruptLog` and `OSError`.
+    """
+    return _Recovery(disk, directory, config, now_ms=now_ms, verify=verify).run()
+
+
+class _Recovery:
+    def __init__(
+        self, disk: Disk, directory: str, config: LogConfig, *, now_ms: int, verify: bool
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._now_ms = now_ms
+        self._verify = verify
+        self._scanned_bytes = 0
+        self._cut_bytes = 0
+        self._cut: str | None = None
+        self._dropped_segments = 0
+        self._rebuilt_indexes = 0
+
+    def run(self) -> Recovered:
+        names = set(self._disk.list_directory(self._directory))
+        if TEMPORARY_NAME in names:
+            self._disk.remove(f"{self._directory}/{TEMPORARY_NAME}")
+        bases = sorted(base for base in map(_base_offset, names) if base is not None)
+        checkpoint = read_checkpoint(self._disk, self._directory)
+        if checkpoint is None:
+            return self._recover_all(bases, names)
+        return self._recover_behind(checkpoint, bases, names)
+
+    def _recover_behind(
+        self, checkpoint: Checkpoint, bases: list[int], names: set[str]
+    ) -> Recovered:
+        listed = [segment.base_offset for segment in checkpoint.closed]
+        listed.append(checkpoint.active_base_offset)
+        for base in bases:
+            if base < listed[0]:
+                self._segment(base).remove_files()
+        bases = [base for base in bases if base >= listed[0]]
+        if bases[: len(listed)] != listed:
+            raise CorruptLog(
+                self._directory,
+                0,
+                f"the checkpoint names {len(listed)} segments from offset {listed[0]} on, "
+                "and not all of them are there",
+            )
+        segments = []
+        for closed, end_offset in zip(checkpoint.closed, listed[1:], strict=True):
+            segment = self._segment(closed.base_offset)
+            segment.end_offset = end_offset
+            segment.max_timestamp = closed.max_timestamp
+            self._trust(segment, closed.size_bytes, names)
+            segments.append(segment)
+        segments.append(self._active(checkpoint))
+        if self._verify:
+            for segment in segments:
+                self._verify_segment(segment)
+        producers = checkpoint.restore_producers()
+        self._scan_on(segments, bases[len(listed) :], producers, has_checkpoint=True)
+        return Recovered(
+            segments,
+            checkpoint.start_offset,
+            checkpoint.recovery_offset,
+            producers,
+            self._report(checkpoint),
+        )
+
+    def _recover_all(self, bases: list[int], names: set[str]) -> Recovered:
+        """Reads the whole log: what was durable is not known, so only an open end is cut."""
+        if not bases:
+            if names:
+                raise CorruptLog(self._directory, 0, "no segment and no valid checkpoint is there")
+            bases = [0]
+            self._disk.open(self._segment(0).path(LOG_SUFFIX), create=True, write=True).release()
+        segments = [self._segment(bases[0])]
+        segments[0].start_indexes()
+        producers = Producers()
+        self._scan_on(segments, bases[1:], producers, has_checkpoint=False)
+        return Recovered(segments, bases[0], bases[0], producers, self._report(None))
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(
+            self._disk,
+            self._directory,
+            base_offset,
+            index_interval_bytes=self._config.index_interval_bytes,
+        )
+
+    def _trust(self, segment: Segment, size_bytes: int, names: set[str]) -> None:
+        """Takes over a closed segment by name and size."""
+        self._require(segment, size_bytes)
+        segment.size_bytes = segment.allocated_bytes = size_bytes
+        if any(
+            f"{segment.base_offset:0{_NAME_DIGITS}d}{suffix}" not in names for suffix in SUFFIXES
+        ):
+            segment.rebuild_indexes()
+            segment.save_indexes()
+            segment.are_indexes_saved = True
+            self._rebuilt_indexes += 1
+        segment.cool()
+
+    def _active(self, checkpoint: Checkpoint) -> Segment:
+        """Takes over the active segment up to the recovery point."""
+        segment = self._segment(checkpoint.active_base_offset)
+        segment.end_offset = checkpoint.recovery_offset
+        segment.max_timestamp = checkpoint.max_timestamp
+        self._require(segment, checkpoint.position)
+        segment.size_bytes = checkpoint.position
+        if not segment.restore_indexes(checkpoint.index_entries):
+            segment.rebuild_indexes()
+            self._rebuilt_indexes += 1
+        for span in segment.spans(0, segment.size_bytes):
+            segment.first_timestamp = span.max_timestamp
+            break
+        return segment
+
+    def _require(self, segment: Segment, size_bytes: int) -> None:
+        found = segment.file.size()
+        if found < size_bytes:
+            raise CorruptLog(
+                segment.path(LOG_SUFFIX),
+                found,
+                f"{size_bytes} bytes of the file were durable and {found} are there",
+            )
+
+    def _verify_segment(self, segment: Segment) -> None:
+        """Checks every batch of what is trusted otherwise."""
+        scan = BatchScan(
+            segment.file, 0, segment.size_bytes, next_offset=segment.base_offset, is_dense=False
+        )
+        for _ in scan:
+            pass
+        self._scanned_bytes += scan.position
+        if verdict(scan.ending, Standing.DURABLE) is Verdict.REFUSE:
+            raise CorruptLog(segment.path(LOG_SUFFIX), scan.position, scan.sentence)
+
+    def _scan_on(
+        self,
+        segments: list[Segment],
+        later: list[int],
+        producers: Producers,
+        *,
+        has_checkpoint: bool,
+    ) -> None:
+        """Reads from the end of the last of `segments` on, and on through the `later` ones."""
+        while True:
+            segment = segments[-1]
+            segment.open_for_writing()
+            standing = _standing(has_checkpoint=has_checkpoint, is_last=not later)
+            ending, sentence = self._scan_segment(segment, producers, is_dense=has_checkpoint)
+            if ending is Ending.WHOLE and later and later[0] != segment.end_offset:
+                ending = Ending.MISSING
+                sentence = f"offset {segment.end_offset} is next, and {later[0]} follows"
+            decision = verdict(ending, standing)
+            if decision is Verdict.REFUSE:
+                raise CorruptLog(segment.path(LOG_SUFFIX), segment.size_bytes, sentence)
+            if decision is not Verdict.KEEP:
+                self._cut_bytes += segment.file.size() - segment.size_bytes
+                segment.file.truncate(segment.size_bytes)
+            segment.allocated_bytes = segment.size_bytes
+            if decision is Verdict.CUT:
+                self._cut = f"{segment.path(LOG_SUFFIX)} at byte {segment.size_bytes}: {sentence}"
+                self._drop(later)
+                return
+            if decision is Verdict.TRIM and later:
+                continue
+            if not later:
+                return
+            following = self._segment(later.pop(0))
+            following.start_indexes()
+            segments.append(following)
+
+    def _scan_segment(
+        self, segment: Segment, producers: Producers, *, is_dense: bool
+    ) -> tuple[Ending, str]:
+        start = segment.size_bytes
+        scan = BatchScan(
+            segment.file,
+            start,
+            segment.file.size(),
+            next_offset=segment.end_offset,
+            is_dense=is_dense,
+        )
+        for header in scan:
+            segment.extend(
+                base_offset=header.base_offset,
+                last_offset=header.last_offset,
+                size_bytes=header.size_bytes,
+                max_timestamp=header.max_timestamp,
+            )
+            if header.has_producer:
+                producers.note(
+                    header,
+                    base_offset=header.base_offset,
+                    log_append_time_ms=header.max_timestamp if header.is_log_append_time else -1,
+                    now_ms=self._now_ms,
+                )
+        self._scanned_bytes += scan.position - start
+        return scan.ending, scan.sentence
+
+    def _drop(self, bases: list[int]) -> None:
+        for base in bases:
+            segment = self._segment(base)
+            self._cut_bytes += segment.file.size()
+            segment.cool()
+            segment.remove_files()
+        self._dropped_segments += len(bases)
+
+    def _report(self, checkpoint: Checkpoint | None) -> RecoveryReport:
+        untouched = self._scanned_bytes == 0 and self._cut_bytes == 0
+        return RecoveryReport(
+            is_clean=checkpoint is not None and checkpoint.is_clean and untouched,
+            has_checkpoint=checkpoint is not None,
+            scanned_bytes=self._scanned_bytes,
+            cut_bytes=self._cut_bytes,
+            cut=self._cut,
+            dropped_segments=self._dropped_segments,
+            rebuilt_indexes=self._rebuilt_indexes,
+        )
+
+
+def _standing(*, has_checkpoint: bool, is_last: bool) -> Standing:
+    if has_checkpoint:
+        return Standing.UNSYNCED
+    return Standing.UNKNOWN_LAST if is_last else Standing.UNKNOWN_EARLIER
+
+
+def _base_offset(name: str) -> int | None:
+    """The base offset in the name of a `.log` file, None for any other name."""
+    stem = name.removesuffix(LOG_SUFFIX)
+    if stem == name or len(stem) != _NAME_DIGITS or not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem)

@@ -1,0 +1,40 @@
+"""Which segments a log's retention no longer keeps.
+
+Owns the two rules, by time and by size. Refuses to delete: `PartitionLog.retention` does. Source:
+Kafka's `retention.ms` and `retention.bytes`; KAFKA-5634 for the limit at the high watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millrace_server.log.config import LogConfig
+from millrace_server.log.segment import Segment
+
+
+def expired_segments(
+    segments: Sequence[Segment], config: LogConfig, *, now_ms: int, limit_offset: int
+) -> int:
+    """Returns how many of the oldest segments may go.
+
+    A segment goes by time when its newest record is older than `retention_ms`, and by size while
+    the segments behind it alone hold `retention_bytes` or more. It stays if it is the last one,
+    if it reaches beyond `limit_offset`, and, by time, if its records carry no timestamps. An older
+    segment that stays keeps all younger ones: a log has no holes.
+    """
+    rest_bytes = sum(segment.size_bytes for segment in segments)
+    count = 0
+    for segment in segments[:-1]:
+        if segment.end_offset > limit_offset:
+            break
+        rest_bytes -= segment.size_bytes
+        is_too_old = (
+            config.retention_ms >= 0
+            and segment.max_timestamp >= 0
+            and now_ms - segment.max_timestamp > config.retention_ms
+        )
+        is_too_much = config.retention_bytes >= 0 and rest_bytes >= config.retention_bytes
+        if not (is_too_old or is_too_much):
+            break
+        count += 1
+    return count

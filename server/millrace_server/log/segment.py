@@ -1,0 +1,339 @@
+"""A segment: one file of whole batches in offset order, and its two indexes.
+
+Owns the files of one segment, how far it is written, and the search in it. Refuses to know other
+segments, producers, durability and high watermarks. Batches are never decoded.
+
+    00000000000000004096.log         batches, from base offset 4096 on
+    00000000000000004096.index       see offset_index
+    00000000000000004096.timeindex   see time_index
+
+The newest segment of a log is *active*: its indexes live in memory and its file may be
+preallocated beyond `size_bytes`. The others are *closed*: they never change, and hold files and
+indexes open only between a read and `cool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from millrace_protocol.records import HEADER_SIZE, batch_extent, batch_span
+from millrace_server.host import Disk, File, ReadBuffer
+from millrace_server.log.errors import CorruptLog
+from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from millrace_server.log.offset_index import OffsetIndex
+from millrace_server.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from millrace_server.log.time_index import NO_TIMESTAMP, TimeIndex
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+
+_WINDOW_BYTES: Final = 4096
+"""With the default index interval, all headers between two entries lie in one such window."""
+_SCAN_WINDOW_BYTES: Final = 256 * 1024
+
+
+class Span(NamedTuple):
+    """One batch as the log sees it: where it lies and what it covers."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+class Segment:
+    """Batches with `base_offset <= offset < end_offset` in the first `size_bytes` of a file."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_file",
+        "_indexed_position",
+        "_offsets",
+        "_times",
+        "allocated_bytes",
+        "are_indexes_saved",
+        "base_offset",
+        "end_offset",
+        "first_timestamp",
+        "index_interval_bytes",
+        "is_tail_dirty",
+        "max_timestamp",
+        "saved_entries",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        end_offset: int | None = None,
+        size_bytes: int = 0,
+        max_timestamp: int = NO_TIMESTAMP,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._file: File | None = None
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._indexed_position = 0
+        self.base_offset = base_offset
+        self.end_offset = base_offset if end_offset is None else end_offset
+        self.size_bytes = size_bytes
+        self.max_timestamp = max_timestamp
+        self.first_timestamp = NO_TIMESTAMP
+        self.index_interval_bytes = index_interval_bytes
+        self.allocated_bytes = size_bytes
+        self.is_tail_dirty = False
+        self.are_indexes_saved = True
+        self.saved_entries = 0
+
+    @classmethod
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int
+    ) -> Segment:
+        """Makes the file of a new active segment. Raises `OSError`."""
+        segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
+        segment._file = disk.open(segment.path(LOG_SUFFIX), create=True, write=True)
+        segment.start_indexes()
+        return segment
+
+    def path(self, suffix: str) -> str:
+        """Path of one of the segment's files."""
+        return f"{self._directory}/{self.base_offset:020d}{suffix}"
+
+    def open_for_writing(self) -> None:
+        """Holds the file open for appends, as an active segment must."""
+        self.cool()
+        self._file = self._disk.open(self.path(LOG_SUFFIX), write=True)
+
+    def start_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Begins with empty indexes, to be filled by `extend`."""
+        self._offsets = offsets = OffsetIndex()
+        self._times = times = TimeIndex()
+        self._indexed_position = 0
+        self.are_indexes_saved = False
+        self.saved_entries = 0
+        return offsets, times
+
+    @property
+    def file(self) -> File:
+        """The file, opened if it is not. Raises `OSError`."""
+        if self._file is None:
+            self._file = self._disk.open(self.path(LOG_SUFFIX))
+        return self._file
+
+    @property
+    def offsets(self) -> OffsetIndex:
+        """The offset index, loaded or rebuilt if it is not in memory."""
+        return self._load_indexes()[0] if self._offsets is None else self._offsets
+
+    @property
+    def times(self) -> TimeIndex:
+        """The time index, loaded or rebuilt if it is not in memory."""
+        return self._load_indexes()[1] if self._times is None else self._times
+
+    def write(self, batch: ReadBuffer) -> None:
+        """Writes a batch behind the last one, which `extend` then makes part of the segment.
+
+        Raises `OSError`, after which the segment is as before and the bytes behind it are garbage.
+        """
+        if self.is_tail_dirty:
+            # What a failed write left behind could outlast a shorter batch written over it, and
+            # recovery would take it for the next batch if it were made to look like one.
+            self.file.truncate(self.size_bytes)
+            self.allocated_bytes = self.size_bytes
+            self.is_tail_dirty = False
+        try:
+            self.file.pwrite(batch, self.size_bytes)
+        except OSError:
+            self.is_tail_dirty = True
+            raise
+
+    def extend(
+        self, *, base_offset: int, last_offset: int, size_bytes: int, max_timestamp: int
+    ) -> None:
+        """Takes in the batch at `size_bytes` of the file."""
+        position = self.size_bytes
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        elif position - self._indexed_position >= self.index_interval_bytes:
+            relative_offset = base_offset - self.base_offset
+            self.offsets.append(relative_offset, position)
+            self.times.append(self.max_timestamp, relative_offset)
+            self._indexed_position = position
+        self.size_bytes = position + size_bytes
+        self.end_offset = last_offset + 1
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+
+    def position_of(self, offset: int) -> int:
+        """Returns where the batch that holds `offset` begins; where there is none, the next one.
+
+        `base_offset <= offset < end_offset`. Raises `CorruptLog` if the file is not as written.
+        """
+        relative_offset = offset - self.base_offset
+        indexed, position = self.offsets.floor_offset(relative_offset)
+        if indexed == relative_offset:
+            return position
+        for span in self.spans(position, self.size_bytes):
+            if span.last_offset >= offset:
+                return span.position
+        raise CorruptLog(self.path(LOG_SUFFIX), position, f"offset {offset} is not in the file")
+
+    def boundary(self, position: int, limit: int) -> tuple[int, int]:
+        """Returns the end of a read as (offset, position): whole batches from `position` on.
+
+        Ends at or before `limit` and as late as the index tells, but behind one batch at least.
+        `position` and a batch behind it must be there.
+        """
+        relative_offset, end_position = self.offsets.floor_position(limit)
+        if end_position > position:
+            return self.base_offset + relative_offset, end_position
+        end = self.end_offset, self.size_bytes
+        for span in self.spans(position, self.size_bytes):
+            span_end = span.position + span.size_bytes
+            if span_end > limit and span.position > position:
+                break
+            end = span.last_offset + 1, span_end
+        return end
+
+    def spans(
+        self, position: int, end_position: int, *, window_bytes: int = _WINDOW_BYTES
+    ) -> Iterator[Span]:
+        """Yields the batches from one batch boundary to another by their headers alone.
+
+        Raises `CorruptLog` where a length cannot be true.
+        """
+        window, window_position = b"", position
+        while position < end_position:
+            at = position - window_position
+            if at + HEADER_SIZE > len(window):
+                window = self.file.pread(min(window_bytes, end_position - position), position)
+                window_position, at = position, 0
+            size_bytes = batch_extent(window, at)[1] if len(window) >= HEADER_SIZE else 0
+            if not HEADER_SIZE <= size_bytes <= end_position - position:
+                raise CorruptLog(
+                    self.path(LOG_SUFFIX), position, "no whole batch where one was written"
+                )
+            base_offset, _, _, last_offset, max_timestamp = batch_span(window, at)
+            yield Span(position, size_bytes, base_offset, last_offset, max_timestamp)
+            position += size_bytes
+
+    def max_timestamp_before(self, end_offset: int) -> int:
+        """Returns the largest timestamp of the batches below `end_offset`, -1 if there is none."""
+        if end_offset >= self.end_offset:
+            return self.max_timestamp
+        largest, relative_offset = self.times.floor_offset(end_offset - self.base_offset)
+        position = self.offsets.floor_offset(relative_offset)[1]
+        for span in self.spans(position, self.size_bytes):
+            if span.base_offset >= end_offset:
+                break
+            largest = max(largest, span.max_timestamp)
+        return largest
+
+    def restore_indexes(self, entry_count: int) -> bool:
+        """Loads exactly `entry_count` saved entries of an active segment; False if they are bad."""
+        offsets = OffsetIndex.decode(
+            self._read(OFFSET_INDEX_SUFFIX, entry_count * OFFSET_ENTRY_SIZE),
+            end_position=self.size_bytes,
+        )
+        times = TimeIndex.decode(self._read(TIME_INDEX_SUFFIX, entry_count * TIME_ENTRY_SIZE))
+        if offsets is None or times is None or not len(offsets) == len(times) == entry_count:
+            return False
+        if not self._is_boundary(offsets):
+            return False
+        self._offsets, self._times = offsets, times
+        self._indexed_position = offsets.last_position
+        self.saved_entries = entry_count
+        self.are_indexes_saved = False
+        return True
+
+    def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Makes both indexes, and the largest timestamp, from the batch headers."""
+        end_position, end_offset = self.size_bytes, self.end_offset
+        indexes = self.start_indexes()
+        self.size_bytes, self.max_timestamp = 0, NO_TIMESTAMP
+        try:
+            for span in self.spans(0, end_position, window_bytes=_SCAN_WINDOW_BYTES):
+                self.extend(
+                    base_offset=span.base_offset,
+                    last_offset=span.last_offset,
+                    size_bytes=span.size_bytes,
+                    max_timestamp=span.max_timestamp,
+                )
+        finally:
+            self.size_bytes, self.end_offset = end_position, end_offset
+        return indexes
+
+    def save_indexes(self) -> None:
+        """Writes the indexes of a closed segment and makes them durable. Blocking; `OSError`."""
+        end = TimeIndex()
+        end.append(self.max_timestamp, min(self.end_offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        self._save(OFFSET_INDEX_SUFFIX, self.offsets.encode())
+        self._save(TIME_INDEX_SUFFIX, self.times.encode() + end.encode())
+
+    def cool(self) -> None:
+        """Lets go of the file, and of indexes that can be loaded again; a reader keeps its own."""
+        if self._file is not None:
+            self._file.release()
+            self._file = None
+        if self.are_indexes_saved:
+            self._offsets = self._times = None
+
+    def remove_files(self) -> None:
+        """Deletes what there is of the segment; whoever holds a file open can still read it."""
+        for suffix in SUFFIXES:
+            path = self.path(suffix)
+            if self._disk.exists(path):
+                self._disk.remove(path)
+
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        offsets = OffsetIndex.decode(self._read(OFFSET_INDEX_SUFFIX), end_position=self.size_bytes)
+        times = TimeIndex.decode(self._read(TIME_INDEX_SUFFIX))
+        if (
+            offsets is None
+            or times is None
+            or len(times) != len(offsets) + 1
+            or not self._is_boundary(offsets)
+        ):
+            return self.rebuild_indexes()
+        self._offsets, self._times = offsets, times
+        return offsets, times
+
+    def _is_boundary(self, offsets: OffsetIndex) -> bool:
+        """Whether the last entry names a batch that is there: catches an index of other bytes."""
+        relative_offset, position = offsets.floor_position(self.size_bytes)
+        header = self.file.pread(HEADER_SIZE, position)
+        if len(header) < HEADER_SIZE:
+            return self.size_bytes == 0
+        return position == 0 or batch_extent(header)[0] == self.base_offset + relative_offset
+
+    def _read(self, suffix: str, size: int | None = None) -> bytes:
+        path = self.path(suffix)
+        if not self._disk.exists(path):
+            return b""
+        file = self._disk.open(path)
+        try:
+            return file.pread(file.size() if size is None else size, 0)
+        finally:
+            file.release()
+
+    def _save(self, suffix: str, data: bytes) -> None:
+        path = self.path(suffix)
+        file = self._disk.open(path, create=not self._disk.exists(path), write=True)
+        try:
+            file.pwrite(data, 0)
+            file.truncate(len(data))
+            file.sync()
+        finally:
+            file.release()

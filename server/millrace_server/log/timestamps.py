@@ -1,0 +1,75 @@
+"""From a time to an offset.
+
+Owns the search through segments, headers and one batch. Refuses to know when it is asked, and by
+whom. The time indexes narrow the search to one index interval; only the batch that can hold the
+answer is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from millrace_protocol.records import CorruptBatch, decode_records, read_header
+from millrace_server.log.segment import Segment, Span
+
+
+class FoundTime(NamedTuple):
+    """A record's timestamp, in milliseconds, and its offset."""
+
+    timestamp_ms: int
+    offset: int
+
+
+def first_at_or_after(
+    segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, end_offset: int
+) -> FoundTime | None:
+    """Finds the first record in `[start_offset, end_offset)` not older than `timestamp_ms`."""
+    for segment in segments:
+        if segment.base_offset >= end_offset:
+            break
+        if segment.max_timestamp < timestamp_ms:
+            continue
+        relative_offset = segment.times.floor_timestamp(timestamp_ms)
+        position = segment.offsets.floor_offset(relative_offset)[1]
+        for span in segment.spans(position, segment.size_bytes):
+            if span.base_offset >= end_offset:
+                break
+            if span.max_timestamp < timestamp_ms or span.last_offset < start_offset:
+                continue
+            found = _first_in_batch(segment, span, timestamp_ms, start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def newest(segments: Sequence[Segment], *, start_offset: int, end_offset: int) -> FoundTime | None:
+    """Finds the first record with the largest timestamp in `[start_offset, end_offset)`."""
+    largest = max(
+        (
+            segment.max_timestamp_before(end_offset)
+            for segment in segments
+            if segment.base_offset < end_offset
+        ),
+        default=-1,
+    )
+    if largest < 0:
+        return None
+    return first_at_or_after(segments, largest, start_offset=start_offset, end_offset=end_offset)
+
+
+def _first_in_batch(
+    segment: Segment, span: Span, timestamp_ms: int, start_offset: int
+) -> FoundTime | None:
+    data = segment.file.pread(span.size_bytes, span.position)
+    if read_header(data).is_log_append_time:
+        return FoundTime(span.max_timestamp, max(span.base_offset, start_offset))
+    try:
+        for offset, record_timestamp_ms, *_ in decode_records(data):
+            if record_timestamp_ms >= timestamp_ms and offset >= start_offset:
+                return FoundTime(record_timestamp_ms, offset)
+    except CorruptBatch:
+        # The broker never looks into a batch, so a client may have sent one that nobody can read.
+        # Its header is all that is known of it, and its reader is told there.
+        return FoundTime(span.max_timestamp, max(span.base_offset, start_offset))
+    return None
