@@ -38,8 +38,10 @@ _LINK_HEADER_SIZES = {
 """Bytes before the IP header: NULL, Ethernet, raw (three numbers), LOOP, SLL, IPv4, IPv6, SLL2."""
 _VLAN_TAGS = (0x8100, 0x88A8)
 _TCP = 6
+_IPV4 = struct.Struct(">2xH2xHxB2x4s4s")
+_IPV4_FRAGMENT_MASK = 0x3FFF
+_IPV6 = struct.Struct(">4xHBx16s16s")
 _IPV6_OPTIONS = (0, 43, 60)
-_FRAGMENT = 44
 
 
 class CaptureError(ValueError):
@@ -189,27 +191,30 @@ def read_packet(packet: Buffer, link_type: int, *, time_ns: int = -1) -> Segment
 
 
 def _ipv4(ip: memoryview, time_ns: int) -> Segment | None:
-    total, fragment, protocol = struct.unpack_from(">2xH2xHxB", ip)
-    if protocol != _TCP or fragment & 0x3FFF:
+    total, fragment, protocol, source, destination = _IPV4.unpack_from(ip)
+    if protocol != _TCP or fragment & _IPV4_FRAGMENT_MASK:
         return None
-    source, destination = str(ipaddress.IPv4Address(bytes(ip[12:16]))), bytes(ip[16:20])
     # Segmentation offload leaves a total of 0: the capture's own length is all there is.
-    end = total or len(ip)
-    tcp = ip[(ip[0] & 0xF) * 4 : end]
-    return _tcp(tcp, time_ns, source, str(ipaddress.IPv4Address(destination)))
+    tcp = ip[(ip[0] & 0xF) * 4 : total or len(ip)]
+    return _tcp(
+        tcp, time_ns, str(ipaddress.IPv4Address(source)), str(ipaddress.IPv4Address(destination))
+    )
 
 
 def _ipv6(ip: memoryview, time_ns: int) -> Segment | None:
-    payload_size, next_header = struct.unpack_from(">4xHB", ip)
-    source = f"[{ipaddress.IPv6Address(bytes(ip[8:24]))}]"
-    destination = f"[{ipaddress.IPv6Address(bytes(ip[24:40]))}]"
-    position = 40
-    end = 40 + payload_size if payload_size else len(ip)
+    payload_size, next_header, source, destination = _IPV6.unpack_from(ip)
+    position = _IPV6.size
+    end = position + payload_size if payload_size else len(ip)
     while next_header in _IPV6_OPTIONS:
         next_header, position = ip[position], position + 8 * (ip[position + 1] + 1)
     if next_header != _TCP:
         return None
-    return _tcp(ip[position:end], time_ns, source, destination)
+    return _tcp(
+        ip[position:end],
+        time_ns,
+        f"[{ipaddress.IPv6Address(source)}]",
+        f"[{ipaddress.IPv6Address(destination)}]",
+    )
 
 
 def _tcp(tcp: memoryview, time_ns: int, source: str, destination: str) -> Segment | None:

@@ -76,7 +76,9 @@ def dissect_segments(
 def _open(segment: Segment) -> _Direction:
     """A direction first seen at `segment`; without its SYN the stream may begin inside a frame."""
     first = _first(segment)
-    in_step = segment.is_syn or frame_size(segment.payload) != 0
+    in_step = segment.is_syn or (
+        frame_size(segment.payload) != 0 and find_frame(segment.payload, 0) in (None, 0)
+    )
     return _Direction(segment.source, segment.destination, first, first, in_step)
 
 

@@ -11,6 +11,7 @@ _XXD = re.compile(r"^\s*[0-9a-fA-F]{6,16}:\s(?P<hex>.*)$")
 _TCPDUMP = re.compile(r"^\s*0x(?P<at>[0-9a-fA-F]{4,}):\s+(?P<hex>.*)$")
 _HEXDUMP = re.compile(r"^(?P<at>[0-9a-fA-F]{7,16})(?:\s+(?P<hex>[^|]*))?(?:\|.*\|?)?$")
 _GROUPS = re.compile(r"^(?:[0-9a-fA-F]{2,8} ?)*")
+_REPEATED_BYTES_MAX = 1 << 26
 _PLAIN_NOISE = re.compile(r"0x|\\x|[\s,:;{}\[\]]")
 
 
@@ -60,19 +61,21 @@ def _read_hexdump(lines: list[tuple[int, str]]) -> bytes:
     """`*` stands for repetitions of the row before it, up to the next row's position."""
     data = bytearray()
     row = b""
+    repeats = False
     for number, line in lines:
         if line.strip() == "*":
+            repeats = True
             continue
         match = _HEXDUMP.match(line)
         if match is None:
             raise HexError("neither a position nor a `*`", number)
-        at = int(match["at"], 16)
-        if at > len(data):
-            if not row or (at - len(data)) > (1 << 30):
-                raise HexError(f"position {at:#x} is not where the row before ends", number)
-            data += (row * ((at - len(data)) // len(row) + 1))[: at - len(data)]
+        gap = int(match["at"], 16) - len(data)
+        if gap and not (repeats and row and 0 < gap <= _REPEATED_BYTES_MAX):
+            raise HexError(f"position {match['at']} is not where the row before ends", number)
+        data += (row * (gap // len(row) + 1))[:gap] if gap else b""
         row = _digits((match["hex"] or "").replace(" ", ""), number)
         data += row
+        repeats = False
     return bytes(data)
 
 
