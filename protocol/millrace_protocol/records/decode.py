@@ -164,9 +164,8 @@ class _Payload:
             yield records
             first = stop
         if position != self._end:
-            raise self._corrupt(
-                count - 1, position, f"is the last, and {self._end - position} bytes follow it"
-            )
+            behind = f"and {self._end - position} bytes follow it"
+            raise self._corrupt(count - 1, position, f"is the last, {behind}")
 
     def _read_dense(
         self, records: list[Record], position: int, first: int, stop: int, _: int
@@ -184,7 +183,7 @@ class _Payload:
     # record's reuses its timestamp; and in a batch without gaps the offset delta is known, so it is
     # compared and not decoded. `buf` is `bytes`, whose slices are what the caller gets.
     #
-    # Each step only has to be right about records it accepts. All that is unusual (headers, a null
+    # Each step only has to be right about records it accepts. All that is unusual (a null
     # value, a length over 8 KiB) or false fails the one test at the end, or the comparison, and is
     # read again by `_record`, which is slow, complete and says what is wrong. `_UNUSUAL` is what no
     # length of one or two bytes has: the sign in bit 0, and bits above 13, which a continuation bit
@@ -231,15 +230,22 @@ class _Payload:
                         size += (buf[position] << 7) - 128
                         position += 1
                     end = position + (size >> 1)
-                    if (
-                        not (length | size) & _UNUSUAL
-                        and end + 1 == body + (length >> 1)
-                        and buf[end] == 0
-                    ):
-                        append((offset, timestamp, key, buf[position:end], _NO_HEADERS))
-                        offset += 1
-                        position = end + 1
-                        continue
+                    if not (length | size) & _UNUSUAL:
+                        record_end = body + (length >> 1)
+                        count = buf[end]
+                        if not count:
+                            headers, headers_end = _NO_HEADERS, end + 1
+                        elif count & 0x81:
+                            headers_end = -1
+                        else:
+                            headers, headers_end = read_headers(
+                                buf, end + 1, record_end, count >> 1
+                            )
+                        if headers_end == record_end:
+                            append((offset, timestamp, key, buf[position:end], headers))
+                            offset += 1
+                            position = record_end
+                            continue
                 record, position = self._record(start, offset - base_offset)
                 append(record)
                 offset += 1
@@ -304,7 +310,8 @@ class _Payload:
             position = self._batch_position
         if isinstance(fault, IndexError):
             fault = "runs past the end of the batch"
-        return CorruptBatch(f"record {index} {fault}", position, Fault.PAYLOAD)
+        record = f"record {index}" if index >= 0 else "no record"
+        return CorruptBatch(f"{record} {fault}", position, Fault.PAYLOAD)
 
 
 def read_varint(buf: bytes, position: int) -> tuple[int, int]:
@@ -338,15 +345,31 @@ def _nullable(buf: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 def read_headers(
     buf: bytes, position: int, end: int, count: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    """Read `count` headers; two bytes is the least that one takes."""
+    """Read `count` headers; two bytes is the least that one takes.
+
+    A field of less than 64 bytes is read in place and not held against `end`: the caller compares
+    where the headers end with where the record does.
+    """
     if not 0 <= count <= (end - position) // 2:
         raise Malformed(f"has a count of {count} headers in {end - position} bytes")
     headers = []
     for _ in range(count):
-        name, position = _nullable(buf, position, end)
-        if name is None:
-            raise Malformed("has a header without a name")
-        value, position = _nullable(buf, position, end)
+        size = buf[position]
+        if size & 0x81:
+            name, position = _nullable(buf, position, end)
+            if name is None:
+                raise Malformed("has a header without a name")
+        else:
+            start = position + 1
+            position = start + (size >> 1)
+            name = buf[start:position]
+        size = buf[position]
+        if size & 0x81:
+            value, position = _nullable(buf, position, end)
+        else:
+            start = position + 1
+            position = start + (size >> 1)
+            value = buf[start:position]
         try:
             headers.append((name.decode(), value))
         except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from typing import Final
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
+_WORD = struct.Struct("<I")
 
 HOT_KEYS: Final = 16_384
 """Hashes remembered: 58 ns for a known key against some 900, for about 2 MiB of short keys."""
@@ -45,5 +46,4 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
     return (hashed & 0x7FFFFFFF) % partition_count
 
 
-_WORD = struct.Struct("<I")
 _hot_murmur2 = lru_cache(maxsize=HOT_KEYS)(murmur2)

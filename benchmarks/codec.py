@@ -1,0 +1,173 @@
+"""What encoding and decoding a record costs, beside aiokafka's compiled record code.
+
+CPU time of this process, medians over repeated runs, in ns per record. One process, one thread,
+no broker: this is the part of a client that no network can hide. Run as
+`python -m benchmarks.codec`; `measure()` returns the same figures for a results file.
+
+Both sides do the same work: to encode, lists of values become a sealed batch; to decode, the CRC
+is checked and offset, timestamp, key, value and headers of every record become Python objects.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from rich.console import Console
+from rich.table import Table
+
+from millrace_protocol.records import (
+    Codec,
+    decode_fetch,
+    encode_batch,
+    murmur2,
+    partition_for_key,
+)
+from millrace_protocol.records.arrow import decode_arrow, encode_arrow
+
+CONTESTANTS = ("millrace", "aiokafka")
+RUNS = 60
+BATCH_BYTES = 64 * 1024
+VALUE = b"v" * 100
+BATCH_RECORDS = BATCH_BYTES // 109
+FETCH_BATCHES = 64
+FETCH_BATCH_RECORDS = 16 * 1024 // 109
+NOW_MS = 1_700_000_000_000
+
+Columns = dict[str, Any]
+Figures = dict[str, dict[str, float]]
+
+PLAIN: Columns = {"timestamps_ms": NOW_MS}
+TIMES: Columns = {"timestamps_ms": [NOW_MS + index // 50 for index in range(BATCH_RECORDS)]}
+KEYS: Columns = {"keys": [b"key-%05d" % index for index in range(BATCH_RECORDS)]}
+HEADERS: Columns = {"headers": [[("trace", b"0123456789abcdef")]] * BATCH_RECORDS}
+SHAPES: dict[str, Columns] = {
+    "values": PLAIN,
+    "values, times": TIMES,
+    "keys, times": TIMES | KEYS,
+    "keys, times, headers": TIMES | KEYS | HEADERS,
+    "values, lz4": PLAIN | {"codec": Codec.LZ4},
+    "values, zstd": PLAIN | {"codec": Codec.ZSTD},
+}
+
+
+def cpu_ns_per_record(work: Callable[[], object], record_count: int) -> float:
+    """Return the median CPU time of `work`, divided by its records."""
+    work()
+    samples = []
+    for _ in range(RUNS):
+        start = time.process_time_ns()
+        work()
+        samples.append(time.process_time_ns() - start)
+    return statistics.median(samples) / record_count
+
+
+def encode_with_aiokafka(values: Sequence[bytes], columns: Columns) -> bytes:
+    """Build the same batch through aiokafka's builder, a call per record as it wants it."""
+    count = len(values)
+    times = columns["timestamps_ms"]
+    times = [times] * count if isinstance(times, int) else times
+    keys = columns.get("keys") or [None] * count
+    headers = columns.get("headers") or [[]] * count
+    codec = int(columns.get("codec", Codec.NONE))
+    builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 30)
+    for index in range(count):
+        builder.append(index, times[index], keys[index], values[index], headers[index])
+    return bytes(builder.build())
+
+
+def decode_with_aiokafka(batch: bytes) -> None:
+    """Check a batch and touch every field of its records."""
+    parsed = DefaultRecordBatch(bytearray(batch))
+    if not parsed.validate_crc():
+        raise ValueError("aiokafka refuses the batch")
+    for record in parsed:
+        _ = (record.offset, record.timestamp, record.key, record.value, record.headers)
+
+
+def decode_to_tuples(fetch: bytes) -> None:
+    """Decode chunk by chunk and keep none, as a consumer's caller does."""
+    for _ in decode_fetch(fetch):
+        pass
+
+
+def measure() -> Figures:
+    """Measure everything; return ns per record as `{what: {who: figure}}`."""
+    values = [VALUE] * BATCH_RECORDS
+    figures: Figures = {}
+    for shape, columns in SHAPES.items():
+        batch = bytes(encode_batch(values, **columns))
+        figures[f"encode {shape}"] = {
+            "millrace": cpu_ns_per_record(partial(encode_batch, values, **columns), len(values)),
+            "aiokafka": cpu_ns_per_record(
+                partial(encode_with_aiokafka, values, columns), len(values)
+            ),
+        }
+        figures[f"decode {shape}"] = {
+            "millrace": cpu_ns_per_record(partial(decode_to_tuples, batch), len(values)),
+            "aiokafka": cpu_ns_per_record(partial(decode_with_aiokafka, batch), len(values)),
+        }
+    figures |= measure_arrow() | measure_keys()
+    return figures
+
+
+def measure_arrow() -> Figures:
+    """Measure columns: a batch from Arrow, and a fetch of 64 batches of 16 KiB to Arrow."""
+    column = pa.array([VALUE] * BATCH_RECORDS, pa.binary())
+    fetch = b"".join(
+        encode_batch(
+            [VALUE] * FETCH_BATCH_RECORDS,
+            timestamps_ms=NOW_MS + index,
+            base_offset=index * FETCH_BATCH_RECORDS,
+        )
+        for index in range(FETCH_BATCHES)
+    )
+    count = FETCH_BATCHES * FETCH_BATCH_RECORDS
+    return {
+        "encode values from Arrow": {
+            "millrace": cpu_ns_per_record(
+                lambda: encode_arrow(column, timestamp_ms=NOW_MS), BATCH_RECORDS
+            )
+        },
+        "decode 64 x 16 KiB to Arrow": {
+            "millrace": cpu_ns_per_record(lambda: decode_arrow(fetch), count)
+        },
+        "decode 64 x 16 KiB to tuples": {
+            "millrace": cpu_ns_per_record(lambda: decode_to_tuples(fetch), count)
+        },
+    }
+
+
+def measure_keys() -> Figures:
+    """Measure the choice of a partition for keys of nine bytes."""
+    keys = KEYS["keys"]
+    return {
+        "murmur2": {
+            "millrace": cpu_ns_per_record(lambda: [murmur2(key) for key in keys], len(keys))
+        },
+        "partition of a hot key": {
+            "millrace": cpu_ns_per_record(
+                lambda: [partition_for_key(key, 12) for key in keys], len(keys)
+            )
+        },
+    }
+
+
+def main() -> None:
+    """Print the figures as a table."""
+    table = Table("CPU, ns per record", title=f"{BATCH_RECORDS} values of {len(VALUE)} bytes")
+    table.add_column("millrace", justify="right")
+    table.add_column("aiokafka (C)", justify="right")
+    for what, by_whom in measure().items():
+        cells = [
+            f"{by_whom[who]:.0f}" if who in by_whom else "" for who in ("millrace", "aiokafka")
+        ]
+        table.add_row(what, *cells)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
