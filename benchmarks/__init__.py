@@ -1,0 +1,1 @@
+"""Speed and footprint of millrace, each figure beside something measured in the same run."""

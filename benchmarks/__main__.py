@@ -1,0 +1,72 @@
+"""The one command: `python -m benchmarks [--quick] [--only GROUP] [--out DIRECTORY]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import appends, clients, crowd, fetches, footprint, small_requests
+from benchmarks.machine import machine_facts
+from benchmarks.processes import raise_open_files_limit
+from benchmarks.results import Results, Row, Skipped, to_json, to_markdown
+from benchmarks.session import SCALES, Session, open_session
+
+GROUPS: dict[str, tuple[str, Callable[[Session], list[Row]]]] = {
+    fetches.GROUP: ("Broker: fetch", fetches.run),
+    appends.GROUP: ("Broker: produce", appends.run),
+    small_requests.GROUP: ("Broker: small requests", small_requests.run),
+    clients.GROUP: ("Clients beside confluent-kafka and aiokafka", clients.run),
+    footprint.GROUP: ("Broker: start, memory, idle CPU", footprint.run),
+    crowd.GROUP: ("Broker: idle connections", crowd.run),
+}
+HEADINGS = {group: heading for group, (heading, _) in GROUPS.items()}
+JSON_NAME = "results.json"
+MARKDOWN_NAME = "RESULTS.md"
+
+
+def run_groups(session: Session, groups: list[str], results: Results) -> None:
+    """Runs the groups in order and collects their rows; one that breaks does not stop the rest."""
+    for group in groups:
+        try:
+            results.rows += GROUPS[group][1](session)
+        except Exception as error:
+            results.rows.append(Skipped(group, f"{type(error).__name__}: {error}", failed=True))
+            session.say(f"{group} failed: {type(error).__name__}: {error}")
+            if session.log.exists():
+                session.say(session.log.read_text())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs what the arguments ask for; returns 1 when a group broke down."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_const", const="quick", dest="scale")
+    parser.add_argument("--scale", choices=SCALES, help="how much to do; --quick is --scale quick")
+    parser.add_argument("--only", action="append", choices=GROUPS, help="a group; may be repeated")
+    parser.add_argument("--out", type=Path, help=f"where to write {JSON_NAME} and {MARKDOWN_NAME}")
+    parser.add_argument("--data", type=Path, help="a directory on the disk to measure on")
+    options = parser.parse_args(arguments)
+    scale_name = options.scale or "full"
+    groups = [group for group in GROUPS if not options.only or group in options.only]
+    out = options.out
+    if out is None and scale_name == "full" and not options.only:
+        out = Path(__file__).parent
+    raise_open_files_limit()
+    with open_session(SCALES[scale_name], options.data) as session:
+        results = Results(
+            machine_facts(session.directory),
+            {"scale": scale_name, "rounds": session.scale.rounds, "groups": " ".join(groups)},
+        )
+        run_groups(session, groups, results)
+    markdown = to_markdown(results, HEADINGS)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / JSON_NAME).write_text(to_json(results) + "\n")
+        (out / MARKDOWN_NAME).write_text(markdown)
+    print(markdown)
+    return int(results.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""The broker under test: `millrace serve` in a process of its own, on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.processes import READY_TIMEOUT_S, ProcessFailed, child, last_words
+from benchmarks.session import Session
+from benchmarks.wire import Address, BrokerConnection, UnexpectedAnswer
+
+POLL_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker that has answered; `ready_s` is from the start of its process to that answer."""
+
+    address: Address
+    pid: int
+    ready_s: float
+
+    @property
+    def servers(self) -> str:
+        """The address as clients take it."""
+        return f"{self.address[0]}:{self.address[1]}"
+
+    def connect(self) -> BrokerConnection:
+        """A new raw connection that has said Hello."""
+        return BrokerConnection(self.address)
+
+
+@contextlib.contextmanager
+def running_broker(
+    session: Session, name: str, *, connections_max: int = 1_000
+) -> Iterator[RunningBroker]:
+    """Starts a broker on an empty data directory called `name`, and stops it on leaving."""
+    port = _free_port()
+    data = session.directory / name
+    # Not the environment's settings but these: a figure must not depend on who runs it.
+    settings = {
+        "MILLRACE_DATA": str(data),
+        "MILLRACE_LISTEN": f"127.0.0.1:{port}",
+        "MILLRACE_LOG_LEVEL": "warning",
+        "MILLRACE_LIMITS__CONNECTIONS_MAX": str(connections_max),
+    }
+    command = [str(Path(sysconfig.get_path("scripts")) / "millrace"), "serve"]
+    started = time.perf_counter()
+    with child(command, log=session.log, environment=settings) as process:
+        address = ("127.0.0.1", port)
+        ready_s = _first_answer_s(process, address, started, session.log)
+        yield RunningBroker(address, process.pid, ready_s)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _first_answer_s(
+    process: subprocess.Popen[str], address: Address, started: float, log: Path
+) -> float:
+    """Seconds from `started` until a Hello is answered. Raises `ProcessFailed`."""
+    while True:
+        try:
+            BrokerConnection(address).close()
+        except (OSError, UnexpectedAnswer):
+            if process.poll() is not None:
+                raise ProcessFailed(f"millrace serve ended: {last_words(log)}") from None
+            if time.perf_counter() - started > READY_TIMEOUT_S:
+                raise ProcessFailed(
+                    f"millrace serve did not answer within {READY_TIMEOUT_S} s: {last_words(log)}"
+                ) from None
+            time.sleep(POLL_S)
+        else:
+            return time.perf_counter() - started

@@ -1,0 +1,165 @@
+"""Client-side records per second, beside confluent-kafka and aiokafka.
+
+millrace's clients talk to millrace's broker; the peers talk to librdkafka's mock cluster, because
+neither broker speaks the other's protocol. Each round is a fresh process, so CPU time is the
+client's alone. Where the ratio by time and the ratio by CPU differ much, a broker is the
+bottleneck, and the ratio by CPU is the client's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from benchmarks.broker import RunningBroker, running_broker
+from benchmarks.contestants.work import Work
+from benchmarks.mock_cluster import mock_cluster
+from benchmarks.processes import ProcessFailed, last_words, python_module
+from benchmarks.results import Row, Skipped, compare
+from benchmarks.samples import Sample, interleave
+from benchmarks.session import Session
+
+GROUP = "clients"
+PEERS = {"confluent": "confluent_kafka", "aio": "aiokafka"}
+CONFLUENT_PRODUCE = "confluent produce"
+ROUND_TIMEOUT_S = 300
+AIOKAFKA_SHARE = 5
+"""aiokafka sends and receives this many times fewer records: its rounds would last too long."""
+SENT_TOPIC = "sent"
+"""One partition: how records without keys are spread over several differs between clients."""
+READ_TOPIC = "read"
+
+
+def run(session: Session) -> list[Row]:
+    """A row for each way to send and each way to receive."""
+    peers = {name for name, module in PEERS.items() if importlib.util.find_spec(module)}
+    rows: list[Row] = []
+    missing = sorted(PEERS[name] for name in PEERS if name not in peers)
+    if missing:
+        names = " and ".join(missing)
+        rows.append(
+            Skipped(GROUP, f"{names} not installed: pip install 'millrace[bench]' adds the peers")
+        )
+    if "confluent" not in peers:
+        rows.append(Skipped(GROUP, "without confluent-kafka there is no broker for any peer"))
+        return rows
+    with ExitStack() as stack:
+        topics = {SENT_TOPIC: 1, READ_TOPIC: session.scale.partitions}
+        servers = stack.enter_context(mock_cluster(session.log, topics))
+        broker = stack.enter_context(running_broker(session, "clients-data"))
+        arena = Arena(session, broker, servers, peers)
+        rows += [arena.send(), arena.send_many(), arena.per_record(), arena.batches()]
+    return rows
+
+
+class Arena:
+    """Both brokers, and the contests that are held on them."""
+
+    def __init__(
+        self, session: Session, broker: RunningBroker, peer_servers: str, peers: set[str]
+    ) -> None:
+        scale = session.scale
+        self._session = session
+        self._peers = peers
+        self._read_records = scale.log_records * scale.partitions
+        self._sent = Work(peer_servers, SENT_TOPIC, scale.records)
+        self._read = Work(peer_servers, READ_TOPIC, self._read_records, scale.partitions)
+        self._servers = broker.servers
+        with broker.connect() as connection:
+            connection.create_topic(SENT_TOPIC, durability="os", retention_bytes=str(1 << 28))
+            connection.create_topic(READ_TOPIC, partitions=scale.partitions, durability="os")
+        session.say("clients: filling the topics to read")
+        run_contestant(session, "confluent.fill", self._read)
+        run_contestant(session, "streams.fill", self._ours(self._read))
+
+    def send(self) -> Row:
+        """One call per record."""
+        return self._contest(
+            "Send, one call per record",
+            {
+                "millrace send": ("streams.send", self._ours(self._sent)),
+                CONFLUENT_PRODUCE: ("confluent.produce", self._sent),
+                "aiokafka send": ("aio.send", self._fewer(self._sent)),
+            },
+            [("millrace send", CONFLUENT_PRODUCE, 1.0), ("millrace send", "aiokafka send", 5.0)],
+        )
+
+    def send_many(self) -> Row:
+        """One call per thousand records."""
+        return self._contest(
+            "Send, one call per 1 000 records",
+            {
+                "millrace send_many": ("streams.send_many", self._ours(self._sent)),
+                CONFLUENT_PRODUCE: ("confluent.produce", self._sent),
+            },
+            [("millrace send_many", CONFLUENT_PRODUCE, 2.5)],
+        )
+
+    def per_record(self) -> Row:
+        """A record at a time."""
+        return self._contest(
+            "Receive, a record at a time, reading its value",
+            {
+                "millrace async for": ("streams.iterate", self._ours(self._read)),
+                "confluent poll": ("confluent.poll", self._read),
+                "aiokafka getone": ("aio.getone", self._fewer(self._read)),
+            },
+            [
+                ("millrace async for", "confluent poll", 1.0),
+                ("millrace async for", "aiokafka getone", 3.0),
+            ],
+        )
+
+    def batches(self) -> Row:
+        """Many records at a time."""
+        return self._contest(
+            "Receive, many records at a time",
+            {
+                "millrace batches, Arrow": ("streams.arrow_batches", self._ours(self._read)),
+                "confluent consume(500)": ("confluent.consume", self._read),
+                "aiokafka getmany": ("aio.getmany", self._fewer(self._read)),
+            },
+            [
+                ("millrace batches, Arrow", "confluent consume(500)", 1.0),
+                ("millrace batches, Arrow", "aiokafka getmany", None),
+            ],
+        )
+
+    def _ours(self, work: Work) -> Work:
+        return dataclasses.replace(work, servers=self._servers)
+
+    def _fewer(self, work: Work) -> Work:
+        return dataclasses.replace(work, records=max(work.records // AIOKAFKA_SHARE, 1))
+
+    def _contest(
+        self,
+        title: str,
+        contestants: Mapping[str, tuple[str, Work]],
+        targets: Sequence[tuple[str, str, float | None]],
+    ) -> Row:
+        self._session.say(f"clients: {title}")
+        runs: dict[str, Callable[[], Sample]] = {
+            name: partial(run_contestant, self._session, function, work)
+            for name, (function, work) in contestants.items()
+            if not function.startswith("aio.") or "aio" in self._peers
+        }
+        samples = interleave(runs, self._session.scale.rounds)
+        kept = [target for target in targets if target[1] in samples]
+        return compare(GROUP, title, "records", samples, kept)
+
+
+def run_contestant(session: Session, function: str, work: Work) -> Sample:
+    """One round in a fresh process. Raises `ProcessFailed` when it ends without a sample."""
+    command = python_module("benchmarks.contestants", function, work.to_json())
+    with session.log.open("a") as errors:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=ROUND_TIMEOUT_S
+        )
+    if done.returncode:
+        raise ProcessFailed(f"{function} failed: {last_words(session.log)}")
+    return Sample(**json.loads(done.stdout.splitlines()[-1]))

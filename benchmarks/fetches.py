@@ -1,0 +1,141 @@
+"""Fetching from the page cache, against a bare `sendfile` loop.
+
+The same reader counts the bytes of both. The topic holds batches of the answer's size, or of
+64 KiB where an answer is larger, so an answer to a fetch is cut by `max_bytes` alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from benchmarks.bare import bare_server
+from benchmarks.batches import batch_of, fill
+from benchmarks.broker import RunningBroker, running_broker
+from benchmarks.processes import measured
+from benchmarks.results import Row, compare
+from benchmarks.samples import Sample, interleave
+from benchmarks.session import MIB, Session
+from benchmarks.wire import connect, fetch_frame, pump
+from millrace_protocol.api import ApiKey
+
+GROUP = "fetch"
+BATCH_BYTES_MAX = 64 << 10
+STORED_BYTES = 64 * MIB
+LEAST_ANSWERS = 4_000
+"""Small answers get less than `fetch_bytes`: their cost is per answer."""
+SIZES = (("1 MiB", MIB), ("64 KiB", 64 << 10), ("4 KiB", 4 << 10))
+TARGET = 0.7
+
+
+def run(session: Session) -> list[Row]:
+    """A row for each answer size and each number of requests in flight."""
+    rows: list[Row] = []
+    with running_broker(session, "fetch-data") as broker:
+        for label, size in SIZES:
+            rows += _rows_of_size(session, broker, label, size)
+    return rows
+
+
+def _rows_of_size(session: Session, broker: RunningBroker, label: str, size: int) -> list[Row]:
+    scale = session.scale
+    topic = f"fetch-{size}"
+    batch, records = batch_of(min(size, BATCH_BYTES_MAX))
+    batches_in_answer = max(size // BATCH_BYTES_MAX, 1)
+    answers_stored = min(STORED_BYTES, scale.fetch_bytes) // size
+    with broker.connect() as connection:
+        connection.create_topic(topic, durability="os")
+        fill(connection, topic, batch, records=records, count=answers_stored * batches_in_answer)
+        max_bytes = len(batch) * batches_in_answer
+        requests = [
+            fetch_frame(topic, index * batches_in_answer * records, max_bytes)
+            for index in range(answers_stored)
+        ]
+        answer = connection.exchange(requests[-1])
+        connection.response(ApiKey.FETCH, answer)
+    stored = session.directory / "bare-data"
+    stored.write_bytes(bytes(len(batch) * batches_in_answer * answers_stored))
+    session.settle()
+    count = min(scale.fetch_bytes // size, LEAST_ANSWERS * max(1, scale.requests // 2_000))
+    rows: list[Row] = []
+    for in_flight in (1, 4):
+        session.say(f"fetch: {label}, {in_flight} in flight")
+        samples = _measure(
+            session,
+            broker,
+            requests,
+            answer_size=len(answer),
+            body_size=max_bytes,
+            stored=stored,
+            count=count,
+            in_flight=in_flight,
+        )
+        rows.append(
+            compare(
+                GROUP,
+                f"Fetch answers of {label}, {in_flight} in flight",
+                "MB",
+                samples,
+                [("millrace", "sendfile loop", TARGET if size == MIB else None)],
+                note=_per_request(samples["millrace"], size),
+            )
+        )
+    stored.unlink()
+    return rows
+
+
+def _measure(
+    session: Session,
+    broker: RunningBroker,
+    requests: list[bytes],
+    *,
+    answer_size: int,
+    body_size: int,
+    stored: Path,
+    count: int,
+    in_flight: int,
+) -> dict[str, list[Sample]]:
+    with ExitStack() as stack:
+        address, bare_pid = stack.enter_context(
+            bare_server(
+                session.log,
+                "sendfile",
+                len(requests[0]),
+                answer_size - body_size,
+                body_size,
+                str(stored),
+            )
+        )
+        ours = stack.enter_context(broker.connect()).sock
+        bare = stack.enter_context(connect(address))
+        contestants = {
+            name: partial(
+                measured,
+                pid,
+                count * answer_size / 1e6,
+                partial(
+                    pump,
+                    sock,
+                    requests,
+                    count=count,
+                    in_flight=in_flight,
+                    answer_size=answer_size,
+                ),
+            )
+            for name, sock, pid in (
+                ("millrace", ours, broker.pid),
+                ("sendfile loop", bare, bare_pid),
+            )
+        }
+        interleave(contestants, 1)
+        return interleave(contestants, session.scale.rounds)
+
+
+def _per_request(samples: list[Sample], size: int) -> str:
+    best = sorted(samples, key=lambda sample: sample.per_cpu_s)[len(samples) // 2]
+    megabytes_per_answer = size / 1e6
+    return (
+        f"millrace: {best.per_wall_s / megabytes_per_answer:,.0f} answers/s, "
+        f"{1073.74 / best.per_cpu_s:.3g} CPU s/GiB."
+    )

@@ -1,0 +1,102 @@
+"""Processes under test: how one is started, found ready, measured and stopped.
+
+Owns children of the harness and their CPU clocks. Every server that is measured runs in a process
+of its own, so that its CPU time is its own and its interpreter lock too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.samples import Sample
+
+READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 20.0
+
+
+class ProcessFailed(Exception):
+    """A child ended, or stayed silent, where an answer was due; holds what it wrote last."""
+
+
+def process_cpu_s(pid: int) -> float:
+    """CPU seconds, in nanosecond steps, that a process has used in all its threads so far."""
+    # The kernel's encoding of another process' CPU clock; man 3 clock_getcpuclockid.
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is in RAM, shared pages included."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def raise_open_files_limit() -> int:
+    """Raises the soft limit of open files to the hard one, for children too; returns it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def measured(pid: int, units: float, work: Callable[[], object]) -> Sample:
+    """Runs `work` and returns its wall time beside the CPU time that process `pid` took for it."""
+    cpu = process_cpu_s(pid)
+    wall = time.perf_counter()
+    work()
+    wall = time.perf_counter() - wall
+    return Sample(units, wall, process_cpu_s(pid) - cpu)
+
+
+@contextlib.contextmanager
+def child(
+    command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A process with a pipe to its stdin and from its stdout, terminated on leaving.
+
+    Its stderr goes to `log`. A child that does not end within `STOP_TIMEOUT_S` is killed.
+    """
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of this repository in a fresh interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def read_line(process: subprocess.Popen[str], log: Path) -> str:
+    """The next line a child prints. Raises `ProcessFailed` when it ends instead."""
+    if process.stdout is None:
+        raise ValueError("the child was started without a pipe from its stdout")
+    line = process.stdout.readline()
+    if not line:
+        raise ProcessFailed(f"a child process ended early: {last_words(log)}")
+    return line.rstrip("\n")
+
+
+def last_words(log: Path) -> str:
+    """The last line of a log, for a sentence about what went wrong."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return lines[-1] if lines else "it wrote nothing"

@@ -1,0 +1,118 @@
+"""One run of the harness: how much work a row does, where its data lies, what it says meanwhile.
+
+Owns the three scales. `FULL` is what the results file is made with; `QUICK` shows a trend in
+under two minutes; `TINY` proves that the harness works and measures nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is done in a round; sizes in bytes."""
+
+    rounds: int
+    fetch_bytes: int
+    produce_bytes: int
+    synced_bytes: int
+    requests: int
+    records: int
+    log_records: int
+    """Records of each partition that is consumed; the peers' broker keeps 5 MiB of each."""
+    partitions: int
+    starts: int
+    idle_s: float
+    connections: int
+
+
+FULL = Scale(
+    rounds=7,
+    fetch_bytes=1024 * MIB,
+    produce_bytes=256 * MIB,
+    synced_bytes=64 * MIB,
+    requests=20_000,
+    records=1_000_000,
+    log_records=44_000,
+    partitions=16,
+    starts=7,
+    idle_s=10.0,
+    connections=10_000,
+)
+QUICK = Scale(
+    rounds=3,
+    fetch_bytes=256 * MIB,
+    produce_bytes=128 * MIB,
+    synced_bytes=16 * MIB,
+    requests=5_000,
+    records=300_000,
+    log_records=44_000,
+    partitions=4,
+    starts=3,
+    idle_s=3.0,
+    connections=2_000,
+)
+TINY = Scale(
+    rounds=2,
+    fetch_bytes=2 * MIB,
+    produce_bytes=2 * MIB,
+    synced_bytes=1 * MIB,
+    requests=50,
+    records=2_000,
+    log_records=1_000,
+    partitions=2,
+    starts=1,
+    idle_s=0.1,
+    connections=20,
+)
+SCALES = {"full": FULL, "quick": QUICK, "tiny": TINY}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What every group of rows is given. `directory` is empty at first and removed afterwards."""
+
+    scale: Scale
+    directory: Path
+
+    @property
+    def log(self) -> Path:
+        """Where child processes write what went wrong."""
+        return self.directory / "children.log"
+
+    def say(self, text: str) -> None:
+        """Tells whoever waits what is going on."""
+        print(text, file=sys.stderr, flush=True)
+
+    def warm_pages(self, size: int) -> None:
+        """Writes and removes a file of `size` bytes, before anything is measured that appends.
+
+        After a few idle seconds a virtual machine may have given its free pages back to its
+        host; whoever appends first then pays several times over for getting them again.
+        """
+        path = self.directory / "pages"
+        chunk = bytes(4 * MIB)
+        with path.open("wb", buffering=0) as file:
+            for _ in range(0, size, len(chunk)):
+                file.write(chunk)
+        path.unlink()
+
+    def settle(self) -> None:
+        """Waits until the disk has what was written, so that no row pays for the one before."""
+        os.sync()
+
+
+@contextlib.contextmanager
+def open_session(scale: Scale, parent: Path | None) -> Iterator[Session]:
+    """A session whose data lies in a new directory below `parent` (None: the system's)."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=parent) as name:
+        yield Session(scale, Path(name))
