@@ -78,6 +78,11 @@ class FlushTicket:
     is_settled: bool = False
     is_preallocated: bool = False
 
+    @property
+    def has_chores(self) -> bool:
+        """Whether there is anything for `settle` to do."""
+        return self.checkpoint is not None or self.preallocation is not None
+
     def hold_dirty(self, file: File) -> None:
         """Adds a file with data that is not durable."""
         file.retain()

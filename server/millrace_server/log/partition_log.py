@@ -166,6 +166,11 @@ class PartitionLog:
         return self._failure is not None
 
     @property
+    def failure(self) -> BaseException | None:
+        """The error that has stopped the log."""
+        return self._failure
+
+    @property
     def is_flush_due(self) -> bool:
         """Whether a flush is worth it though nobody waits for one: ask after an append."""
         return (
