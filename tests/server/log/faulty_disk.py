@@ -1,0 +1,270 @@
+"""A disk in memory that keeps two views, cached and durable, and can lose the difference.
+
+An operation that changes something has a number, from 0. `fail_at` makes one raise `OSError`,
+`crash_at` makes one raise `PowerCut` before or in the middle of its work. `after_power_cut` is
+the disk as the next start finds it: each unsynced write is absent, whole, or cut at a 512-byte
+boundary, in any combination, and each directory has kept a prefix of its unsynced changes.
+`after_kill` keeps all that was done: the process died, the machine did not.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from dataclasses import dataclass, field
+
+from millrace_server.host import ReadBuffer
+
+SECTOR_BYTES = 512
+
+
+class PowerCut(BaseException):
+    """The machine stops here; no handler of errors may catch it."""
+
+
+@dataclass
+class _Inode:
+    cached: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    unsynced: list[tuple[int, bytes] | int] = field(default_factory=list)
+    """Writes as (position, data), truncations and preallocations as the new size."""
+
+    def apply(self, content: bytearray, change: tuple[int, bytes] | int) -> None:
+        if isinstance(change, int):
+            del content[change:]
+            content.extend(bytes(change - len(content)))
+            return
+        position, data = change
+        content.extend(bytes(max(0, position - len(content))))
+        content[position : position + len(data)] = data
+
+    def change(self, change: tuple[int, bytes] | int) -> None:
+        self.apply(self.cached, change)
+        self.unsynced.append(change)
+
+    def after_power_cut(self, rng: random.Random) -> _Inode:
+        content = bytearray(self.durable)
+        for change in self.unsynced:
+            fate = rng.choice(("absent", "whole", "cut"))
+            if fate == "whole" or (fate == "cut" and isinstance(change, int)):
+                self.apply(content, change)
+            elif fate == "cut" and not isinstance(change, int):
+                position, data = change
+                boundaries = range(SECTOR_BYTES - position % SECTOR_BYTES, len(data), SECTOR_BYTES)
+                if boundaries:
+                    self.apply(content, (position, data[: rng.choice(boundaries)]))
+        return _Inode(bytearray(content), content)
+
+
+_Entries = dict[str, _Inode | None]
+"""Path to file, or to None for a directory."""
+
+
+class FaultyFile:
+    """See `host.File`."""
+
+    def __init__(self, disk: FaultyDisk, path: str, inode: _Inode, *, write: bool) -> None:
+        self.path = path
+        self.references = 1
+        self._disk = disk
+        self._inode = inode
+        self._can_write = write
+
+    def fileno(self) -> int:
+        raise OSError(errno.EBADF, "a file in memory has no descriptor", self.path)
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._check_open()
+        return bytes(self._inode.cached[position : position + size])
+
+    def pwrite(self, data: ReadBuffer, position: int) -> None:
+        self._check_writable()
+        content = bytes(data)
+        part = content[: len(content) // 2]
+        with self._disk.operation("write", self.path, lambda: self._write(part, position)):
+            self._write(content, position)
+
+    def preallocate(self, size: int) -> None:
+        self._check_writable()
+        with self._disk.operation("preallocate", self.path):
+            if size > len(self._inode.cached):
+                self._inode.change(size)
+
+    def truncate(self, size: int) -> None:
+        self._check_writable()
+        with self._disk.operation("truncate", self.path):
+            self._inode.change(size)
+
+    def sync(self) -> None:
+        self._check_open()
+        with self._disk.operation("sync", self.path):
+            self._inode.durable = bytearray(self._inode.cached)
+            self._inode.unsynced.clear()
+
+    def size(self) -> int:
+        self._check_open()
+        return len(self._inode.cached)
+
+    def retain(self) -> None:
+        self._check_open()
+        self.references += 1
+
+    def release(self) -> None:
+        self._check_open()
+        self.references -= 1
+
+    def _write(self, data: bytes, position: int) -> None:
+        self._inode.change((position, data))
+
+    def _check_open(self) -> None:
+        if self.references < 1:
+            raise ValueError(f"{self.path} is closed")
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if not self._can_write:
+            raise OSError(errno.EBADF, "opened for reading", self.path)
+
+
+class _Operation:
+    """Runs its body unless the disk is to fail or stop here."""
+
+    def __init__(self, failure: BaseException | None) -> None:
+        self._failure = failure
+
+    def __enter__(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+class FaultyDisk:
+    """See `host.Disk` and the head of this module."""
+
+    def __init__(self) -> None:
+        self.operations = 0
+        self.crash_at: int | None = None
+        self.fail_at: dict[int, int] = {}
+        self.journal: list[str] = []
+        self.files: list[FaultyFile] = []
+        self._cached: _Entries = {"": None}
+        self._durable: _Entries = {"": None}
+        self._unsynced: dict[str, list[dict[str, _Inode | bool | None]]] = {}
+
+    def operation(self, name: str, path: str, half: object = None) -> _Operation:
+        number = self.operations
+        self.operations += 1
+        self.journal.append(f"{name} {path}")
+        failure: BaseException | None = None
+        if number in self.fail_at:
+            code = self.fail_at[number]
+            failure = OSError(code, os.strerror(code), path)
+        elif self.crash_at == number:
+            failure = PowerCut(f"at {self.journal[-1]}")
+        if failure is not None and callable(half):
+            half()
+        return _Operation(failure)
+
+    def open(self, path: str, *, create: bool = False, write: bool = False) -> FaultyFile:
+        inode = self._cached.get(path)
+        if create:
+            if path in self._cached:
+                raise FileExistsError(errno.EEXIST, "exists", path)
+            with self.operation("create", path):
+                inode = _Inode()
+                self._change(_parent(path), {path: inode})
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        file = FaultyFile(self, path, inode, write=write)
+        self.files.append(file)
+        return file
+
+    def make_directory(self, path: str) -> None:
+        with self.operation("make directory", path):
+            self._change(_parent(path), {path: None})
+
+    def list_directory(self, path: str) -> list[str]:
+        prefix = f"{path}/" if path else ""
+        return sorted(
+            name[len(prefix) :]
+            for name in self._cached
+            if name and name.startswith(prefix) and "/" not in name[len(prefix) :]
+        )
+
+    def exists(self, path: str) -> bool:
+        return path in self._cached
+
+    def rename(self, source: str, target: str) -> None:
+        with self.operation("rename", source):
+            self._change(_parent(target), {source: False, target: self._cached[source]})
+
+    def remove(self, path: str) -> None:
+        if self._cached.get(path) is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        with self.operation("remove", path):
+            self._change(_parent(path), {path: False})
+
+    def remove_directory(self, path: str) -> None:
+        with self.operation("remove directory", path):
+            inside = [name for name in self._cached if name.startswith(f"{path}/")]
+            self._change(_parent(path), dict.fromkeys([path, *inside], False))
+
+    def sync_directory(self, path: str) -> None:
+        with self.operation("sync directory", path):
+            for change in self._unsynced.pop(path, []):
+                _apply(self._durable, change)
+
+    @property
+    def open_files(self) -> list[str]:
+        """Paths of the files that somebody still holds a reference to."""
+        return [file.path for file in self.files if file.references > 0]
+
+    def file_bytes(self, path: str) -> bytes:
+        """The content of a file as the running process sees it."""
+        inode = self._cached[path]
+        assert inode is not None
+        return bytes(inode.cached)
+
+    def after_kill(self) -> FaultyDisk:
+        """The same disk without the process: nothing is lost, nothing more is durable."""
+        disk = FaultyDisk()
+        disk._cached, disk._durable = self._cached, self._durable
+        disk._unsynced = self._unsynced
+        return disk
+
+    def after_power_cut(self, rng: random.Random) -> FaultyDisk:
+        """The disk as the machine finds it when it starts again."""
+        entries = dict(self._durable)
+        for changes in self._unsynced.values():
+            for change in changes[: rng.randint(0, len(changes))]:
+                _apply(entries, change)
+        copies: dict[int, _Inode] = {}
+        disk = FaultyDisk()
+        for path, inode in entries.items():
+            if inode is not None:
+                inode = copies.setdefault(id(inode), inode.after_power_cut(rng))
+            disk._cached[path] = inode
+        for path in list(disk._cached):
+            if path and _parent(path) not in disk._cached:
+                del disk._cached[path]
+        disk._durable = dict(disk._cached)
+        return disk
+
+    def _change(self, directory: str, change: dict[str, _Inode | bool | None]) -> None:
+        _apply(self._cached, change)
+        self._unsynced.setdefault(directory, []).append(change)
+
+
+def _apply(entries: _Entries, change: dict[str, _Inode | bool | None]) -> None:
+    for path, inode in change.items():
+        if isinstance(inode, bool):
+            entries.pop(path, None)
+        else:
+            entries[path] = inode
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
