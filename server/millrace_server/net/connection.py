@@ -415,13 +415,13 @@ class Connection(asyncio.BufferedProtocol):
             self._advance()
 
     def _has_room(self) -> bool:
-        """Whether one more request may be taken."""
+        """Whether one more request may be taken; an unfinished frame has its place already."""
         shared = self._shared
         limits = shared.limits
         output = self._output
         return (
             len(self._answers) + output.unsent_replies < limits.inflight_requests_max
-            and self.held_bytes < limits.buffered_bytes_max
+            and self._answers.held_bytes + output.held_bytes < limits.buffered_bytes_max
             and (output.empty or not shared.memory.exhausted)
         )
 

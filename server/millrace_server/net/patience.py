@@ -70,10 +70,12 @@ class Patience:
         if requested or sent or waits_on_us:
             self._active_ms = now_ms
 
-        idle = sight.partial and not requested
-        self._partial_ms = _since(self._partial_ms, now_ms) if idle else None
-        stalled = sight.waits_for_peer and not sent
-        self._stalled_ms = _since(self._stalled_ms, now_ms) if stalled else None
+        self._partial_ms = _since(None if requested else self._partial_ms, now_ms)
+        if not sight.partial:
+            self._partial_ms = None
+        self._stalled_ms = _since(None if sent else self._stalled_ms, now_ms)
+        if not sight.waits_for_peer:
+            self._stalled_ms = None
 
         if not sight.requests and now_ms - self._opened_ms >= limits.first_frame_timeout_ms:
             return f"no whole request within {limits.first_frame_timeout_ms} ms of connecting"

@@ -1,0 +1,315 @@
+"""A server on a real socket with a scripted handler, and a peer that misbehaves on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+import struct
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+import uvloop
+from millrace_server.host import (
+    Disk,
+    FileSlice,
+    Host,
+    ReadBuffer,
+    Reply,
+)
+from millrace_server.net.connection import Connection
+from millrace_server.net.limits import Limits
+from millrace_server.net.listening import OsNet
+from millrace_server.net.output import ColdReads
+from millrace_server.net.server import Server
+from millrace_server.net.stream import Stream
+
+T = TypeVar("T")
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Every test of this folder runs on both event loops."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+class SetClock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+class ThreadSpawn:
+    def task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        return asyncio.get_running_loop().create_task(work, name=name)
+
+    def blocking(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(None, work, *args)
+
+
+class NoDisk:
+    """Connections never open files; they are handed slices of open ones."""
+
+
+class CountedFile:
+    """A real file that knows how many references are out."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self.references = 1
+        self.released_too_often = False
+        Path(path).write_bytes(data)
+        self._fd = os.open(path, os.O_RDWR)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def pread(self, size: int, position: int) -> bytes:
+        return os.pread(self._fd, size, position)
+
+    def pwrite(self, data: ReadBuffer, position: int) -> None:
+        os.pwrite(self._fd, data, position)
+
+    def preallocate(self, size: int) -> None:
+        os.posix_fallocate(self._fd, 0, size)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def retain(self) -> None:
+        self.references += 1
+
+    def release(self) -> None:
+        self.references -= 1
+        self.released_too_often |= self.references < 0
+        if self.references == 0:
+            os.close(self._fd)
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        self.retain()
+        return FileSlice(self, position, size)
+
+
+Answer = Reply | asyncio.Future[Reply] | Stream | None
+
+
+@dataclass
+class ScriptedHandler:
+    """Echoes frames and lines unless told otherwise; remembers what it saw."""
+
+    on_frame: Callable[[Connection, bytes], Answer] | None = None
+    on_line: Callable[[Connection, bytes], Answer] | None = None
+    frames: int = 0
+    owned: list[bool] = field(default_factory=list)
+    connections: list[Connection] = field(default_factory=list)
+    lost: list[Connection] = field(default_factory=list)
+
+    def frame(self, connection: Connection, frame: memoryview, owned: bool) -> Answer:
+        self._note(connection)
+        self.frames += 1
+        self.owned.append(owned)
+        if self.on_frame is None:
+            return [bytes(frame)]
+        return self.on_frame(connection, bytes(frame))
+
+    def line(self, connection: Connection, line: bytes) -> Answer:
+        self._note(connection)
+        if self.on_line is None:
+            return [line + b"\n"]
+        return self.on_line(connection, line)
+
+    def refuse_frame_length(self, connection: Connection, length: int) -> Reply:
+        return [b"bad length %d" % length]
+
+    def refuse_line_length(self, connection: Connection, line_bytes_max: int) -> Reply:
+        return [b"line over %d" % line_bytes_max]
+
+    def refuse_connection(self, connection: Connection, connections_max: int) -> Reply:
+        return [b"more than %d connections" % connections_max]
+
+    def closed(self, connection: Connection) -> None:
+        self.lost.append(connection)
+
+    def _note(self, connection: Connection) -> None:
+        if connection not in self.connections:
+            self.connections.append(connection)
+
+
+def frame_of(body: bytes) -> bytes:
+    """A frame with a body of at least 8 bytes."""
+    return struct.pack(">I", len(body)) + body
+
+
+class Peer:
+    """The other end of a connection, in full control of its socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self._loop = asyncio.get_running_loop()
+
+    async def send(self, data: bytes) -> None:
+        await self._loop.sock_sendall(self.socket, data)
+
+    def send_what_fits(self, data: bytes | memoryview) -> int:
+        """Writes without waiting; how many bytes the kernels took."""
+        sent = 0
+        try:
+            while sent < len(data):
+                sent += self.socket.send(data[sent : sent + 65536])
+        except BlockingIOError:
+            pass
+        return sent
+
+    async def receive(self, size: int) -> bytes:
+        """Exactly `size` bytes, or fewer when the other side ends first."""
+        data = bytearray()
+        while len(data) < size:
+            piece = await self._loop.sock_recv(self.socket, min(size - len(data), 1 << 20))
+            if not piece:
+                break
+            data += piece
+        return bytes(data)
+
+    async def receive_to_end(self) -> bytes:
+        data = bytearray()
+        while piece := await self._loop.sock_recv(self.socket, 1 << 20):
+            data += piece
+        return bytes(data)
+
+    def end_input(self) -> None:
+        self.socket.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """Closes with a reset instead of an end."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    """Lets the loop run until something is so."""
+    async with asyncio.timeout(20):
+        while not fact():  # noqa: ASYNC110 - nothing announces the facts of a socket
+            await asyncio.sleep(0)
+
+
+def open_descriptors() -> int:
+    """How many descriptors are open, apart from the one that uvloop holds in reserve."""
+    count = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            count += link.readlink() != Path("/dev/null")
+    return count
+
+
+@dataclass
+class Place:
+    """One server under test with what surrounds it."""
+
+    server: Server
+    handler: ScriptedHandler
+    clock: SetClock
+    address: tuple[str, int]
+    peers: list[Peer]
+
+    async def connect(self, *, receive_buffer_bytes: int | None = None) -> Peer:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        if receive_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        await asyncio.get_running_loop().sock_connect(sock, self.address)
+        peer = Peer(sock)
+        self.peers.append(peer)
+        return peer
+
+    async def connected(self) -> Connection:
+        """The only connection, once the server has taken it in."""
+        await until(lambda: len(self.server.connections) == 1)
+        return next(iter(self.server.connections))
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Moves the clock and looks at every connection, often enough to be precise."""
+        for _ in range(10):
+            self.server.sweep()
+            self.clock.now_ms += duration_ms // 10
+        self.server.sweep()
+
+
+class Serve(Protocol):
+    def __call__(
+        self,
+        *,
+        limits: Limits | None = None,
+        cold_reads: ColdReads | None = None,
+        net: OsNet | None = None,
+    ) -> Awaitable[Place]: ...
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Starts servers; afterwards every connection is lost and every descriptor closed."""
+    before = open_descriptors()
+    places: list[Place] = []
+
+    async def start(
+        *,
+        limits: Limits | None = None,
+        cold_reads: ColdReads | None = None,
+        net: OsNet | None = None,
+    ) -> Place:
+        clock = SetClock()
+        disk: Disk = NoDisk()  # type: ignore[assignment]
+        host = Host(clock, disk, net or OsNet(), random.Random(1), ThreadSpawn())
+        handler = ScriptedHandler()
+        server = Server(host, handler, limits, cold_reads=cold_reads)
+        place = Place(server, handler, clock, await server.start("127.0.0.1", 0), [])
+        places.append(place)
+        return place
+
+    yield start
+    for place in places:
+        for peer in place.peers:
+            peer.socket.close()
+        await place.server.drain(5_000)
+        assert not place.server.connections
+        assert place.server.memory.used == 0
+        assert place.server.memory.waiting_count == 0
+    await until(lambda: open_descriptors() <= before)
+    assert open_descriptors() == before
+
+
+@pytest.fixture
+def counted_file() -> Iterator[Callable[[bytes], CountedFile]]:
+    """Makes files; afterwards every slice of them was released exactly once."""
+    files: list[CountedFile] = []
+    with tempfile.TemporaryDirectory() as directory:
+
+        def make(data: bytes) -> CountedFile:
+            file = CountedFile(f"{directory}/{len(files)}.log", data)
+            files.append(file)
+            return file
+
+        yield make
+        for file in files:
+            assert file.references == 1
+            assert not file.released_too_often
+            file.release()

@@ -1,0 +1,234 @@
+"""File slices leave whole, are released once, and never block other connections."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+from millrace_server.host import File
+from millrace_server.net.limits import Limits
+
+from tests.server.net.conftest import CountedFile, Serve, frame_of, open_descriptors, until
+
+MakeFile = Callable[[bytes], CountedFile]
+
+
+class GatedReads:
+    """Every range is cold once; populating waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self.populated: list[tuple[int, int]] = []
+        self.gate = threading.Event()
+        self.error: OSError | None = None
+
+    def is_cold(self, file: File, position: int, size: int) -> bool:
+        self.asked.append((position, size))
+        return True
+
+    def populate(self, file: File, position: int, size: int) -> None:
+        self.gate.wait(20)
+        if self.error is not None:
+            raise self.error
+        assert file.pread(size, position)
+        self.populated.append((position, size))
+
+
+async def test_slices_larger_than_socket_buffers_arrive_intact(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    place = await serve()
+    data = random.Random(3).randbytes(24 << 20)
+    file = counted_file(data)
+    cuts = [0, 1, 5_000_000, 5_000_001, 20_000_000, len(data)]
+    place.handler.on_frame = lambda connection, frame: [
+        piece
+        for start, end in zip(cuts, cuts[1:], strict=False)
+        for piece in (b"[%08d]" % (end - start), file.slice(start, end - start))
+    ]
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch") * 2)
+    expected = b"".join(
+        b"[%08d]" % (end - start) + data[start:end]
+        for start, end in zip(cuts, cuts[1:], strict=False)
+    )
+    received = await peer.receive(2 * len(expected))
+    assert hashlib.sha256(received).digest() == hashlib.sha256(expected * 2).digest()
+
+
+async def test_empty_parts_and_empty_slices_send_nothing(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    place = await serve()
+    file = counted_file(b"0123456789")
+    place.handler.on_frame = lambda connection, frame: [
+        b"",
+        file.slice(3, 0),
+        b"<",
+        file.slice(3, 4),
+        memoryview(b">"),
+        bytearray(),
+    ]
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch"))
+    peer.end_input()
+    assert await peer.receive_to_end() == b"<3456>"
+
+
+async def test_reset_while_slices_wait_releases_each_once(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    place = await serve()
+    file = counted_file(bytes(32 << 20))
+    place.handler.on_frame = lambda connection, frame: [b"head", file.slice(0, 32 << 20)]
+    peer = await place.connect(receive_buffer_bytes=4096)
+    await peer.send(frame_of(b"MR fetch") * 5)
+    connection = await place.connected()
+    await until(lambda: connection._output.waits_for_peer)
+    assert file.references == 6
+    peer.reset()
+    await until(lambda: place.handler.lost == [connection])
+    assert file.references == 1
+
+
+async def test_second_descriptor_is_held_only_while_the_peer_is_waited_for(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    place = await serve()
+    size = 16 << 20
+    file = counted_file(bytes(size))
+    place.handler.on_frame = lambda connection, frame: [file.slice(0, size)]
+    peer = await place.connect()
+    connection = await place.connected()
+    before = open_descriptors()
+    await peer.send(frame_of(b"MR fetch"))
+    await until(lambda: connection._output.waits_for_peer)
+    assert open_descriptors() == before + 1
+    assert len(await peer.receive(size)) == size
+    await until(lambda: connection._output.empty)
+    assert open_descriptors() == before
+
+
+async def test_file_shorter_than_promised_ends_the_connection(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    place = await serve()
+    file = counted_file(b"x" * 1000)
+    place.handler.on_frame = lambda connection, frame: [b"head", file.slice(500, 501)]
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch"))
+    assert len(await peer.receive_to_end()) <= 504
+    await until(lambda: len(place.handler.lost) == 1)
+    assert "ends at 1000, 1 bytes before the end" in place.handler.lost[0].close_reason
+
+
+async def test_cold_slice_is_populated_in_a_thread_while_others_are_served(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    reads = GatedReads()
+    place = await serve(cold_reads=reads)
+    size = 9 << 20
+    data = random.Random(4).randbytes(size)
+    file = counted_file(data)
+    place.handler.on_frame = lambda connection, frame: (
+        [b"head", file.slice(0, size), b"end"] if frame[4:] == b"MR fetch" else [frame]
+    )
+    slow = await place.connect()
+    await slow.send(frame_of(b"MR fetch"))
+    await until(lambda: len(reads.asked) == 1)
+    other = await place.connect()
+    await other.send(frame_of(b"MR hello"))
+    assert await other.receive(12) == frame_of(b"MR hello")
+    assert not reads.populated
+    reads.gate.set()
+    assert await slow.receive(size + 7) == b"head" + data + b"end"
+    # Each byte was asked for once, window after window.
+    assert reads.populated == reads.asked == [(0, 4 << 20), (4 << 20, 4 << 20), (8 << 20, 1 << 20)]
+
+
+async def test_file_stays_open_under_a_populating_thread_when_its_peer_resets(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    reads = GatedReads()
+    place = await serve(cold_reads=reads)
+    file = counted_file(bytes(1000))
+    place.handler.on_frame = lambda connection, frame: [file.slice(0, 1000)]
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch"))
+    await until(lambda: len(reads.asked) == 1)
+    peer.reset()
+    await until(lambda: len(place.handler.lost) == 1)
+    assert file.references == 2
+    reads.gate.set()
+    await until(lambda: file.references == 1)
+    assert reads.populated == [(0, 1000)]
+
+
+async def test_unreadable_disk_ends_the_connection_and_is_named(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    reads = GatedReads()
+    reads.error = OSError(5, "Input/output error")
+    reads.gate.set()
+    place = await serve(cold_reads=reads)
+    file = counted_file(bytes(1000))
+    place.handler.on_frame = lambda connection, frame: [file.slice(0, 1000)]
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch"))
+    assert await peer.receive_to_end() == b""
+    await until(lambda: len(place.handler.lost) == 1)
+    reason = place.handler.lost[0].close_reason
+    assert file.path in reason
+    assert "Input/output error" in reason
+
+
+async def test_many_small_answers_leave_in_few_packets(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = await serve()
+    peer = await place.connect()
+    connection = await place.connected()
+    sends: list[int] = []
+    wire = connection._wire
+    send = wire.send
+
+    class Counting:
+        def __getattr__(self, name: str) -> object:
+            return getattr(wire, name)
+
+        def send(self, data: bytes, *, more: bool) -> int:
+            sends.append(len(data))
+            return send(data, more=more)
+
+    monkeypatch.setattr(connection._output, "_wire", Counting())
+    await peer.send(frame_of(b"MR hello") * 60)
+    assert await peer.receive(720) == frame_of(b"MR hello") * 60
+    assert len(sends) <= 3
+
+
+async def test_slow_reader_of_slices_gets_every_byte_while_memory_stays_small(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    place = await serve(limits=Limits(inflight_requests_max=4))
+    size = 1 << 20
+    data = random.Random(5).randbytes(size)
+    file = counted_file(data)
+    place.handler.on_frame = lambda connection, frame: [b"head", file.slice(0, size)]
+    peer = await place.connect(receive_buffer_bytes=8192)
+    await peer.send(frame_of(b"MR fetch") * 40)
+    connection = await place.connected()
+    received = hashlib.sha256()
+    most_held = most_references = 0
+    for _ in range(40):
+        assert await peer.receive(4) == b"head"
+        received.update(await peer.receive(size))
+        most_held = max(most_held, connection.held_bytes)
+        most_references = max(most_references, file.references)
+        await asyncio.sleep(0)
+    assert received.digest() == hashlib.sha256(data * 40).digest()
+    assert most_held <= 4 * 4
+    assert most_references <= 1 + 4
