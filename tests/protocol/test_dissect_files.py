@@ -123,6 +123,13 @@ def test_a_time_index_entry_is_a_timestamp_and_an_offset() -> None:
     assert rest.fault == "an entry has 12 bytes and 2 are left"
 
 
+def test_timestamps_of_a_time_index_may_stay_and_its_offsets_may_not() -> None:
+    """W-9.3"""
+    entries = struct.pack(">qiqiqi", 1000, 3, 1000, 5, 1001, 5)
+    faults = [bool(span.fault) for span in dissect_time_index(entries)]
+    assert faults == [False, False, True]
+
+
 def test_only_twenty_digits_name_a_segment() -> None:
     """W-9.1"""
     assert base_offset_of("x/00000000000000000042.timeindex") == 42

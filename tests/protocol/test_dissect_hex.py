@@ -81,7 +81,7 @@ def test_what_the_tools_print_comes_back(command: list[str], name: str) -> None:
     [
         ("00 01\nzz 02", "line 2: 'zz02' is not hex"),
         ("00 1", "line 1: an odd number of digits"),
-        ("00000000  41 |A|\n00000030  42 |B|\n00000002 |", "line 3: "),
+        ("00000000  41 |A|\n00000030  42 |B|", "line 2: position 00000030 is not where"),
     ],
 )
 def test_what_is_no_hex_is_refused_with_its_line(text: str, reason: str) -> None:

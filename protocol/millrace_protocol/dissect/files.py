@@ -69,16 +69,14 @@ def _outermost(span: Span, data: Buffer) -> Span:
 
 def dissect_index(data: Buffer, *, base_offset: int | None = None) -> Iterator[Span]:
     """One span per entry of an `.index` file: a relative offset and a position in the segment."""
-    yield from _entries(
-        data, _INDEX_ENTRY, ("relative_offset", "position"), base_offset=base_offset
-    )
+    names = ("relative_offset", "position")
+    yield from _entries(data, _INDEX_ENTRY, names, base_offset=base_offset)
 
 
 def dissect_time_index(data: Buffer, *, base_offset: int | None = None) -> Iterator[Span]:
     """One span per entry of a `.timeindex` file: a timestamp and the offset of its record."""
-    yield from _entries(
-        data, _TIME_INDEX_ENTRY, ("timestamp_ms", "relative_offset"), base_offset=base_offset
-    )
+    names = ("timestamp_ms", "relative_offset")
+    yield from _entries(data, _TIME_INDEX_ENTRY, names, base_offset=base_offset)
 
 
 def _entries(
@@ -94,13 +92,20 @@ def _entries(
             yield Span(position, len(data), "tail", "bytes", note=note, buffer=data)
             return
         fault = ""
-        if before is not None and (entry[0] <= before[0] or entry[1] < before[1]):
+        if before is not None and not _ascends(before, entry, names):
             fault = "not behind the entry before it: entries ascend"
         yield _entry(data, position, layout, names, entry, base_offset=base_offset, fault=fault)
         before = entry
     if end < len(data):
         fault = f"an entry has {size} bytes and {len(data) - end} are left"
         yield Span(end, len(data), "entry", "?", fault=fault, buffer=data)
+
+
+def _ascends(before: tuple[int, int], entry: tuple[int, int], names: tuple[str, str]) -> bool:
+    """Offsets and positions ascend from entry to entry; timestamps may also stay."""
+    may_stay = names[0] == "timestamp_ms"
+    first_ascends = before[0] <= entry[0] if may_stay else before[0] < entry[0]
+    return first_ascends and before[1] < entry[1]
 
 
 def _entry(

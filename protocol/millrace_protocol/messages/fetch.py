@@ -24,7 +24,7 @@ class FetchRequest(Message):
     """Which partitions to read, and how long to wait for data."""
 
     max_wait_ms: int = wire(INT32, "longest wait for min_bytes", unit="ms")
-    min_bytes: int = wire(INT32, "answer as soon as this much is there; 0 or 1: any", unit="bytes")
+    min_bytes: int = wire(INT32, "answer as soon as this much is there; 0: at once", unit="bytes")
     max_bytes: int = wire(INT32, "most bytes of records in the answer", unit="bytes")
     partitions: tuple[FetchPartition, ...] = wire(
         array_of(FetchPartition), "filled in this order until max_bytes is reached"
