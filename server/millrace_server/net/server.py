@@ -22,6 +22,7 @@ SWEEP_MS = 1_000
 """Every connection is looked at once in this time; limits are noticed that much late at most."""
 _TICKS_PER_SWEEP = 20
 """A sweep is spread out: 10,000 connections at once would hold the loop for 20 ms."""
+_TICK_S = SWEEP_MS / 1000 / _TICKS_PER_SWEEP
 
 
 class ListenError(Exception):
@@ -77,7 +78,7 @@ class Server:
             self._listener = await self._host.net.listen(self.connection, address, port)
         except OSError as error:
             raise ListenError(_listen_sentence(address, port, error)) from error
-        self._tick = self._loop.call_later(SWEEP_MS / 1000, self._on_tick)
+        self._tick = self._loop.call_later(_TICK_S, self._on_tick)
         bound = self._listener.sockets[0].getsockname()
         return bound[0], bound[1]
 
@@ -146,7 +147,7 @@ class Server:
         everyone = len(self.connections) + len(self._refused)
         for _ in range(min(len(unseen), everyone // _TICKS_PER_SWEEP + 1)):
             unseen.popleft().look(now_ms)
-        self._tick = self._loop.call_later(SWEEP_MS / 1000 / _TICKS_PER_SWEEP, self._on_tick)
+        self._tick = self._loop.call_later(_TICK_S, self._on_tick)
 
     async def _emptied(self, timeout_ms: int | None) -> bool:
         """Waits until every connection is lost; False when the time ran out first."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 import uvloop
+
 from millrace_server.host import (
     Disk,
     FileSlice,
@@ -236,9 +237,9 @@ class Place:
         sock.setblocking(False)
         if receive_buffer_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        await asyncio.get_running_loop().sock_connect(sock, self.address)
         peer = Peer(sock)
         self.peers.append(peer)
+        await asyncio.get_running_loop().sock_connect(sock, self.address)
         return peer
 
     async def connected(self) -> Connection:

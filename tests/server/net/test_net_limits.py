@@ -7,10 +7,10 @@ import random
 import socket
 
 import pytest
+
 from millrace_server.host import Reply
 from millrace_server.net.connection import Connection
 from millrace_server.net.limits import Limits
-
 from tests.server.net.conftest import Answer, Place, Serve, frame_of, until
 
 
@@ -56,7 +56,7 @@ async def test_silent_connection_is_closed_at_the_first_frame_timeout(serve: Ser
     peer = await place.connect()
     connection = await place.connected()
     place.pass_time(4_990)
-    assert not connection.closed
+    assert connection.close_reason == ""
     place.pass_time(10)
     assert await peer.receive_to_end() == b""
     await until(lambda: place.handler.lost == [connection])
@@ -82,7 +82,7 @@ async def test_later_request_must_be_finished_in_time_too(serve: Serve) -> None:
     await peer.receive(12)
     connection = await place.connected()
     place.pass_time(100_000)
-    assert not connection.closed
+    assert connection.close_reason == ""
     for byte in frame_of(bytes(996))[:20]:
         await peer.send(bytes([byte]))
         seen = connection.bytes_in

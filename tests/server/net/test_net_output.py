@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import random
 import threading
 from collections.abc import Callable
 
 import pytest
+
 from millrace_server.host import File
 from millrace_server.net.limits import Limits
-
 from tests.server.net.conftest import CountedFile, Serve, frame_of, open_descriptors, until
 
 MakeFile = Callable[[bytes], CountedFile]
@@ -47,14 +48,13 @@ async def test_slices_larger_than_socket_buffers_arrive_intact(
     cuts = [0, 1, 5_000_000, 5_000_001, 20_000_000, len(data)]
     place.handler.on_frame = lambda connection, frame: [
         piece
-        for start, end in zip(cuts, cuts[1:], strict=False)
+        for start, end in itertools.pairwise(cuts)
         for piece in (b"[%08d]" % (end - start), file.slice(start, end - start))
     ]
     peer = await place.connect()
     await peer.send(frame_of(b"MR fetch") * 2)
     expected = b"".join(
-        b"[%08d]" % (end - start) + data[start:end]
-        for start, end in zip(cuts, cuts[1:], strict=False)
+        b"[%08d]" % (end - start) + data[start:end] for start, end in itertools.pairwise(cuts)
     )
     received = await peer.receive(2 * len(expected))
     assert hashlib.sha256(received).digest() == hashlib.sha256(expected * 2).digest()
