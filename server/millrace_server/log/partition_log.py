@@ -388,6 +388,7 @@ class PartitionLog:
             ticket.checkpoint = self._checkpoint(is_clean=closing)
             ticket.removed = self._removed
             ticket.is_closing = closing
+            self._has_clean_checkpoint = False
             self._removed = []
             self._wants_checkpoint = False
             self._bytes_behind_checkpoint = self._batches_behind_checkpoint = 0
