@@ -1,0 +1,109 @@
+"""The batches of one partition between `send` and the ack, in order.
+
+Owns order, retries and sequence numbers of one partition. Refuses to know time, other partitions
+and the network. Invariants, with batches numbered as they were opened:
+
+    in_flight < waiting < open        except that a retried batch goes back to its place in waiting
+    sequences of in_flight and waiting are gapless where they are assigned, unless `gap`
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from millrace._batch import NO_SEQUENCE, Batch
+
+
+class PartitionQueue:
+    """One partition's open batch, those that wait, and those in flight.
+
+    `recovering`: a batch came back, so nothing is sent until the rest has, and then one at a time
+    until one is acked; that keeps the order. `pause_until_ms` is when to try again.
+    """
+
+    __slots__ = (
+        "attempts",
+        "in_flight",
+        "next_sequence",
+        "open",
+        "partition",
+        "pause_until_ms",
+        "recovering",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.open: Batch | None = None
+        self.waiting: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self.next_sequence = 0
+        self.recovering = False
+        self.attempts = 0
+        self.pause_until_ms = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to send or to wait for."""
+        return self.open is None and not self.waiting and not self.in_flight
+
+    def batches(self) -> list[Batch]:
+        """All batches, those in flight first; some of these may be settled already."""
+        found = [*self.in_flight, *self.waiting]
+        if self.open is not None:
+            found.append(self.open)
+        return found
+
+    def close_open(self) -> Batch | None:
+        """Seals the open batch: it waits, and the next record opens another."""
+        batch, self.open = self.open, None
+        if batch is not None:
+            self.waiting.append(batch)
+        return batch
+
+    def may_send(self, in_flight_max: int) -> bool:
+        """Whether order allows one more batch on its way."""
+        if self.recovering:
+            return not self.in_flight
+        return len(self.in_flight) < in_flight_max
+
+    def take(self) -> Batch:
+        """Moves the first waiting batch into flight."""
+        batch = self.waiting.popleft()
+        self.in_flight.append(batch)
+        return batch
+
+    def put_back(self, batch: Batch) -> None:
+        """Moves a batch from flight to its place among those that wait."""
+        self.in_flight.remove(batch)
+        place = 0
+        for other in self.waiting:
+            if other.number > batch.number:
+                break
+            place += 1
+        self.waiting.insert(place, batch)
+        self.recovering = True
+
+    def is_oldest(self, batch: Batch) -> bool:
+        """Whether no batch before this one is unresolved."""
+        return all(other.number >= batch.number for other in (*self.in_flight, *self.waiting))
+
+    def assured_after(self, batch: Batch) -> None:
+        """Notes that `batch` is in no log, and so nothing after it is: sequences are gapless."""
+        for other in (*self.in_flight, *self.waiting):
+            if other.number >= batch.number:
+                other.uncertain = False
+
+    def ends_sequence(self, batch: Batch) -> bool:
+        """Whether no later batch has a sequence."""
+        return batch.next_sequence == self.next_sequence
+
+    def renumber(self, producer_id: int, epoch: int) -> None:
+        """Starts again at sequence 0; nothing is in flight and nothing uncertain."""
+        self.next_sequence = 0
+        for batch in self.waiting:
+            if batch.sequence != NO_SEQUENCE:
+                batch.renumber(producer_id, epoch, self.next_sequence)
+                self.next_sequence = batch.next_sequence

@@ -1,0 +1,210 @@
+"""The settings of the clients: names, defaults, and what is refused.
+
+Owns validation, so that a wrong setting fails where the client is made, in a sentence that names
+it. Reads no environment and no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict
+
+from millrace.errors import ConfigError
+from millrace_protocol.framing import CLIENT_ID_BYTES_MAX
+from millrace_protocol.records import Codec
+
+DEFAULT_PORT = 9092
+Servers = str | Iterable[str]
+"""`"host:port,host:port"` or several such strings; the port is 9092 where none is given."""
+Acks = Literal["all", 0, 1]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+OutOfRange = Literal["error", "earliest", "latest"]
+
+_ACKS = {"all": -1, 1: 1, 0: 0}
+
+
+def parse_servers(servers: Servers) -> tuple[tuple[str, int], ...]:
+    """The addresses to try first, in order. Raises `ConfigError`.
+
+    >>> parse_servers("a:1, b")
+    (('a', 1), ('b', 9092))
+    >>> parse_servers(["[::1]:9093"])
+    (('::1', 9093),)
+    """
+    texts = [servers] if isinstance(servers, str) else list(servers)
+    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    if not names:
+        raise ConfigError("servers: give at least one address, as in 'localhost:9092'")
+    return tuple(_address(name) for name in names)
+
+
+def _address(name: str) -> tuple[str, int]:
+    host, colon, port = name.rpartition(":")
+    if not colon or (name.startswith("[") and name.endswith("]")):
+        host, port = name, str(DEFAULT_PORT)
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"servers: {name!r} has no port between 1 and 65535 after the colon")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host:
+        raise ConfigError(f"servers: {name!r} has no host before the colon")
+    return host, int(port)
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """What all clients share."""
+
+    client_id: str = "millrace"
+    request_timeout_ms: int = 30_000
+    """How long one request may take; the connection is given up when it is over."""
+    connect_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 50
+    """First pause before a retry; it doubles up to `retry_backoff_max_ms`, with jitter."""
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.endswith(("_ms", "_bytes", "_records")):
+                _check_count(field.name, value, zero=field.name == "linger_ms")
+        if len(self.client_id.encode()) > CLIENT_ID_BYTES_MAX:
+            raise ConfigError(f"client_id: longer than {CLIENT_ID_BYTES_MAX} bytes")
+        if self.retry_backoff_max_ms < self.retry_backoff_ms:
+            raise ConfigError("retry_backoff_max_ms: must not be less than retry_backoff_ms")
+
+
+def _check_count(name: str, value: object, *, zero: bool) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{name}: must be a whole number, not {value!r}")
+    if value < 0 or (value == 0 and not zero):
+        raise ConfigError(f"{name}: must be {'0 or more' if zero else '1 or more'}, not {value}")
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments of every client; the meanings and defaults are `ClientConfig`'s."""
+
+    client_id: str
+    request_timeout_ms: int
+    connect_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    metadata_max_age_ms: int
+
+
+@dataclass(frozen=True)
+class ProducerConfig(ClientConfig):
+    """How a producer batches, and what its acks mean."""
+
+    acks: Acks = "all"
+    """"all": every in-sync replica has the record; 1: the leader has; 0: nobody answers."""
+    idempotent: bool | None = None
+    """No duplicates from retries. None: on when acks is "all", which it needs."""
+    compression: Compression = "none"
+    linger_ms: int = 5
+    """How long a batch that nobody awaits may wait for more records."""
+    batch_bytes: int = 128 * 1024
+    """A batch of one partition is sent when it has this much, whatever `linger_ms` says."""
+    buffer_bytes: int = 32 * 1024 * 1024
+    """Bound of all records that are not acked yet."""
+    max_request_bytes: int = 1024 * 1024
+    """Bound of one request, and so of one record; a topic's max.message.bytes is the peer."""
+    delivery_timeout_ms: int = 120_000
+    """From `send` to the ack, retries included."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.acks not in _ACKS or self.acks is True or self.acks is False:
+            raise ConfigError(f"acks: must be 'all', 1 or 0, not {self.acks!r}")
+        if self.idempotent and self.acks != "all":
+            raise ConfigError(f"idempotent: needs acks='all', and acks is {self.acks!r}")
+        if self.compression not in (codec.name.lower() for codec in Codec):
+            raise ConfigError(
+                f"compression: must be none, gzip, snappy, lz4 or zstd, not {self.compression!r}"
+            )
+        if self.batch_bytes > self.max_request_bytes:
+            raise ConfigError("batch_bytes: must not be more than max_request_bytes")
+        if self.buffer_bytes < 2 * self.max_request_bytes:
+            raise ConfigError("buffer_bytes: must be at least twice max_request_bytes")
+        if self.delivery_timeout_ms < self.linger_ms:
+            raise ConfigError("delivery_timeout_ms: must not be less than linger_ms")
+
+    @property
+    def is_idempotent(self) -> bool:
+        """`idempotent`, with None resolved."""
+        return self.acks == "all" if self.idempotent is None else self.idempotent
+
+    @property
+    def wire_acks(self) -> int:
+        """`acks` as Produce carries it."""
+        return _ACKS[self.acks]
+
+    @property
+    def codec(self) -> Codec:
+        """`compression` as the codec it names."""
+        return Codec[self.compression.upper()]
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """Keyword arguments of `Producer`; the meanings and defaults are `ProducerConfig`'s."""
+
+    acks: Acks
+    idempotent: bool | None
+    compression: Compression
+    linger_ms: int
+    batch_bytes: int
+    buffer_bytes: int
+    max_request_bytes: int
+    delivery_timeout_ms: int
+
+
+@dataclass(frozen=True)
+class ConsumerConfig(ClientConfig):
+    """How much a consumer reads ahead, and what it does when it falls out of the log."""
+
+    fetch_max_wait_ms: int = 500
+    """How long a broker may hold a fetch while there is nothing to read."""
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 16 * 1024 * 1024
+    """Bound of one answer of one broker."""
+    max_partition_bytes: int = 1024 * 1024
+    """Bound of one partition in one answer; a single larger batch is still read."""
+    buffer_bytes: int = 64 * 1024 * 1024
+    """No fetch is sent while this much waits to be consumed."""
+    on_out_of_range: OutOfRange = "error"
+    """What to do when the position is not in the log: raise, or go on at one of its ends."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.on_out_of_range not in ("error", "earliest", "latest"):
+            raise ConfigError(
+                "on_out_of_range: must be 'error', 'earliest' or 'latest', "
+                f"not {self.on_out_of_range!r}"
+            )
+        if self.fetch_max_wait_ms >= self.request_timeout_ms:
+            raise ConfigError("fetch_max_wait_ms: must be less than request_timeout_ms")
+        if self.max_partition_bytes > self.fetch_max_bytes:
+            raise ConfigError("max_partition_bytes: must not be more than fetch_max_bytes")
+        if self.fetch_max_bytes > self.buffer_bytes:
+            raise ConfigError("fetch_max_bytes: must not be more than buffer_bytes")
+
+
+class ConsumerOptions(ClientOptions, total=False):
+    """Keyword arguments of `Consumer`; the meanings and defaults are `ConsumerConfig`'s."""
+
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    max_partition_bytes: int
+    buffer_bytes: int
+    on_out_of_range: OutOfRange
+
+
+def configure(cls: type[Any], options: Any) -> Any:
+    """An instance of a config class. A keyword it does not know is a `ConfigError`."""
+    known = {field.name for field in fields(cls)}
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{name}: no such setting; there are {', '.join(sorted(known))}")
+    return cls(**options)

@@ -1,0 +1,228 @@
+"""Everything a client raises.
+
+Owns one class per thing a caller can tell apart and react to, and the table from the wire's error
+codes to those classes. The broker's own sentence is kept as the text. Source: wire_spec.md W-7.
+"""
+
+# Named for what happened, as the wire names its codes: `except OffsetOutOfRange` reads as meant.
+
+from __future__ import annotations
+
+from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
+
+
+class MillraceError(Exception):
+    """Root of all errors of the clients.
+
+    `code` is the wire's error code where a broker gave one, else None. `retriable`: the same call
+    may succeed later.
+    """
+
+    code: ErrorCode | None = None
+    retriable: bool = False
+
+
+class ConfigError(MillraceError, ValueError):
+    """A setting that cannot work; raised when the client is made, and names the setting."""
+
+
+class Closed(MillraceError):
+    """The client was closed, or was never started."""
+
+
+class ClientFailed(MillraceError):
+    """The client's background task died; `__cause__` says of what. Make a new client."""
+
+
+class ConnectionFailed(MillraceError):
+    """No connection to a broker could be made."""
+
+    retriable = True
+
+
+class ConnectionLost(MillraceError):
+    """A connection died before the answer came; the request may have taken effect."""
+
+    retriable = True
+
+
+class RequestTimedOut(MillraceError):
+    """No answer in time; the request may have taken effect."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+    retriable = True
+
+
+class ProtocolViolation(MillraceError):
+    """What the broker sent is not the protocol; the connection was closed."""
+
+
+class BufferFull(MillraceError):
+    """The producer's buffer has no room for the record; it was not taken."""
+
+    retriable = True
+
+
+class DeliveryTimeout(MillraceError):
+    """A record was not acked within `delivery_timeout_ms`; it may be in the log all the same."""
+
+
+class DeliveryFailed(MillraceError):
+    """Records could not be delivered and nobody awaited them; `failures` holds the first few."""
+
+    def __init__(self, sentence: str, failures: tuple[MillraceError, ...]) -> None:
+        super().__init__(sentence)
+        self.failures = failures
+
+
+class NoPartitions(MillraceError):
+    """The consumer has nothing to read: give it topics, or call `assign`."""
+
+
+class BrokerError(MillraceError):
+    """An error code in an answer. Codes with a class of their own have a subclass."""
+
+    def __init__(self, sentence: str, *, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.retriable = ERROR_TRAITS[code].retriable
+
+    @property
+    def refresh_metadata(self) -> bool:
+        """Whether the answer means that the client's picture of the cluster is old."""
+        return self.code is not None and ERROR_TRAITS[self.code].refresh_metadata
+
+
+class UnknownServerError(BrokerError):
+    """The broker failed in a way it did not expect."""
+
+
+class OffsetOutOfRange(BrokerError):
+    """The position is not in the log any more, or not yet; the sentence names the valid range."""
+
+
+class CorruptMessage(BrokerError):
+    """A record batch that fails its checks, as the broker received it or as the client did."""
+
+
+class UnknownTopicOrPartition(BrokerError):
+    """There is no such topic or partition."""
+
+
+class NotLeaderOrFollower(BrokerError):
+    """Another broker leads the partition."""
+
+
+class MessageTooLarge(BrokerError):
+    """A record or batch larger than allowed."""
+
+
+class InvalidTopic(BrokerError):
+    """Not a name a topic may have."""
+
+
+class UnsupportedVersion(BrokerError):
+    """Client and broker have no version of an api in common."""
+
+
+class TopicAlreadyExists(BrokerError):
+    """A topic of this name exists."""
+
+
+class InvalidPartitions(BrokerError):
+    """A number of partitions that is not allowed."""
+
+
+class InvalidReplicationFactor(BrokerError):
+    """A replication factor that is not allowed."""
+
+
+class InvalidConfig(BrokerError):
+    """A topic configuration key or value that is not allowed."""
+
+
+class InvalidRequest(BrokerError):
+    """The broker says that the request breaks a rule of the protocol."""
+
+
+class OutOfOrderSequence(BrokerError):
+    """The broker misses a batch before this one."""
+
+
+class ProducerFenced(BrokerError):
+    """Somebody writes with a newer epoch of this producer's id."""
+
+
+class UnknownProducerId(BrokerError):
+    """The broker has forgotten this producer; whether the record is in the log is not known."""
+
+
+class StorageFailed(BrokerError):
+    """The partition is offline after a disk fault."""
+
+
+class UnsupportedCompression(BrokerError):
+    """A codec that the broker does not take."""
+
+
+class InvalidRecord(BrokerError):
+    """A batch that holds what a client may not write."""
+
+
+class DiskFull(BrokerError):
+    """The broker's disk is full."""
+
+
+class BrokerStopping(BrokerError):
+    """The broker is shutting down."""
+
+
+class BrokerTimedOut(BrokerError, RequestTimedOut):
+    """The broker could not finish in time; the request may still take effect."""
+
+
+ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: UnknownServerError,
+    ErrorCode.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
+    ErrorCode.CORRUPT_MESSAGE: CorruptMessage,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicOrPartition,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: NotLeaderOrFollower,
+    ErrorCode.REQUEST_TIMED_OUT: BrokerTimedOut,
+    ErrorCode.MESSAGE_TOO_LARGE: MessageTooLarge,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: InvalidTopic,
+    ErrorCode.INVALID_REQUIRED_ACKS: InvalidRequest,
+    ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
+    ErrorCode.TOPIC_ALREADY_EXISTS: TopicAlreadyExists,
+    ErrorCode.INVALID_PARTITIONS: InvalidPartitions,
+    ErrorCode.INVALID_REPLICATION_FACTOR: InvalidReplicationFactor,
+    ErrorCode.INVALID_CONFIG: InvalidConfig,
+    ErrorCode.INVALID_REQUEST: InvalidRequest,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFenced,
+    ErrorCode.KAFKA_STORAGE_ERROR: StorageFailed,
+    ErrorCode.UNKNOWN_PRODUCER_ID: UnknownProducerId,
+    ErrorCode.FENCED_LEADER_EPOCH: NotLeaderOrFollower,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: NotLeaderOrFollower,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: UnsupportedCompression,
+    ErrorCode.INVALID_RECORD: InvalidRecord,
+    ErrorCode.DISK_FULL: DiskFull,
+    ErrorCode.BROKER_STOPPING: BrokerStopping,
+    ErrorCode.UNKNOWN_API: UnsupportedVersion,
+    ErrorCode.FRAME_TOO_LARGE: MessageTooLarge,
+}
+"""The class of every code but NONE; a code that a later broker adds has no entry."""
+
+
+def broker_error(code: int, sentence: str | None, *, about: str = "") -> BrokerError:
+    """The exception for an error code in an answer.
+
+    `sentence` is the broker's; without one the code's own is used. `about` names the topic or
+    partition and is put in front.
+    """
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        known = ErrorCode.UNKNOWN_SERVER_ERROR
+        sentence = sentence or f"The broker answers error {code}, which this client does not know"
+    text = sentence or ERROR_TRAITS[known].sentence
+    return ERROR_CLASSES.get(known, BrokerError)(f"{about}: {text}" if about else text, code=known)

@@ -1,0 +1,135 @@
+"""What a client tells about itself: health at a moment, and events as they happen.
+
+Owns the values and the fan-out to those who listen. A listener that does not keep up loses the
+oldest events, never memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from millrace.errors import MillraceError
+
+EVENTS_KEPT = 1_000
+"""Events that wait for one listener; beyond that the oldest go."""
+
+log = logging.getLogger("millrace")
+
+
+class State(StrEnum):
+    """Where a client is in its life. `FAILED` is for good and has a cause."""
+
+    NEW = "new"
+    RUNNING = "running"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    CONNECTED = "connected"
+    CONNECTION_LOST = "connection_lost"
+    DELIVERY_FAILED = "delivery_failed"
+    PRODUCER_EPOCH = "producer_epoch"
+    FETCH_FAILED = "fetch_failed"
+    OFFSET_RESET = "offset_reset"
+    PARTITIONS_CHANGED = "partitions_changed"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened, in a sentence; `error` where there is one."""
+
+    kind: EventKind
+    sentence: str
+    error: MillraceError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerHealth:
+    """A producer at a moment. `oldest_ms` is the age of the oldest record that is not acked."""
+
+    state: State
+    last_error: MillraceError | None
+    buffered_bytes: int
+    buffered_records: int
+    in_flight_requests: int
+    oldest_ms: int
+    failed_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHealth:
+    """A consumer at a moment. `last_fetch_ms` is how long ago a broker last answered a fetch."""
+
+    state: State
+    last_error: MillraceError | None
+    assigned: int
+    buffered_bytes: int
+    in_flight_requests: int
+    last_fetch_ms: int | None
+
+
+class EventFeed:
+    """Hands each event to every listener, in order, and to the log at INFO."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._listeners: set[_Listener] = set()
+
+    def emit(self, kind: EventKind, sentence: str, error: MillraceError | None = None) -> None:
+        """Tells everybody, now."""
+        log.info("%s: %s", self._owner, sentence)
+        event = Event(kind, sentence, error)
+        for listener in tuple(self._listeners):
+            listener.put(event)
+
+    def end(self) -> None:
+        """Ends every iteration once it has seen what was emitted before."""
+        for listener in tuple(self._listeners):
+            listener.end()
+        self._listeners.clear()
+
+    def listen(self) -> AsyncIterator[Event]:
+        """The events from now on."""
+        listener = _Listener()
+        self._listeners.add(listener)
+        return self._events(listener)
+
+    async def _events(self, listener: _Listener) -> AsyncIterator[Event]:
+        try:
+            while True:
+                while listener.events:
+                    yield listener.events.popleft()
+                if listener.ended:
+                    return
+                await listener.changed.wait()
+                listener.changed.clear()
+        finally:
+            self._listeners.discard(listener)
+
+
+class _Listener:
+    __slots__ = ("changed", "ended", "events")
+
+    def __init__(self) -> None:
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.changed = asyncio.Event()
+        self.ended = False
+
+    def put(self, event: Event) -> None:
+        self.events.append(event)
+        self.changed.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self.changed.set()

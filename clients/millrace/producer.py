@@ -1,0 +1,648 @@
+"""The producer: records in, acks out.
+
+Owns the public calls, serialization, the waits, and the task that talks to brokers. What is sent
+when is decided by `_accumulator` and `_outbox`, which are pure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+
+from millrace._accumulator import Accumulator, Run
+from millrace._batch import Batch, Delivery, Receipts, fresh
+from millrace._cluster import UNKNOWN_TOPIC_TRIES, Cluster
+from millrace._outbox import Outbox, Send
+from millrace.config import ProducerConfig, ProducerOptions, Servers, configure, parse_servers
+from millrace.errors import (
+    ClientFailed,
+    Closed,
+    ConnectionFailed,
+    DeliveryFailed,
+    DeliveryTimeout,
+    MillraceError,
+)
+from millrace.events import Event, EventFeed, EventKind, ProducerHealth, State
+from millrace.partitioner import Partitioner, by_key
+from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
+from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitProducerIdResponse
+from millrace_protocol.records import Headers
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+FAILURES_KEPT = 100
+"""Failed batches remembered for the next `flush`; more are only counted."""
+_TIMESTAMP_MAX_MS = 1 << 62
+
+
+class Producer(Generic[K, V]):
+    """Sends records to topics, in order per partition, without duplicates by default.
+
+        async with Producer("localhost:9092") as producer:
+            receipt = await producer.send("clicks", b"home", key=b"user-7")   # acked
+            for page in pages:
+                await producer.room()                                         # back-pressure
+                producer.send("clicks", page)                                 # not awaited
+            await producer.flush()                                            # all acked
+
+    Keys and values are bytes, or what the serializers take. Settings are those of
+    `config.ProducerConfig`. Made anywhere, started inside a running loop by `start` or
+    `async with`. NEW -> RUNNING -> CLOSING -> CLOSED, or FAILED if its task dies.
+    """
+
+    def __init__(
+        self,
+        servers: Servers = "localhost:9092",
+        *,
+        key_serializer: Callable[[K], bytes] | None = None,
+        value_serializer: Callable[[V], bytes] | None = None,
+        partitioner: Partitioner = by_key,
+        rng: random.Random | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
+        self._config: ProducerConfig = configure(ProducerConfig, options)
+        self._feed = EventFeed("producer")
+        rng = rng or random.Random()
+        self._cluster = Cluster(parse_servers(servers), self._config, feed=self._feed, rng=rng)
+        self._outbox = Outbox(self._config, rng=rng)
+        self._accumulator = Accumulator(
+            self._config, self._outbox, owner=self, rng=rng, partitioner=partitioner
+        )
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._serializes = key_serializer is not None or value_serializer is not None
+        self._state = State.NEW
+        self._running = False
+        self._cause: BaseException | None = None
+        self._last_error: MillraceError | None = None
+        self._unobserved: deque[Batch] = deque(maxlen=FAILURES_KEPT)
+        self._failed_records = 0
+        self._room_waiters: list[asyncio.Future[None]] = []
+        self._denials: dict[str, int] = {}
+        self._finding = False
+        self._find_attempts = 0
+        self._sealed_seen = 0
+        self._wall_ms = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # Life
+
+    async def start(self) -> None:
+        """Connects. Raises `ConnectionFailed` when none of the servers answers."""
+        if self._state is not State.NEW:
+            raise Closed(f"start: this producer is {self._state}; make a new one")
+        await self._cluster.start()
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._state, self._running = State.RUNNING, True
+        self._task = asyncio.create_task(self._run(), name="millrace-producer")
+        self._task.add_done_callback(self._on_task_done)
+
+    async def close(self) -> None:
+        """Flushes, then disconnects; sends are refused from the start of it on.
+
+        Takes at most `delivery_timeout_ms`. Raises `DeliveryFailed` like `flush`. Cancelling it
+        gives up the flush, and what is not acked fails with `Closed`.
+        """
+        if self._state in (State.CLOSED, State.CLOSING):
+            return
+        was_running = self._running
+        self._running = False
+        if self._state is not State.FAILED:
+            self._state = State.CLOSING
+        try:
+            if was_running:
+                await self._flush_batches()
+        finally:
+            await self._stop()
+        self._raise_unobserved()
+
+    async def _stop(self) -> None:
+        if self._state is not State.FAILED:
+            self._state = State.CLOSED
+        if self._timer is not None:
+            self._timer.cancel()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._give_up(Closed("the producer was closed before the record was acked"))
+        await self._cluster.close()
+        self._feed.emit(EventKind.CLOSED, "closed")
+        self._feed.end()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self.close()
+        except DeliveryFailed as failed:
+            if error is None:
+                raise
+            error.add_note(f"and the producer: {failed}")
+
+    # Records
+
+    def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Takes a record at once; `await` what it returns for the `Receipt`, given when acked.
+
+        Not awaited, the record waits up to `linger_ms` for others to travel with, and a failure
+        is raised by the next `flush` or `close`. Cancelling the await gives up the wait, not the
+        record. `timestamp_ms` is since the epoch, now if not given.
+
+        Raises, and then took nothing: `BufferFull`: `await producer.room()` before `send`, or
+        await the send; `MessageTooLarge`; `UnknownTopicOrPartition` for a partition that is not
+        there; `TypeError` for what is not bytes; `Closed` or `ClientFailed`.
+        """
+        if not self._running:
+            raise self._not_running()
+        wire_key: Any = key
+        wire_value: Any = value
+        if self._serializes:
+            wire_key, wire_value = self._serialize(key, value)
+        if type(wire_value) is not bytes:
+            wire_value = _as_bytes("value", wire_value)
+        if wire_key is not None and type(wire_key) is not bytes:
+            wire_key = _as_bytes("key", wire_key)
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms or self._read_clock()
+        elif not 0 <= timestamp_ms < _TIMESTAMP_MAX_MS:
+            raise ValueError(f"timestamp_ms: {timestamp_ms} is not in [0, 2**62)")
+        if headers:
+            headers = _checked_headers(headers)
+        accumulator = self._accumulator
+        delivery = accumulator.append(topic, partition, wire_key, wire_value, headers, timestamp_ms)
+        if accumulator.attention:
+            self._wake.set()
+        return delivery
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[V | None],
+        *,
+        keys: Sequence[K | None] | None = None,
+        headers: Sequence[Headers] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> Receipts:
+        """Sends many records of one topic, waiting for room as needed; returns when all are acked.
+
+        Columns are as long as `values`. Receipts are in the order of `values`. Raises the error of
+        the first batch that failed, once all are settled. Cancelling it leaves a prefix of the
+        records sent.
+        """
+        if not self._running:
+            raise self._not_running()
+        for name, column in (
+            ("keys", keys),
+            ("headers", headers),
+            ("timestamps_ms", timestamps_ms),
+        ):
+            if column is not None and not isinstance(column, int) and len(column) != len(values):
+                raise ValueError(f"{name}: {len(column)} for {len(values)} values")
+        wire_values = _column("value", values, self._value_serializer)
+        wire_keys = None if keys is None else _column("key", keys, self._key_serializer)
+        wire_headers = None if headers is None else [_checked_headers(item) for item in headers]
+        if timestamps_ms is None:
+            timestamps_ms = self._wall_ms or self._read_clock()
+        if values and not self._accumulator.knows(topic):
+            await self._learn(topic)
+        scattered = self._partitioner_decides(partition, wire_keys)
+        runs: list[Run] = []
+        taken = 0
+        while taken < len(wire_values):
+            await self.room()
+            if scattered:
+                delivery = self._accumulator.append(
+                    topic,
+                    partition,
+                    None if wire_keys is None else wire_keys[taken],
+                    wire_values[taken],
+                    () if wire_headers is None else wire_headers[taken],
+                    timestamps_ms if isinstance(timestamps_ms, int) else timestamps_ms[taken],
+                )
+                runs.append(delivery.run())
+                taken += 1
+            else:
+                more = self._accumulator.extend(
+                    topic, partition, wire_keys, wire_values, wire_headers, timestamps_ms, taken
+                )
+                runs += more
+                taken += sum(count for _, _, count in more)
+            if self._accumulator.attention:
+                self._wake.set()
+        return await self._receipts(runs)
+
+    async def room(self) -> None:
+        """Returns when the next `send` will not raise `BufferFull`: at once, as a rule.
+
+        Lets other tasks run whenever a batch was filled, so that a loop around `send` cannot
+        starve them.
+        """
+        accumulator = self._accumulator
+        if accumulator.sealed_count != self._sealed_seen:
+            self._sealed_seen = accumulator.sealed_count
+            await asyncio.sleep(0)
+        while not accumulator.has_room:
+            if not self._running:
+                raise self._not_running()
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._room_waiters.append(waiter)
+            self._wake.set()
+            await waiter
+
+    async def flush(self) -> None:
+        """Sends what lingers, and returns when all that was sent so far is acked or has failed.
+
+        Raises `DeliveryFailed` when records failed, since the last `flush`, that nobody awaited.
+        """
+        if not self._running:
+            raise self._not_running()
+        await self._flush_batches()
+        self._raise_unobserved()
+
+    def health(self) -> ProducerHealth:
+        """How the producer is doing, now; costs little."""
+        opened = [at for _, at in self._accumulator.unassigned(_monotonic_ms())]
+        oldest = self._outbox.oldest_opened_ms()
+        if oldest is not None:
+            opened.append(oldest)
+        return ProducerHealth(
+            state=self._state,
+            last_error=self._last_error,
+            buffered_bytes=self._accumulator.buffered_bytes,
+            buffered_records=self._accumulator.buffered_records,
+            in_flight_requests=self._outbox.in_flight_requests,
+            oldest_ms=_monotonic_ms() - min(opened) if opened else 0,
+            failed_records=self._failed_records,
+        )
+
+    def events(self) -> AsyncIterator[Event]:
+        """What happens from now on, until the producer is closed."""
+        return self._feed.listen()
+
+    # Waiting
+
+    async def settle(self, batch: Batch) -> None:
+        """Waits until a batch is settled, and has it sent without lingering."""
+        batch.observed = True
+        if not batch.hurried:
+            batch.hurried = True
+            if self._running:
+                self._wake.set()
+        await self._wait(batch)
+
+    async def _wait(self, batch: Batch) -> None:
+        if batch.settled:
+            return
+        # One future for each who waits: cancelling one must not cancel the others.
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        batch.waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter in batch.waiters:
+                batch.waiters.remove(waiter)
+            raise
+
+    async def _receipts(self, runs: list[Run]) -> Receipts:
+        failed: MillraceError | None = None
+        for batch, _, _ in runs:
+            await self.settle(batch)
+            failed = failed or batch.error
+        if failed is not None:
+            raise fresh(failed)
+        return Receipts(runs)
+
+    async def _flush_batches(self) -> None:
+        for antechamber in self._accumulator.antechambers():
+            await self._wait(antechamber)
+        self._accumulator.seal_all()
+        self._wake.set()
+        for batch in self._outbox.pending():
+            await self._wait(batch)
+
+    def _raise_unobserved(self) -> None:
+        failed = [batch for batch in self._unobserved if not batch.observed]
+        self._unobserved.clear()
+        errors = tuple(batch.error for batch in failed if batch.error is not None)
+        if errors:
+            count = sum(batch.count for batch in failed)
+            raise DeliveryFailed(
+                f"{count} records in {len(failed)} batches could not be delivered and nobody "
+                f"awaited them: {errors[0]}",
+                errors,
+            ) from errors[0]
+
+    async def _learn(self, topic: str) -> None:
+        """Waits for a topic's partitions."""
+        await self._cluster.await_topics((topic,))
+        count = self._cluster.partition_count(topic)
+        if count is not None and not self._accumulator.knows(topic):
+            self._on_settled(self._accumulator.assign(topic, count))
+
+    # Columns and clock
+
+    def _partitioner_decides(self, partition: int | None, keys: object) -> bool:
+        return partition is None and (keys is not None or self._accumulator.has_own_partitioner)
+
+    def _serialize(self, key: K | None, value: V | None) -> tuple[Any, Any]:
+        key_serializer, value_serializer = self._key_serializer, self._value_serializer
+        return (
+            key_serializer(key) if key_serializer is not None and key is not None else key,
+            value_serializer(value)
+            if value_serializer is not None and value is not None
+            else value,
+        )
+
+    def _read_clock(self) -> int:
+        """The time in ms, kept until the loop turns: one reading serves all sends of a turn."""
+        self._wall_ms = time.time_ns() // 1_000_000
+        self._loop.call_soon(self._forget_clock)
+        return self._wall_ms
+
+    def _forget_clock(self) -> None:
+        self._wall_ms = 0
+
+    # The task
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_fresh(), name="millrace-producer-metadata")
+            while True:
+                self._wake.clear()
+                self._pump(tasks)
+                await self._wake.wait()
+
+    def _pump(self, tasks: asyncio.TaskGroup) -> None:
+        """Does all that can be done now, and sets the timer for what cannot."""
+        accumulator, cluster = self._accumulator, self._cluster
+        accumulator.attention = False
+        now_ms = _monotonic_ms()
+        wanted: set[str] = set()
+        timeout_ms = self._config.delivery_timeout_ms
+        deadlines: list[int] = []
+        for topic, since_ms in accumulator.unassigned(now_ms):
+            count = cluster.partition_count(topic)
+            if count is not None:
+                self._on_settled(accumulator.assign(topic, count))
+            elif since_ms + timeout_ms <= now_ms:
+                error = DeliveryTimeout(
+                    f"the partitions of {topic} could not be learned within "
+                    f"delivery_timeout_ms={timeout_ms}; nothing was written"
+                )
+                error.__cause__ = self._last_error
+                self._on_settled(accumulator.reject(topic, error))
+            else:
+                wanted.add(topic)
+                deadlines.append(since_ms + timeout_ms)
+        crowded = bool(self._room_waiters) or not accumulator.has_room
+        drained = self._outbox.drain(now_ms, self._leader_of, crowded=crowded)
+        self._on_settled(drained.settled)
+        wanted |= drained.unknown_topics
+        if wanted and not self._finding:
+            self._finding = True
+            tasks.create_task(self._find(wanted), name="millrace-producer-topics")
+        if drained.wants_epoch is not None:
+            tasks.create_task(self._ask_epoch(*drained.wants_epoch), name="millrace-producer-id")
+        for send in drained.sends:
+            tasks.create_task(self._send(send), name=f"millrace-produce-{send.node_id}")
+        if drained.deadline_ms is not None:
+            deadlines.append(drained.deadline_ms)
+        self._set_timer(min(deadlines, default=None))
+
+    def _set_timer(self, at_ms: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at_ms is not None:
+            delay_ms = max(0, at_ms - _monotonic_ms())
+            self._timer = self._loop.call_later(delay_ms / 1000, self._wake.set)
+
+    def _leader_of(self, topic: str, partition: int) -> int | None:
+        leader = self._cluster.leader(topic, partition)
+        return None if leader is None else leader.node_id
+
+    async def _send(self, send: Send) -> None:
+        """One produce request, from the connection to the answer."""
+        try:
+            connection = await self._cluster.connection(send.node_id)
+            # A batch that was given up meanwhile has no payload any more.
+            partitions = tuple(
+                ProducePartition(batch.topic, batch.partition, memoryview(batch.payload))
+                for batch in send.batches
+                if batch.payload is not None
+            )
+            if not partitions:
+                raise ConnectionFailed("every batch was given up before there was a connection")
+            timeout_ms = self._config.request_timeout_ms
+            # The broker shall say that it was too slow before we give the connection up.
+            request = ProduceRequest(self._config.wire_acks, timeout_ms * 3 // 4, partitions)
+            if self._config.wire_acks == 0:
+                connection.post(request)
+                settled = self._outbox.on_posted(send)
+            else:
+                answer = await connection.call(request, ProduceResponse, timeout_ms=timeout_ms)
+                settled = self._outbox.on_answer(send, answer.partitions, _monotonic_ms())
+        except MillraceError as error:
+            self._last_error = error
+            settled = self._outbox.on_request_failed(send, error, _monotonic_ms())
+        self._on_settled(settled)
+        self._wake.set()
+
+    async def _ask_epoch(self, producer_id: int, epoch: int) -> None:
+        try:
+            answer = await self._cluster.call(
+                InitProducerIdRequest(producer_id, epoch), InitProducerIdResponse
+            )
+        except MillraceError as error:
+            self._last_error = error
+            self._on_settled(self._outbox.on_producer_id_failed(error, _monotonic_ms()))
+        else:
+            self._outbox.on_producer_id(answer.producer_id, answer.producer_epoch)
+            if producer_id >= 0:
+                self._feed.emit(
+                    EventKind.PRODUCER_EPOCH,
+                    f"producer {answer.producer_id} goes on with epoch {answer.producer_epoch}",
+                )
+        self._wake.set()
+
+    async def _find(self, topics: set[str]) -> None:
+        """Asks for topics whose partitions or leaders are not known."""
+        try:
+            await self._cluster.refresh(topics)
+        except MillraceError as error:
+            self._last_error = error
+            missing = topics
+        else:
+            missing = {topic for topic in topics if self._still_missing(topic)}
+        if missing:
+            await self._cluster.pause(self._find_attempts)
+            self._find_attempts += 1
+        else:
+            self._find_attempts = 0
+        self._finding = False
+        self._wake.set()
+
+    def _still_missing(self, topic: str) -> bool:
+        """Takes note of what was learned of a topic; whether to ask again."""
+        count = self._cluster.partition_count(topic)
+        if count is not None:
+            self._denials.pop(topic, None)
+            if self._accumulator.knows(topic):
+                self._accumulator.assign(topic, count)
+            return any(self._leader_of(topic, partition) is None for partition in range(count))
+        error = self._cluster.topic_errors.get(topic)
+        if error is None:
+            return True
+        self._denials[topic] = self._denials.get(topic, 0) + 1
+        if error.retriable and self._denials[topic] < UNKNOWN_TOPIC_TRIES:
+            return True
+        self._denials.pop(topic)
+        self._on_settled(self._accumulator.reject(topic, error))
+        self._on_settled(self._outbox.fail_all(error, topic=topic))
+        self._accumulator.forget(topic)
+        return False
+
+    async def _keep_fresh(self) -> None:
+        """Looks for new partitions and leaders now and then."""
+        while True:
+            await asyncio.sleep(self._config.metadata_max_age_ms / 1000)
+            topics = tuple(self._cluster.leaders)
+            try:
+                await self._cluster.refresh(topics)
+            except MillraceError as error:
+                self._last_error = error
+                continue
+            for topic in topics:
+                count = self._cluster.partition_count(topic)
+                if count is not None and self._accumulator.knows(topic):
+                    self._accumulator.assign(topic, count)
+
+    # Outcomes
+
+    def _on_settled(self, settled: list[Batch]) -> None:
+        self._accumulator.release(settled)
+        for batch in settled:
+            if batch.error is not None:
+                self._note_failure(batch, batch.error)
+            for waiter in batch.waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            batch.waiters.clear()
+        if self._room_waiters and self._accumulator.has_room:
+            self._wake_room_waiters()
+
+    def _wake_room_waiters(self) -> None:
+        waiters, self._room_waiters = self._room_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _note_failure(self, batch: Batch, error: MillraceError) -> None:
+        self._last_error = error
+        self._failed_records += batch.count
+        if not batch.observed:
+            self._unobserved.append(batch)
+        self._feed.emit(EventKind.DELIVERY_FAILED, f"{batch.count} records failed: {error}", error)
+
+    def _give_up(self, error: MillraceError) -> None:
+        self._on_settled(self._accumulator.reject_all(error))
+        self._on_settled(self._outbox.fail_all(error))
+        self._wake_room_waiters()
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            # Somebody cancelled all tasks, as `asyncio.run` does at the end.
+            cause: BaseException | None = None
+        else:
+            cause = task.exception()
+            if isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+                cause = cause.exceptions[0]
+        if self._state in (State.CLOSED, State.FAILED):
+            return
+        self._cause = cause
+        self._running = False
+        self._state = State.FAILED
+        error = self._not_running()
+        self._feed.emit(EventKind.FAILED, str(error), error)
+        self._give_up(error)
+
+    def _not_running(self) -> MillraceError:
+        if self._state is State.NEW:
+            return Closed("the producer was not started: use `async with`, or await start()")
+        if self._state is State.FAILED:
+            error = ClientFailed(f"the producer's task died: {self._cause!r}; make a new producer")
+            error.__cause__ = self._cause
+            return error
+        return Closed("the producer is closed")
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _as_bytes(name: str, item: object) -> bytes | None:
+    if item is None or type(item) is bytes:
+        return item
+    if isinstance(item, (bytes, bytearray, memoryview)):
+        return bytes(item)
+    raise TypeError(
+        f"{name}: must be bytes or None, not {type(item).__name__}; give the producer a "
+        f"{name}_serializer, or encode it"
+    )
+
+
+def _column(
+    name: str, items: Sequence[Any], serializer: Callable[[Any], bytes] | None
+) -> list[bytes | None]:
+    if serializer is not None:
+        items = [None if item is None else serializer(item) for item in items]
+    column = items if isinstance(items, list) else list(items)
+    if {*map(type, column)} <= _PLAIN:
+        return column
+    return [_as_bytes(name, item) for item in column]
+
+
+_PLAIN = {bytes, type(None)}
+
+
+def _checked_headers(headers: Headers) -> Headers:
+    checked = tuple((name, value) for name, value in headers)
+    for name, value in checked:
+        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+            raise TypeError(f"headers: pairs of str and bytes or None, not {name!r}: {value!r}")
+    return checked

@@ -1,0 +1,246 @@
+"""What goes in and comes out: topic partitions, records, batches of records, receipts.
+
+Owns the values a user holds. A record is a tuple with names, because a tuple is three times
+cheaper to make than a slotted dataclass and an application makes millions. A `RecordBatch` keeps
+the bytes as they came and decodes them when asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
+
+from millrace.errors import CorruptMessage
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.records import CorruptBatch, decode_fetch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes, covariant=True)
+    V = TypeVar("V", default=bytes, covariant=True)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+Headers = tuple[tuple[str, bytes | None], ...]
+"""A record's headers, in order; a name may occur twice."""
+Deserializer = Callable[[bytes], Any]
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Receipt(NamedTuple):
+    """Where an acked record is.
+
+    `offset` is -1 with `acks=0`, when nobody knows. `timestamp_ms` is the broker's where the
+    topic uses it, else the record's own.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Record(tuple[Any, ...], Generic[K, V]):
+    """A record as read: `(topic, partition, offset, timestamp_ms, key, value, headers)`.
+
+    `key` and `value` are bytes unless the consumer has deserializers; either may be None.
+
+    >>> record = Record.of("clicks", 0, 17, 1_700_000_000_000, b"user-7", b"home")
+    >>> record.key, record.offset
+    (b'user-7', 17)
+    """
+
+    __slots__ = ()
+
+    topic = cast(str, property(itemgetter(0)))
+    partition = cast(int, property(itemgetter(1)))
+    offset = cast(int, property(itemgetter(2)))
+    timestamp_ms = cast(int, property(itemgetter(3)))
+    if TYPE_CHECKING:
+
+        @property
+        def key(self) -> K | None: ...
+
+        @property
+        def value(self) -> V | None: ...
+    else:
+        key = property(itemgetter(4))
+        value = property(itemgetter(5))
+    headers = cast(Headers, property(itemgetter(6)))
+
+    @classmethod
+    def of(
+        cls,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        key: K | None,
+        value: V | None,
+        headers: Headers = (),
+    ) -> Record[K, V]:
+        """A record from its fields, as a test makes one."""
+        return cls((topic, partition, offset, timestamp_ms, key, value, headers))
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where the record was read from."""
+        return TopicPartition(self[0], self[1])
+
+    @property
+    def timestamp(self) -> datetime:
+        """`timestamp_ms` as an aware datetime in UTC."""
+        return datetime.fromtimestamp(self[3] / 1000, UTC)
+
+    def __repr__(self) -> str:
+        return (
+            f"Record(topic={self[0]!r}, partition={self[1]}, offset={self[2]}, "
+            f"timestamp_ms={self[3]}, key={self[4]!r}, value={self[5]!r}, headers={self[6]!r})"
+        )
+
+
+_new_record = tuple.__new__
+
+
+def make_records(
+    rows: list[tuple[int, int, bytes | None, bytes | None, Headers]],
+    where: TopicPartition,
+    key_deserializer: Deserializer | None,
+    value_deserializer: Deserializer | None,
+) -> list[Record[Any, Any]]:
+    """Decoded rows as records of a partition. A null key or value stays None."""
+    topic, partition = where
+    new = _new_record
+    if key_deserializer is not None or value_deserializer is not None:
+        rows = [
+            (
+                offset,
+                timestamp_ms,
+                key_deserializer(key) if key_deserializer and key is not None else key,
+                value_deserializer(value) if value_deserializer and value is not None else value,
+                headers,
+            )
+            for offset, timestamp_ms, key, value, headers in rows
+        ]
+    return [
+        new(Record, (topic, partition, offset, timestamp_ms, key, value, headers))
+        for offset, timestamp_ms, key, value, headers in rows
+    ]
+
+
+def corrupt(where: TopicPartition, offset: int, error: CorruptBatch) -> CorruptMessage:
+    """The error for bytes from a broker that fail their checks at or after `offset`."""
+    return CorruptMessage(
+        f"{where}: what the broker sent from offset {offset} on is corrupt: {error.sentence}. "
+        "The position has not moved; read again, or seek past it",
+        code=ErrorCode.CORRUPT_MESSAGE,
+    )
+
+
+class RecordBatch(Generic[K, V]):
+    """Consecutive records of one partition, still as bytes; decoded as they are iterated over.
+
+    `base_offset` is where reading began and `next_offset` where it goes on; offsets between them
+    may be missing in a compacted log. `len()` decodes nothing where the log has no gaps.
+    Iterating twice decodes twice.
+    """
+
+    __slots__ = (
+        "_key_deserializer",
+        "_length",
+        "_value_deserializer",
+        "base_offset",
+        "data",
+        "next_offset",
+        "where",
+    )
+
+    def __init__(
+        self,
+        where: TopicPartition,
+        data: bytes,
+        *,
+        base_offset: int,
+        next_offset: int,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> None:
+        self.where = where
+        self.data = data
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+        self._length: int | None = None
+
+    @property
+    def topic(self) -> str:
+        """The topic read from."""
+        return self.where.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition read from."""
+        return self.where.partition
+
+    @property
+    def last_offset(self) -> int:
+        """Last offset covered, inclusive."""
+        return self.next_offset - 1
+
+    def __len__(self) -> int:
+        if self._length is None:
+            self._length = sum(len(rows) for rows, _ in self._rows())
+        return self._length
+
+    def __iter__(self) -> Iterator[Record[K, V]]:
+        for rows, _ in self._rows():
+            yield from make_records(
+                rows, self.where, self._key_deserializer, self._value_deserializer
+            )
+
+    def values(self) -> list[bytes | None]:
+        """All values as bytes, the cheapest way to get at them."""
+        return [row[3] for rows, _ in self._rows() for row in rows]
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The records as columns, keys and values as bytes, without an object per record.
+
+        Needs `pip install 'millrace[arrow]'`.
+        """
+        try:
+            from millrace_protocol.records.arrow import decode_arrow
+        except ImportError as error:
+            raise ImportError(
+                "to_arrow() needs pyarrow and numpy: pip install 'millrace[arrow]'"
+            ) from error
+        return decode_arrow(self.data, from_offset=self.base_offset)
+
+    def _rows(self) -> Iterator[tuple[list[Any], int]]:
+        # The CRC was checked when the batch was handed out.
+        try:
+            yield from decode_fetch(self.data, from_offset=self.base_offset, check_crc=False)
+        except CorruptBatch as error:
+            raise corrupt(self.where, self.base_offset, error) from error
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch({self.where}, offsets [{self.base_offset}, {self.next_offset}), "
+            f"{len(self.data)} bytes)"
+        )
