@@ -9,6 +9,7 @@ an older kernel, and on other systems, every range counts as warm.
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import sys
@@ -18,6 +19,9 @@ from millrace_server.host import File
 
 _CACHESTAT: Final = 451
 """The number of the system call, the same on every architecture."""
+
+_NOT_AVAILABLE: Final = frozenset({errno.ENOSYS, errno.EPERM})
+"""An older kernel, or a sandbox that does not know the call: asking again is pointless."""
 
 _PAGE_BYTES: Final = mmap.PAGESIZE
 _STEP_BYTES: Final = 64 * 1024
@@ -53,7 +57,7 @@ class PageCache:
         self._range[0], self._range[1] = position, size
         fd = file.fileno()
         if self._call(_CACHESTAT, fd, self._range_address, self._counts_address, 0) != 0:
-            self._is_available = False
+            self._is_available = ctypes.get_errno() not in _NOT_AVAILABLE
             return False
         pages = (position + size - 1) // _PAGE_BYTES - position // _PAGE_BYTES + 1
         return int(self._counts[0]) < pages

@@ -37,6 +37,11 @@ def create(disk: OsDisk, **config: object) -> PartitionLog:
     return PartitionLog.create(disk, DIRECTORY, LogConfig(**config))  # type: ignore[arg-type]
 
 
+def is_due(log: PartitionLog) -> bool:
+    """Asked anew each time, which a type checker does not expect of a property."""
+    return log.is_flush_due
+
+
 def raw(log: PartitionLog, offset: int) -> bytes:
     part = log.read(offset, max_bytes=1, end_offset=log.end_offset).slice
     assert part is not None
@@ -187,11 +192,11 @@ def test_a_read_never_reaches_into_preallocated_space(disk: OsDisk) -> None:
     log = create(disk)
     for _ in range(20):
         append(log, [b"x" * 10_000])
-    assert log.is_flush_due
+    assert is_due(log)
     log.flush()
     path = disk.root / DIRECTORY / f"{0:020d}.log"
     assert path.stat().st_size >= 1024 * 1024 > log.size_bytes
-    assert not log.is_flush_due
+    assert not is_due(log)
     assert len(read_all(log, max_bytes=10**9)) == 20
     append(log, [b"y"])
     assert read_all(log, max_bytes=10**9)[-1] == (20, 1000, b"y")
@@ -423,11 +428,11 @@ def test_a_checkpoint_is_due_after_so_many_batches(
     monkeypatch.setattr(partition_log_module, "CHECKPOINT_BATCHES", 5)
     log = create(disk)
     for number in range(5):
-        assert not log.is_flush_due
+        assert not is_due(log)
         append(log, [b"%d" % number])
-    assert log.is_flush_due
+    assert is_due(log)
     log.flush()
-    assert not log.is_flush_due
+    assert not is_due(log)
     append(log, [b"5"])
     log.discard()
     again = PartitionLog.open(disk, DIRECTORY, LogConfig(), now_ms=0)

@@ -1,0 +1,51 @@
+"""A host whose blocking calls run in real threads, on a real disk."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest_asyncio
+
+from millrace_server.disk.os_disk import OsDisk
+from millrace_server.host import Host
+
+T = TypeVar("T")
+
+
+class _Clock:
+    def wall_ms(self) -> int:
+        return 1000
+
+    def monotonic_ms(self) -> int:
+        return 1000
+
+
+class _Spawn:
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(2)
+
+    def task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        return asyncio.create_task(work, name=name)
+
+    def blocking(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self.pool, work, *args)
+
+
+class _NoNet:
+    async def listen(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> asyncio.Server:
+        raise NotImplementedError("nothing listens here")
+
+
+@pytest_asyncio.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    """Clock, disk and threads; no network."""
+    spawn = _Spawn()
+    yield Host(_Clock(), OsDisk(tmp_path / "data"), _NoNet(), random.Random(0), spawn)
+    spawn.pool.shutdown()

@@ -1,0 +1,182 @@
+"""Group commit over a real log, with threads; where the disk must be slow or fail, in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from millrace_server.disk.flusher import Flusher
+from millrace_server.host import Host
+from millrace_server.log import LogClosed, LogConfig, LogFailed, PartitionLog
+from tests.server.log.faulty_disk import FaultyDisk
+from tests.server.log.log_model import DIRECTORY, append
+
+CONFIG = LogConfig()
+
+
+class GatedDisk(FaultyDisk):
+    """Every sync of the log's file waits until it is let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Semaphore(0)
+        self.waiting = threading.Semaphore(0)
+        self.syncs = 0
+
+    def operation(self, name: str, path: str, half: object = None) -> Any:
+        if name == "sync" and path.endswith(".log"):
+            self.syncs += 1
+            self.waiting.release()
+            assert self.gate.acquire(timeout=30)
+        return super().operation(name, path, half)
+
+
+@pytest.fixture
+def gated(host: Host) -> tuple[Host, GatedDisk, PartitionLog]:
+    disk = GatedDisk()
+    log = PartitionLog.create(disk, DIRECTORY, CONFIG)
+    return dataclasses.replace(host, disk=disk), disk, log
+
+
+async def in_thread(host: Host, work: Callable[[], object]) -> None:
+    await host.spawn.blocking(work)
+
+
+async def test_a_waiter_is_told_when_its_batch_is_durable(host: Host) -> None:
+    log = PartitionLog.create(host.disk, DIRECTORY, CONFIG)
+    told: list[int] = []
+    flusher = Flusher(log, host, on_durable=lambda: told.append(log.durable_offset))
+    append(log, [b"a", b"b"])
+    waiting = flusher.wait_durable(2)
+    assert not waiting.done()
+    await waiting
+    assert log.durable_offset == 2
+    assert told == [2]
+    assert flusher.wait_durable(1).done()
+    await flusher.close()
+    log.close()
+
+
+async def test_one_sync_serves_all_that_came_while_the_last_one_ran(
+    gated: tuple[Host, GatedDisk, PartitionLog],
+) -> None:
+    host, disk, log = gated
+    flusher = Flusher(log, host)
+    append(log, [b"first"])
+    first = flusher.wait_durable(1)
+    await in_thread(host, disk.waiting.acquire)
+    later = []
+    for number in range(50):
+        append(log, [b"%d" % number])
+        later.append(flusher.wait_durable(log.end_offset))
+    disk.gate.release()
+    await first
+    assert not any(waiting.done() for waiting in later)
+    disk.gate.release()
+    await asyncio.gather(*later)
+    assert disk.syncs == 2
+    await flusher.close()
+
+
+async def test_a_failed_sync_fails_every_waiter_and_is_reported_once(
+    gated: tuple[Host, GatedDisk, PartitionLog],
+) -> None:
+    host, disk, log = gated
+    failures: list[BaseException] = []
+    flusher = Flusher(log, host, on_failure=failures.append)
+    append(log, [b"a"])
+    first = flusher.wait_durable(1)
+    await in_thread(host, disk.waiting.acquire)
+    append(log, [b"b"])
+    second = flusher.wait_durable(2)
+    disk.fail_at = {disk.operations: errno.EIO}
+    disk.gate.release()
+    for waiting in (first, second, flusher.wait_durable(2)):
+        with pytest.raises(LogFailed, match="restart the broker"):
+            await waiting
+    assert log.is_failed
+    assert [getattr(failure, "errno", None) for failure in failures] == [errno.EIO]
+    flusher.request()
+    await flusher.close()
+    assert disk.syncs == 1
+    assert log.durable_offset == 0
+
+
+async def test_close_waits_for_the_flush_and_then_refuses(
+    gated: tuple[Host, GatedDisk, PartitionLog],
+) -> None:
+    host, disk, log = gated
+    flusher = Flusher(log, host)
+    append(log, [b"a"])
+    waiting = flusher.wait_durable(1)
+    await in_thread(host, disk.waiting.acquire)
+    closing = asyncio.create_task(flusher.close())
+    await asyncio.sleep(0)
+    append(log, [b"b"])
+    with pytest.raises(LogClosed):
+        await flusher.wait_durable(2)
+    assert not closing.done()
+    disk.gate.release()
+    await closing
+    assert waiting.done()
+    assert log.durable_offset == 1
+
+
+async def test_a_cancelled_flush_still_outlives_its_sync(
+    gated: tuple[Host, GatedDisk, PartitionLog],
+) -> None:
+    host, disk, log = gated
+    flusher = Flusher(log, host)
+    append(log, [b"a"])
+    flusher.request()
+    await in_thread(host, disk.waiting.acquire)
+    [task] = [task for task in asyncio.all_tasks() if task.get_name() == f"flush {DIRECTORY}"]
+    task.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not task.done()
+    disk.gate.release()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log.begin_flush() is not None, "the cancelled one has ended and its files are released"
+
+
+async def test_a_waiter_that_gives_up_disturbs_nobody(
+    gated: tuple[Host, GatedDisk, PartitionLog],
+) -> None:
+    host, disk, log = gated
+    flusher = Flusher(log, host)
+    append(log, [b"a"])
+    impatient, patient = flusher.wait_durable(1), flusher.wait_durable(1)
+    impatient.cancel()
+    disk.gate.release()
+    await patient
+    await flusher.close()
+
+
+async def test_retention_and_checkpoints_run_with_the_flush(host: Host) -> None:
+    config = LogConfig(segment_bytes=100, retention_bytes=300)
+    log = PartitionLog.create(host.disk, DIRECTORY, config)
+    flusher = Flusher(log, host)
+    for _ in range(10):
+        append(log, [b"x" * 50])
+    await flusher.wait_durable(10)
+    flusher.request()
+    await flusher.close()
+    removed = log.retention(0, high_watermark=10)
+    assert removed
+    flusher = Flusher(log, host)
+    flusher.request()
+    await flusher.close()
+    names = host.disk.list_directory(DIRECTORY)
+    assert f"{0:020d}.log" not in names
+    log.discard()
+    again = PartitionLog.open(host.disk, DIRECTORY, config, now_ms=0)
+    assert again.recovery.scanned_bytes == 0
+    assert again.start_offset == log.start_offset
