@@ -395,6 +395,8 @@ class Connection(asyncio.BufferedProtocol):
         elif isinstance(answer, asyncio.Future):
             slot = self._answers.open(request_bytes)
             answer.add_done_callback(partial(self._answered, slot))
+        elif answer is not None and not isinstance(answer, Stream):
+            raise TypeError(f"an answer is a list, a future, a stream or None, not {answer!r}")
 
     def _answered(self, slot: Slot, answer: asyncio.Future[Reply]) -> None:
         if answer.cancelled():

@@ -6,6 +6,9 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
+_HANDSHAKE_S = 10
+"""A connection is not counted before its handshake; asyncio's own limit is 60 s."""
+
 
 class OsNet:
     """Listens on TCP, with TLS when it has a context for it."""
@@ -23,6 +26,7 @@ class OsNet:
             host,
             port,
             ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_S,
             # The kernel's default cuts this to what the machine allows; asyncio's own default
             # of 100 drops connections when every client comes back at once.
             backlog=4096,

@@ -24,6 +24,8 @@ _TICKS_PER_SWEEP = 20
 """A sweep is spread out: 10,000 connections at once would hold the loop for 20 ms."""
 _TICK_S = SWEEP_MS / 1000 / _TICKS_PER_SWEEP
 
+_STOPPING = "the broker is stopping"
+
 
 class ListenError(Exception):
     """The server cannot listen on the address; the sentence says what to do."""
@@ -57,6 +59,7 @@ class Server:
         self._listener: asyncio.Server | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
+        self._draining = False
         self._shared = Shared(
             loop=self._loop,
             handler=handler,
@@ -78,6 +81,7 @@ class Server:
             self._listener = await self._host.net.listen(self.connection, address, port)
         except OSError as error:
             raise ListenError(_listen_sentence(address, port, error)) from error
+        self._draining = False
         self._tick = self._loop.call_later(_TICK_S, self._on_tick)
         bound = self._listener.sockets[0].getsockname()
         return bound[0], bound[1]
@@ -97,11 +101,11 @@ class Server:
 
         Connections that are not done after `timeout_ms` are aborted. Returns when all are lost.
         """
+        self._draining = True
         if self._listener is not None:
             self._listener.close()
-        everyone = [*self.connections, *self._refused]
-        for connection in everyone:
-            connection.finish("the broker is stopping")
+        for connection in [*self.connections, *self._refused]:
+            connection.finish(_STOPPING)
         if not await self._emptied(timeout_ms):
             for connection in [*self.connections, *self._refused]:
                 connection.abort("the broker is stopping and its time to drain has passed")
@@ -120,6 +124,9 @@ class Server:
         if len(self.connections) < self.limits.connections_max:
             self.connections[connection] = None
             self.connections_accepted += 1
+            if self._draining:
+                # It was accepted in the same turn of the loop that closed the listener.
+                connection.finish(_STOPPING)
             return True
         self.connections_refused += 1
         self._refused[connection] = None

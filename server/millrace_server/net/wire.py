@@ -24,6 +24,8 @@ from typing import Protocol
 from millrace_server.host import FileSlice, ReadBuffer
 
 TRANSPORT_READ_BYTES = 64 << 10
+_KEEPALIVE_S = 60
+"""A peer that vanished is noticed after about two minutes, even while only it is owed."""
 
 
 class Wire(Protocol):
@@ -65,10 +67,7 @@ class SocketWire:
         # Borrowed from the transport: `close` detaches it, so that nobody closes it twice.
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
-        if self._socket.family in (socket.AF_INET, socket.AF_INET6):
-            # asyncio does this for some listening sockets only, and a small answer after a
-            # large one waits 40 ms without it.
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _tune(self._socket)
 
     def send(self, data: ReadBuffer, *, more: bool) -> int:
         return self._socket.send(data, socket.MSG_MORE if more else 0)
@@ -110,6 +109,11 @@ class TransportWire:
         self.survives_eof = transport.get_extra_info("sslcontext") is None
         # With high=0 a TLS transport never calls `resume_writing`.
         transport.set_write_buffer_limits(high=1, low=0)
+        borrowed = transport.get_extra_info("socket")
+        if borrowed is not None:
+            lent = socket.socket(fileno=borrowed.fileno())
+            _tune(lent)
+            lent.detach()
 
     def send(self, data: ReadBuffer, *, more: bool) -> int:
         self._check()
@@ -151,3 +155,15 @@ class TransportWire:
             raise BlockingIOError
         if self._transport.is_closing():
             raise ConnectionResetError("the transport is closing")
+
+
+def _tune(sock: socket.socket) -> None:
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    # asyncio does this for some listening sockets only, and a small answer after a large one
+    # waits 40 ms without it.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_S // 6)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6)
