@@ -89,7 +89,8 @@ class PartitionLog:
         self._start_offset = recovered.start_offset
         self._end_offset = self._active.end_offset
         self._durable_offset = recovered.durable_offset
-        self._durable_position = 0
+        # Right when all is durable; what was recovered is, once `open` has flushed it.
+        self._durable_position = self._active.size_bytes
         self._closed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
         self._places: dict[int, _Place] = {}
         self._cold_open: list[Segment] = []
@@ -113,7 +114,7 @@ class PartitionLog:
         )
         write_checkpoint(disk, directory, Checkpoint(0, 0, 0, 0, -1, 0, (), b"", is_clean=True))
         disk.sync_directory(directory.rpartition("/")[0])
-        report = RecoveryReport(True, True, 0, 0, None, 0, 0)
+        report = RecoveryReport(True, True, 0, 0, None, 0, 0, 0)
         return cls(disk, directory, config, Recovered([segment], 0, 0, Producers(), report))
 
     @classmethod
@@ -128,11 +129,15 @@ class PartitionLog:
         recovered = recover(disk, directory, config, now_ms=now_ms, verify=verify)
         log = cls(disk, directory, config, recovered)
         report = recovered.report
-        if not report.has_checkpoint or log._durable_offset < log._end_offset or report.cut_bytes:
+        if (
+            not report.has_checkpoint
+            or log._durable_offset < log._end_offset
+            or report.cut is not None
+        ):
             first = bisect_right(log._bases, log._durable_offset) - 1
             log._unsettled = log._segments[first:-1]
             log._is_directory_dirty = log._wants_checkpoint = True
-            log.flush()
+            log.flush(preallocate=False)
         return log
 
     @property
@@ -352,7 +357,9 @@ class PartitionLog:
 
     # Durability
 
-    def begin_flush(self, *, checkpoint: bool = False, closing: bool = False) -> FlushTicket | None:
+    def begin_flush(
+        self, *, checkpoint: bool = False, preallocate: bool = True, closing: bool = False
+    ) -> FlushTicket | None:
         """Takes note of all that is to be made durable; None if there is nothing to do.
 
         The ticket goes through `sync`, `finish_flush`, `settle`, `finish_settle`; if a step fails,
@@ -369,7 +376,7 @@ class PartitionLog:
             or self._bytes_behind_checkpoint >= CHECKPOINT_BYTES
             or self._batches_behind_checkpoint >= CHECKPOINT_BATCHES
         )
-        preallocation = None if closing else self._wanted_preallocation()
+        preallocation = self._wanted_preallocation() if preallocate else None
         if not (is_dirty or is_checkpoint_due or preallocation):
             return None
         active = self._active
@@ -418,9 +425,9 @@ class PartitionLog:
         ticket.release()
         self._ticket = None
 
-    def flush(self, *, checkpoint: bool = False) -> None:
+    def flush(self, *, checkpoint: bool = False, preallocate: bool = True) -> None:
         """Does a whole flush here and now. Blocking; raises `OSError` and `LogFailed`."""
-        ticket = self.begin_flush(checkpoint=checkpoint)
+        ticket = self.begin_flush(checkpoint=checkpoint, preallocate=preallocate)
         if ticket is not None:
             self._run(ticket)
 
@@ -438,7 +445,7 @@ class PartitionLog:
             return
         try:
             if self._failure is None and not self._has_clean_checkpoint:
-                ticket = self.begin_flush(checkpoint=True, closing=True)
+                ticket = self.begin_flush(checkpoint=True, preallocate=False, closing=True)
                 if ticket is not None:
                     self._run(ticket)
         finally:

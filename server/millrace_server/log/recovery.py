@@ -66,10 +66,11 @@ def verdict(ending: Ending, standing: Standing) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What opening a log did: sizes in bytes.
+    """What opening a log did.
 
-    `is_clean`: it was closed in order and nothing was read. `cut` says what was found where the
-    log was cut, None if it was not.
+    `is_clean`: it was closed in order and nothing was read. `cut` says where the log was cut and
+    what was found there, None if it was not; `cut_bytes` went with it. `trimmed_bytes` were
+    preallocated and never written.
     """
 
     is_clean: bool
@@ -77,6 +78,7 @@ class RecoveryReport:
     scanned_bytes: int
     cut_bytes: int
     cut: str | None
+    trimmed_bytes: int
     dropped_segments: int
     rebuilt_indexes: int
 
@@ -115,6 +117,7 @@ class _Recovery:
         self._scanned_bytes = 0
         self._cut_bytes = 0
         self._cut: str | None = None
+        self._trimmed_bytes = 0
         self._dropped_segments = 0
         self._rebuilt_indexes = 0
 
@@ -247,23 +250,25 @@ class _Recovery:
             segment = segments[-1]
             segment.open_for_writing()
             standing = _standing(has_checkpoint=has_checkpoint, is_last=not later)
-            ending, sentence = self._scan_segment(segment, producers, is_dense=has_checkpoint)
-            if ending is Ending.WHOLE and later and later[0] != segment.end_offset:
+            ending, sentence = self._scan_segment(segment, producers, has_checkpoint=has_checkpoint)
+            if (
+                ending in (Ending.WHOLE, Ending.UNWRITTEN)
+                and later
+                and later[0] != segment.end_offset
+            ):
                 ending = Ending.MISSING
                 sentence = f"offset {segment.end_offset} is next, and {later[0]} follows"
             decision = verdict(ending, standing)
             if decision is Verdict.REFUSE:
                 raise CorruptLog(segment.path(LOG_SUFFIX), segment.size_bytes, sentence)
-            if decision is not Verdict.KEEP:
-                self._cut_bytes += segment.file.size() - segment.size_bytes
-                segment.file.truncate(segment.size_bytes)
-            segment.allocated_bytes = segment.size_bytes
             if decision is Verdict.CUT:
                 self._cut = f"{segment.path(LOG_SUFFIX)} at byte {segment.size_bytes}: {sentence}"
+                self._cut_bytes += _truncate(segment)
                 self._drop(later)
                 return
-            if decision is Verdict.TRIM and later:
-                continue
+            if decision is Verdict.TRIM:
+                self._trimmed_bytes += _truncate(segment)
+            segment.allocated_bytes = segment.size_bytes
             if not later:
                 return
             following = self._segment(later.pop(0))
@@ -271,7 +276,7 @@ class _Recovery:
             segments.append(following)
 
     def _scan_segment(
-        self, segment: Segment, producers: Producers, *, is_dense: bool
+        self, segment: Segment, producers: Producers, *, has_checkpoint: bool
     ) -> tuple[Ending, str]:
         start = segment.size_bytes
         scan = BatchScan(
@@ -279,7 +284,7 @@ class _Recovery:
             start,
             segment.file.size(),
             next_offset=segment.end_offset,
-            is_dense=is_dense,
+            is_dense=has_checkpoint,
         )
         for header in scan:
             segment.extend(
@@ -296,6 +301,8 @@ class _Recovery:
                     now_ms=self._now_ms,
                 )
         self._scanned_bytes += scan.position - start
+        if scan.ending is Ending.UNWRITTEN and not has_checkpoint and not scan.is_rest_zero():
+            return Ending.DAMAGED, "zeros, and bytes that are not zero behind them"
         return scan.ending, scan.sentence
 
     def _drop(self, bases: list[int]) -> None:
@@ -307,16 +314,25 @@ class _Recovery:
         self._dropped_segments += len(bases)
 
     def _report(self, checkpoint: Checkpoint | None) -> RecoveryReport:
-        untouched = self._scanned_bytes == 0 and self._cut_bytes == 0
+        untouched = not (self._scanned_bytes or self._cut_bytes or self._trimmed_bytes)
         return RecoveryReport(
             is_clean=checkpoint is not None and checkpoint.is_clean and untouched,
             has_checkpoint=checkpoint is not None,
             scanned_bytes=self._scanned_bytes,
             cut_bytes=self._cut_bytes,
             cut=self._cut,
+            trimmed_bytes=self._trimmed_bytes,
             dropped_segments=self._dropped_segments,
             rebuilt_indexes=self._rebuilt_indexes,
         )
+
+
+def _truncate(segment: Segment) -> int:
+    """Cuts off what lies behind the last good batch; returns how much that was."""
+    surplus_bytes = segment.file.size() - segment.size_bytes
+    segment.file.truncate(segment.size_bytes)
+    segment.allocated_bytes = segment.size_bytes
+    return surplus_bytes
 
 
 def _standing(*, has_checkpoint: bool, is_last: bool) -> Standing:

@@ -72,6 +72,14 @@ class BatchScan:
             self.position += header.size_bytes
             self._next_offset = header.next_offset
 
+    def is_rest_zero(self) -> bool:
+        """Whether nothing but zeros lies between `position` and the end."""
+        for position in range(self.position, self._end_position, _WINDOW_BYTES):
+            size_bytes = min(_WINDOW_BYTES, self._end_position - position)
+            if self._file.pread(size_bytes, position).strip(b"\0"):
+                return False
+        return True
+
     def _next(self) -> BatchHeader | None:
         """The batch at `position`; None if nothing was ever written there."""
         at = self._at(self.position, HEADER_SIZE)
