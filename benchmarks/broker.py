@@ -16,6 +16,7 @@ from benchmarks.session import Session
 from benchmarks.wire import Address, BrokerConnection, UnexpectedAnswer
 
 POLL_S = 0.001
+SERVE = (str(Path(sysconfig.get_path("scripts")) / "millrace"), "serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,8 @@ def running_broker(
         "MILLRACE_LOG_LEVEL": "warning",
         "MILLRACE_LIMITS__CONNECTIONS_MAX": str(connections_max),
     }
-    command = [str(Path(sysconfig.get_path("scripts")) / "millrace"), "serve"]
     started = time.perf_counter()
-    with child(command, log=session.log, environment=settings) as process:
+    with child(SERVE, log=session.log, environment=settings) as process:
         address = ("127.0.0.1", port)
         ready_s = _first_answer_s(process, address, started, session.log)
         yield RunningBroker(address, process.pid, ready_s)

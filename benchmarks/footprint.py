@@ -101,5 +101,5 @@ def _embedded_ms(session: Session) -> list[float]:
         )
     if done.returncode:
         raise ProcessFailed(f"the embedded broker failed: {last_words(session.log)}")
-    milliseconds: list[float] = json.loads(done.stdout)
+    milliseconds: list[float] = json.loads(done.stdout.splitlines()[-1])
     return milliseconds
