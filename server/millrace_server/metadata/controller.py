@@ -67,8 +67,8 @@ class Controller:
         partitions: int,
         replication_factor: int,
         configs: Mapping[str, str | None],
-    ) -> list[MetadataRecord]:
-        """Records that create a topic; -1 for a count means the default. Raises `Refused`."""
+    ) -> TopicCreated:
+        """The record that creates a topic; -1 for a count means the default. Raises `Refused`."""
         check_topic_name(name)
         if name.startswith(INTERNAL_TOPIC_PREFIX):
             raise Refused(
@@ -91,7 +91,7 @@ class Controller:
         config = TopicConfig({}, self._defaults.configs)
         own = config.changed(configs)
         self._check_min_isr(TopicConfig(own, self._defaults.configs), replication_factor)
-        return [TopicCreated(name, topic_id, partitions, replication_factor, own)]
+        return TopicCreated(name, topic_id, partitions, replication_factor, own)
 
     def add_partitions(self, name: str, partitions: int) -> list[MetadataRecord]:
         """Records that widen a topic to `partitions` partitions. Raises `Refused`."""

@@ -1,0 +1,143 @@
+"""Produce: batches in, offsets out (wire_spec.md W-4.3).
+
+Owns the checks between a dialect and the log, and what `acks` means. A batch is checked and
+appended within one synchronous call, so its bytes may be borrowed; only the wait for durability
+leaves the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.records import check_produced_batch
+from millrace_server.broker.partitions import Partitions
+from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
+from millrace_server.broker.waiting import Waiting, WaitingRoom
+from millrace_server.host import Host
+from millrace_server.refusal import Refused
+from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+
+@dataclass(slots=True)
+class Produced:
+    """What became of one batch; `base_offset` is -1 when `code` is an error."""
+
+    topic: str
+    partition: int
+    code: ErrorCode = ErrorCode.NONE
+    sentence: str | None = None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+
+    @classmethod
+    def refused(cls, topic: str, partition: int, refused: Refused) -> Produced:
+        """The answer for a batch that was not appended."""
+        return cls(topic, partition, refused.code, refused.sentence)
+
+
+class Appends:
+    """The produce service."""
+
+    def __init__(self, partitions: Partitions, host: Host, waiting: WaitingRoom) -> None:
+        self._partitions = partitions
+        self._host = host
+        self._waiting = waiting
+
+    def append(
+        self,
+        batches: Sequence[tuple[str, int, memoryview]],
+        *,
+        acks: int,
+        timeout_ms: int,
+    ) -> list[Produced] | asyncio.Future[list[Produced]]:
+        """Appends each (topic, partition, batch); results in the same order.
+
+        The views must be writable: offsets are written into them. Raises `Refused` when `acks`
+        is not 0, 1 or -1; nothing is appended then.
+        """
+        if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+            raise Refused(
+                ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it is 0, 1 or -1 (all)"
+            )
+        now_ms = self._host.clock.wall_ms()
+        results: list[Produced] = []
+        pending: list[tuple[Produced, asyncio.Future[None]]] = []
+        for topic, number, batch in batches:
+            try:
+                result, durable = self._append_one(
+                    topic, number, batch, now_ms=now_ms, wait=acks != ACKS_NONE
+                )
+            except CORE_REFUSALS as error:
+                results.append(Produced.refused(topic, number, as_refused(error)))
+                continue
+            results.append(result)
+            if durable is not None:
+                pending.append((result, durable))
+        if not pending:
+            return results
+        return self._when_durable(results, pending, timeout_ms)
+
+    def _append_one(
+        self, topic: str, number: int, batch: memoryview, *, now_ms: int, wait: bool
+    ) -> tuple[Produced, asyncio.Future[None] | None]:
+        partition = self._partitions.get(topic, number)
+        if topic.startswith(INTERNAL_TOPIC_PREFIX):
+            raise Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic {topic!r} belongs to the broker; clients cannot write to it",
+            )
+        config = partition.log.config
+        if len(batch) > config.max_message_bytes:
+            raise Refused(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The batch has {len(batch)} bytes and max.message.bytes of {topic!r} is "
+                f"{config.max_message_bytes}; send less or raise it",
+            )
+        header = check_produced_batch(batch, max_bytes=config.max_message_bytes)
+        appended, durable = partition.append(batch, header, now_ms=now_ms, wait=wait)
+        result = Produced(
+            topic,
+            number,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=partition.log.start_offset,
+        )
+        return result, durable
+
+    def _when_durable(
+        self,
+        results: list[Produced],
+        pending: list[tuple[Produced, asyncio.Future[None]]],
+        timeout_ms: int,
+    ) -> asyncio.Future[list[Produced]]:
+        left = len(pending)
+        timed_out = [
+            Produced(p.topic, p.partition, ErrorCode.REQUEST_TIMED_OUT, _TIMED_OUT) for p in results
+        ]
+        waiting: Waiting[list[Produced]] = self._waiting.enter(
+            timeout_ms, on_due=lambda: waiting.finish(timed_out)
+        )
+
+        def finished(result: Produced, future: asyncio.Future[None]) -> None:
+            nonlocal left
+            if future.cancelled() or (error := future.exception()) is not None:
+                result.code = ErrorCode.KAFKA_STORAGE_ERROR
+                result.sentence = f"The disk did not take the batch: {error}; it may be lost"
+                result.base_offset = -1
+            left -= 1
+            if not left:
+                waiting.finish(results)
+
+        for result, durable in pending:
+            durable.add_done_callback(partial(finished, result))
+        return waiting.future
+
+
+_TIMED_OUT = "The batch was appended but not durable in time; it may still become so"

@@ -1,0 +1,182 @@
+"""A broker without its port: the image, the partitions, and the services over them.
+
+    dialects ──► appends, fetches, topics, producer_ids ──► partitions ──► log ──► disk
+                                   └──► controller ──► metadata log ──┘
+
+Owns the order of starting and stopping. Refuses to know connections: those are `net` and the
+dialects, which call the services.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from functools import partial
+
+import structlog
+
+from millrace_protocol.errors import ErrorCode
+from millrace_server.broker.appends import Appends
+from millrace_server.broker.fetches import Fetches
+from millrace_server.broker.housekeeping import Housekeeping
+from millrace_server.broker.metadata_log import METADATA_TOPIC, MetadataLog
+from millrace_server.broker.partition import Partition
+from millrace_server.broker.partitions import Partitions
+from millrace_server.broker.producer_ids import ProducerIds
+from millrace_server.broker.storage import (
+    create_logs,
+    log_config,
+    open_log,
+    partition_directory,
+    remove_leftovers,
+)
+from millrace_server.broker.topics import Topics
+from millrace_server.broker.waiting import WaitingRoom
+from millrace_server.config import BrokerConfig
+from millrace_server.host import Host
+from millrace_server.log import LogConfig, PartitionLog
+from millrace_server.metadata.controller import Controller, TopicDefaults
+from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.records import ClusterCreated
+from millrace_server.refusal import Refused
+from millrace_server.topic_config import TopicConfig
+
+log = structlog.get_logger("millrace.broker")
+METADATA_TOPIC_ID = str(uuid.UUID(int=1))
+"""The metadata topic has no record of its creation, so its identity is fixed."""
+
+
+class Broker:
+    """Started once, stopped once. `failed` is done when a disk fault makes going on unsafe."""
+
+    def __init__(self, config: BrokerConfig, host: Host) -> None:
+        self.config = config
+        self.host = host
+        self.image = ClusterImage()
+        self.partitions = Partitions()
+        self.advertised_address = config.advertised_address or config.listen_address
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        defaults = TopicDefaults(config.partitions, 1, config.topic)
+        self.controller = Controller(self.image, defaults, broker_count=1)
+        self._append_waits = WaitingRoom(host)
+        self._fetch_waits = WaitingRoom(host)
+        self.appends = Appends(self.partitions, host, self._append_waits)
+        self.fetches = Fetches(self.partitions, self._fetch_waits)
+        self._housekeeping = Housekeeping(
+            self.partitions, host, interval_ms=config.housekeeping_interval_ms
+        )
+        self._housekeeping_task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Opens everything on the disk and begins housekeeping.
+
+        Raises `OSError`, `CorruptLog`, `UnreadableMetadata` or `Refused` when the metadata
+        cannot be read; a partition that cannot be opened is merely offline.
+        """
+        self._metadata = await self._open_metadata()
+        self.topics = Topics(
+            host=self.host,
+            partitions=self.partitions,
+            metadata=self._metadata,
+            controller=self.controller,
+            image=self.image,
+            defaults=self.config.topic,
+            make_partition=self._make_partition,
+        )
+        self.producer_ids = ProducerIds(self._metadata, self.controller, self.image)
+        if not self.image.cluster_id:
+            cluster_id = str(uuid.UUID(int=self.host.rng.getrandbits(128), version=4))
+            await self._metadata.write([ClusterCreated(cluster_id)])
+        await self.host.spawn.blocking(
+            remove_leftovers,
+            self.host.disk,
+            self.image,
+            frozenset({partition_directory(METADATA_TOPIC, 0)}),
+        )
+        await self._open_partitions()
+        self._housekeeping_task = self.host.spawn.task(
+            self._housekeeping.run(), name="housekeeping"
+        )
+
+    def answer_waiting(self) -> None:
+        """Answers long polls with what there is; a stopping broker does not wait for more."""
+        self._fetch_waits.hurry()
+
+    async def stop(self) -> None:
+        """Makes everything durable and closes it; call when no request can come any more."""
+        if self._housekeeping_task is not None:
+            self._housekeeping_task.cancel()
+            await asyncio.wait([self._housekeeping_task])
+        await self._metadata.idle()
+        for partition in self.partitions:
+            await partition.shut(self.host.spawn)
+        self._append_waits.close()
+        self._fetch_waits.close()
+
+    async def _open_metadata(self) -> MetadataLog:
+        disk = self.host.disk
+        config = LogConfig(retention_ms=-1)
+        if disk.exists(partition_directory(METADATA_TOPIC, 0)):
+            opened = await self.host.spawn.blocking(
+                open_log, disk, METADATA_TOPIC, METADATA_TOPIC_ID, 0, config, self._now()
+            )
+        else:
+            self._refuse_orphaned_data()
+            created = await self.host.spawn.blocking(
+                create_logs, disk, METADATA_TOPIC, METADATA_TOPIC_ID, range(1), config
+            )
+            opened = created[0]
+        partition = self._make_partition(METADATA_TOPIC, 0, opened)
+        self.partitions.add(partition)
+        metadata = MetadataLog(partition, self.image, self.host)
+        metadata.load()
+        return metadata
+
+    def _refuse_orphaned_data(self) -> None:
+        disk = self.host.disk
+        orphans = [d for d in disk.list_directory("") if disk.exists(f"{d}/checkpoint")]
+        if orphans:
+            raise Refused(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The data directory holds {len(orphans)} partitions ({orphans[0]}, ...) and no "
+                f"{METADATA_TOPIC}-0; restore that directory, or use an empty data directory",
+            )
+
+    async def _open_partitions(self) -> None:
+        await asyncio.gather(
+            *(
+                self._open_partition(topic.name, topic.topic_id, number, topic.configs)
+                for topic in self.image.topics.values()
+                for number in range(topic.partitions)
+            )
+        )
+
+    async def _open_partition(
+        self, topic: str, topic_id: str, number: int, configs: dict[str, str]
+    ) -> None:
+        config = log_config(TopicConfig(configs, self.config.topic))
+        try:
+            opened = await self.host.spawn.blocking(
+                open_log, self.host.disk, topic, topic_id, number, config, self._now()
+            )
+        except Refused as refused:
+            log.error("partition offline", topic=topic, partition=number, reason=refused.sentence)
+            self.partitions.set_offline(topic, number, refused)
+            return
+        self.partitions.add(self._make_partition(topic, number, opened))
+
+    def _make_partition(self, topic: str, number: int, opened: PartitionLog) -> Partition:
+        return Partition(
+            topic, number, opened, self.host, on_failure=partial(self._fail, topic, number)
+        )
+
+    def _fail(self, topic: str, number: int, error: BaseException) -> None:
+        # After a failed fsync nobody knows what is on the disk: the kernel has marked the pages
+        # clean, and a second fsync would succeed without writing them.
+        log.critical("disk fault, stopping", topic=topic, partition=number, error=str(error))
+        if not self.failed.done():
+            self.failed.set_exception(error)
+            self.failed.exception()
+
+    def _now(self) -> int:
+        return self.host.clock.wall_ms()

@@ -1,0 +1,41 @@
+"""Housekeeping: retention, checkpoints and expired state, in the background.
+
+One task walks over the partitions at an interval and asks each for what is due; the blocking
+part is done by the partition's flush, in a worker thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from millrace_server.broker.partitions import Partitions
+from millrace_server.host import Host
+
+log = structlog.get_logger("millrace.housekeeping")
+
+
+class Housekeeping:
+    """The background task; `run` until cancelled."""
+
+    def __init__(self, partitions: Partitions, host: Host, *, interval_ms: int) -> None:
+        self._partitions = partitions
+        self._host = host
+        self._interval_ms = interval_ms
+
+    async def run(self) -> None:
+        """Looks after every partition, waits, and begins again."""
+        while True:
+            await asyncio.sleep(self._interval_ms / 1000)
+            for partition in self._partitions:
+                removed = partition.tidy(self._host.clock.wall_ms())
+                if removed:
+                    log.info(
+                        "segments removed",
+                        topic=partition.topic,
+                        partition=partition.number,
+                        segments=removed,
+                        log_start_offset=partition.log.start_offset,
+                    )
+                await asyncio.sleep(0)

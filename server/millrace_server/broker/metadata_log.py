@@ -1,0 +1,85 @@
+"""The metadata log: changes of the cluster's knowledge, durable before they are true.
+
+The shell around `metadata.controller` and `metadata.image`. One change at a time: it is decided
+on the image, appended, made durable, replayed into the image, and only then answered. With one
+broker the log is a local partition; the records and the replay stay when a quorum keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from millrace_protocol.records import decode_records, encode_batch, read_header
+from millrace_server.broker.partition import Partition
+from millrace_server.host import Host
+from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.records import MetadataRecord, decode_record, encode_record
+
+T = TypeVar("T")
+METADATA_TOPIC = "__cluster_metadata"
+_READ_BYTES = 1 << 20
+
+
+class MetadataLog:
+    """The log of metadata records and the image it makes."""
+
+    def __init__(self, partition: Partition, image: ClusterImage, host: Host) -> None:
+        self._partition = partition
+        self._image = image
+        self._host = host
+        # Held across the wait for the disk on purpose: the next change must be decided on an
+        # image that has this one.
+        self._one_change = asyncio.Lock()
+
+    def load(self) -> None:
+        """Replays the log from its start. Raises `UnreadableMetadata`."""
+        offset = self._partition.log.start_offset
+        while offset < self._partition.high_watermark:
+            found = self._partition.read(offset, max_bytes=_READ_BYTES)
+            if found.slice is None:
+                break
+            try:
+                data = found.slice.file.pread(found.slice.size, found.slice.position)
+            finally:
+                found.slice.release()
+            position = 0
+            while position < len(data):
+                for record_offset, _, _, value, _ in decode_records(data, position):
+                    if record_offset >= offset:
+                        self._image.replay(decode_record(value or b""))
+                        offset = record_offset + 1
+                position += read_header(data, position).size_bytes
+
+    async def change(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Runs one whole change, `work`, which decides, prepares and calls `write`.
+
+        It runs to its end even when the caller is cancelled: a client that hangs up must not
+        leave a record that is durable and not replayed.
+        """
+
+        async def run() -> T:
+            async with self._one_change:
+                return await work()
+
+        return await asyncio.shield(self._host.spawn.task(run(), name="metadata change"))
+
+    async def idle(self) -> None:
+        """Returns when the change in progress, if any, is done."""
+        async with self._one_change:
+            pass
+
+    async def write(self, records: list[MetadataRecord]) -> None:
+        """Appends records, waits until they are durable, and replays them."""
+        if not records:
+            return
+        now_ms = self._host.clock.wall_ms()
+        batch = encode_batch([encode_record(r) for r in records], timestamps_ms=now_ms)
+        _, durable = self._partition.append(
+            memoryview(batch), read_header(batch), now_ms=now_ms, wait=True
+        )
+        if durable is not None:
+            await durable
+        for record in records:
+            self._image.replay(record)

@@ -1,0 +1,129 @@
+"""A partition on this broker: its log, what consumers may read of it, and who waits for more.
+
+Invariant: `log_start <= high_watermark <= log_end`, and the high watermark never goes back. It
+is the durable end of the log when the topic's `durability` is `fsync`, so nobody reads a record
+that a power cut could take back; with `os` it is the end of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from millrace_protocol.records import BatchHeader
+from millrace_server.disk.flusher import Flusher
+from millrace_server.host import Host, Spawn
+from millrace_server.log import Appended, LogConfig, LogRead, PartitionLog
+
+UNSYNCED_BYTES_MAX = 64 << 20
+"""With `durability=os`, a sync is started in the background after this much: an unbounded
+amount of dirty pages would stall the disk for everybody when the kernel writes it back."""
+
+PRODUCER_SILENT_MS_MAX = 86_400_000
+"""An idempotent producer that wrote nothing for this long is forgotten, as in Kafka."""
+
+
+class Partition:
+    """One partition. `watchers` are called, in order of arrival, when its high watermark moves,
+    and when it is taken out of service."""
+
+    __slots__ = (
+        "_flusher",
+        "_high_watermark",
+        "_unsynced_bytes",
+        "leader_epoch",
+        "log",
+        "number",
+        "topic",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        number: int,
+        log: PartitionLog,
+        host: Host,
+        *,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.topic = topic
+        self.number = number
+        self.log = log
+        self.leader_epoch = 0
+        self.watchers: dict[Callable[[], None], None] = {}
+        self._flusher = Flusher(log, host, on_durable=self._advance, on_failure=on_failure)
+        # What recovery kept was there before, whatever made it durable.
+        self._high_watermark = log.end_offset
+        self._unsynced_bytes = 0
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that consumers may not read yet."""
+        return self._high_watermark
+
+    def append(
+        self, batch: memoryview, header: BatchHeader, *, now_ms: int, wait: bool
+    ) -> tuple[Appended, asyncio.Future[None] | None]:
+        """Appends one checked batch.
+
+        With `wait` and a durable topic there is a future, done when the batch is on the disk; it
+        fails with the error of the disk. Raises what `PartitionLog.append` raises, and then
+        nothing was appended.
+        """
+        log = self.log
+        appended = log.append(batch, header, now_ms=now_ms, leader_epoch=self.leader_epoch)
+        if log.config.durability == "fsync":
+            if not wait:
+                self._flusher.request()
+            elif appended.last_offset >= log.durable_offset:
+                return appended, self._flusher.wait_durable(appended.last_offset + 1)
+            return appended, None
+        self._unsynced_bytes += header.size_bytes
+        if self._unsynced_bytes >= UNSYNCED_BYTES_MAX or log.is_flush_due:
+            self._unsynced_bytes = 0
+            self._flusher.request()
+        self._move_high_watermark(log.end_offset)
+        return appended, None
+
+    def read(self, offset: int, *, max_bytes: int) -> LogRead:
+        """What consumers may read from `offset`; the caller releases the slice."""
+        return self.log.read(offset, max_bytes=max_bytes, end_offset=self._high_watermark)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Takes changed topic settings. The high watermark does not go back with them."""
+        self.log.config = config
+        self._flusher.request()
+
+    def tidy(self, now_ms: int) -> int:
+        """Retention, and a checkpoint if there is something to write; returns segments removed."""
+        if self.log.is_failed:
+            return 0
+        removed = len(self.log.retention(now_ms, high_watermark=self._high_watermark))
+        self.log.expire_producers(now_ms, silent_ms=PRODUCER_SILENT_MS_MAX)
+        self._flusher.request()
+        return removed
+
+    async def shut(self, spawn: Spawn) -> None:
+        """Ends the partition in order: all is durable, and the log says that it was closed."""
+        await self._flusher.close()
+        await spawn.blocking(self.log.close)
+
+    async def abandon(self) -> None:
+        """Ends a partition whose topic is deleted; those who wait on it are told."""
+        await self._flusher.close()
+        self.log.discard()
+        self._call_watchers()
+
+    def _advance(self) -> None:
+        if self.log.config.durability == "fsync":
+            self._move_high_watermark(self.log.durable_offset)
+
+    def _move_high_watermark(self, offset: int) -> None:
+        if offset > self._high_watermark:
+            self._high_watermark = offset
+            self._call_watchers()
+
+    def _call_watchers(self) -> None:
+        for watcher in list(self.watchers):
+            watcher()

@@ -1,0 +1,62 @@
+"""The partitions this broker holds, by topic and number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millrace_protocol.errors import ErrorCode
+from millrace_server.broker.partition import Partition
+from millrace_server.refusal import Refused
+
+
+class Partitions:
+    """A lookup that refuses what is not there in a sentence."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, dict[int, Partition | Refused]] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in list(self._by_topic.values()):
+            for partition in list(partitions.values()):
+                if isinstance(partition, Partition):
+                    yield partition
+
+    def add(self, partition: Partition) -> None:
+        """Puts a partition in service."""
+        self._by_topic.setdefault(partition.topic, {})[partition.number] = partition
+
+    def set_offline(self, topic: str, number: int, refusal: Refused) -> None:
+        """Every request for this partition is answered with `refusal` from now on."""
+        self._by_topic.setdefault(topic, {})[number] = refusal
+
+    def remove_topic(self, topic: str) -> list[Partition]:
+        """Takes a topic's partitions out of service and returns those that were online."""
+        removed = self._by_topic.pop(topic, {})
+        return [p for p in removed.values() if isinstance(p, Partition)]
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        """The online partitions of a topic."""
+        return [p for p in self._by_topic.get(topic, {}).values() if isinstance(p, Partition)]
+
+    def offline(self, topic: str, number: int) -> Refused | None:
+        """Why a partition is offline; None when it is online or not here."""
+        found = self._by_topic.get(topic, {}).get(number)
+        return found if isinstance(found, Refused) else None
+
+    def get(self, topic: str, number: int) -> Partition:
+        """The partition. Raises `Refused` when there is none, or it is offline."""
+        partitions = self._by_topic.get(topic)
+        if partitions is None:
+            raise Refused(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"There is no topic {topic!r} here; create it first or check the name",
+            )
+        partition = partitions.get(number)
+        if partition is None:
+            raise Refused(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Topic {topic!r} has no partition {number}; it has 0 to {len(partitions) - 1}",
+            )
+        if isinstance(partition, Refused):
+            raise partition
+        return partition

@@ -1,0 +1,47 @@
+"""What the cores raise, in the words of the wire."""
+
+from __future__ import annotations
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.records import BatchTooLarge, CorruptBatch
+from millrace_server.log import (
+    DISK_FULL_ERRNOS,
+    CorruptLog,
+    FencedProducer,
+    LogClosed,
+    LogFailed,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    UnknownProducer,
+)
+from millrace_server.refusal import Refused
+
+_CODES: dict[type[Exception], ErrorCode] = {
+    OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    FencedProducer: ErrorCode.INVALID_PRODUCER_EPOCH,
+    UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
+    CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    LogFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    LogClosed: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
+}
+CORE_REFUSALS: tuple[type[Exception], ...] = (Refused, OSError, *_CODES)
+"""What a service may catch from a core and answer; anything else is a bug."""
+
+
+def as_refused(error: Exception) -> Refused:
+    """The refusal that says the same as an exception of `CORE_REFUSALS`."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, OSError):
+        if error.errno in DISK_FULL_ERRNOS:
+            return Refused(ErrorCode.DISK_FULL)
+        return Refused(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"The disk refused: {error}; nothing was appended"
+        )
+    for cls, code in _CODES.items():
+        if isinstance(error, cls):
+            return Refused(code, str(error))
+    raise error

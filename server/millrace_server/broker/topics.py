@@ -1,0 +1,166 @@
+"""Topics: create, widen, configure, delete.
+
+Each change is one `MetadataLog.change`: decided by the controller, prepared on the disk, written,
+and then put in service.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from millrace_server.broker.metadata_log import MetadataLog
+from millrace_server.broker.partition import Partition
+from millrace_server.broker.partitions import Partitions
+from millrace_server.broker.refusals import as_refused
+from millrace_server.broker.storage import create_logs, log_config, mark_deleted
+from millrace_server.host import Host
+from millrace_server.log import PartitionLog
+from millrace_server.metadata.controller import Controller
+from millrace_server.metadata.image import ClusterImage, Topic
+from millrace_server.topic_config import TopicConfig
+
+log = structlog.get_logger("millrace.topics")
+
+
+class Topics:
+    """The topic service."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        partitions: Partitions,
+        metadata: MetadataLog,
+        controller: Controller,
+        image: ClusterImage,
+        defaults: Mapping[str, str],
+        make_partition: Callable[[str, int, PartitionLog], Partition],
+    ) -> None:
+        self._host = host
+        self._partitions = partitions
+        self._metadata = metadata
+        self._controller = controller
+        self._image = image
+        self._defaults = defaults
+        self._make_partition = make_partition
+
+    def config(self, name: str) -> TopicConfig:
+        """The settings in force for a topic. Raises `Refused`."""
+        return TopicConfig(self._controller.topic(name).configs, self._defaults)
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Creates a topic, or says what it would be like. Raises `Refused`."""
+
+        async def work() -> Topic:
+            topic_id = str(uuid.UUID(int=self._host.rng.getrandbits(128), version=4))
+            created = self._controller.create_topic(
+                name,
+                topic_id=topic_id,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=configs or {},
+            )
+            topic = Topic(
+                name,
+                topic_id,
+                created.partitions,
+                created.replication_factor,
+                created.configs,
+            )
+            if validate_only:
+                return topic
+            logs = await self._create_logs(topic, range(topic.partitions))
+            await self._metadata.write([created])
+            self._serve(name, logs)
+            log.info("topic created", topic=name, partitions=topic.partitions)
+            return topic
+
+        return await self._metadata.change(work)
+
+    async def add_partitions(
+        self, name: str, partitions: int, *, validate_only: bool = False
+    ) -> None:
+        """Widens a topic to `partitions` partitions. Raises `Refused`."""
+
+        async def work() -> None:
+            records = self._controller.add_partitions(name, partitions)
+            if validate_only:
+                return
+            topic = self._image.topics[name]
+            logs = await self._create_logs(topic, range(topic.partitions, partitions))
+            await self._metadata.write(records)
+            self._serve(name, logs)
+            log.info("partitions added", topic=name, partitions=partitions)
+
+        await self._metadata.change(work)
+
+    async def change_config(
+        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Changes a topic's settings, all or none; None goes back to the default."""
+
+        async def work() -> None:
+            records = self._controller.change_config(name, changes)
+            if validate_only:
+                return
+            await self._metadata.write(records)
+            config = log_config(self.config(name))
+            for partition in self._partitions.of_topic(name):
+                partition.reconfigure(config)
+            log.info("topic settings changed", topic=name, changes=dict(changes))
+
+        await self._metadata.change(work)
+
+    async def delete(self, name: str) -> None:
+        """Deletes a topic with its records. Raises `Refused`."""
+
+        async def work() -> None:
+            records = self._controller.delete_topic(name)
+            topic = self._image.topics[name]
+            await self._metadata.write(records)
+            for partition in self._partitions.remove_topic(name):
+                await partition.abandon()
+            await self._host.spawn.blocking(self._remove_directories, topic)
+            log.info("topic deleted", topic=name)
+
+        await self._metadata.change(work)
+
+    async def _create_logs(self, topic: Topic, numbers: range) -> dict[int, PartitionLog]:
+        config = log_config(TopicConfig(topic.configs, self._defaults))
+        try:
+            return await self._host.spawn.blocking(
+                create_logs, self._host.disk, topic.name, topic.topic_id, numbers, config
+            )
+        except OSError as error:
+            raise as_refused(error) from error
+
+    def _serve(self, name: str, logs: Mapping[int, PartitionLog]) -> None:
+        for number, opened in logs.items():
+            self._partitions.add(self._make_partition(name, number, opened))
+
+    def _remove_directories(self, topic: Topic) -> None:
+        disk = self._host.disk
+        # A directory that is missing or cannot be removed now is met again at the next start.
+        try:
+            marked = [
+                mark_deleted(disk, topic.name, topic.topic_id, number)
+                for number in range(topic.partitions)
+            ]
+            disk.sync_directory("")
+            for directory in marked:
+                disk.remove_directory(directory)
+        except OSError as error:
+            log.warning(
+                "deleted topic not removed from disk yet", topic=topic.name, error=str(error)
+            )

@@ -1,0 +1,244 @@
+"""The broker's configuration: from a TOML file, the environment and flags, in rising order.
+
+    # millrace.toml
+    data = "/var/lib/millrace"
+    listen = "127.0.0.1:9092"
+
+    [topic]                       # defaults of every topic, by Kafka's names
+    "retention.ms" = 86400000
+
+    [limits]
+    connections_max = 20000
+
+The environment says the same with `MILLRACE_` before the upper-case name and `__` for a table:
+`MILLRACE_LISTEN`, `MILLRACE_LIMITS__CONNECTIONS_MAX`, `MILLRACE_TOPIC__RETENTION_MS`. Every
+value is checked before anything is opened; a mistake is a `ConfigError` with key and reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millrace_server.net.limits import Limits
+from millrace_server.refusal import Refused
+from millrace_server.topic_config import TOPIC_CONFIG_KEYS, config_key
+
+ENVIRONMENT_PREFIX = "MILLRACE_"
+# Read by the clients, from the same environment: not the broker's to refuse.
+_CLIENT_VARIABLES = frozenset({"MILLRACE_SERVERS"})
+
+
+class ConfigError(Exception):
+    """A setting is not valid: names the key, where it came from, and what to do."""
+
+    def __init__(self, key: str, source: str, reason: str) -> None:
+        super().__init__(f"{source}: {key}: {reason}")
+        self.key = key
+        self.source = source
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """Everything a broker is told at start. Times in milliseconds, sizes in bytes."""
+
+    data: str = "millrace-data"
+    """Data directory; made when it is not there."""
+    listen: str = "127.0.0.1:9092"
+    """HOST:PORT to listen on; port 0 lets the system choose."""
+    advertise: str = ""
+    """HOST:PORT that clients are told to connect to; empty: the address listened on."""
+    insecure_listen: bool = False
+    """Allows listening beyond loopback, where anybody who can connect can read and write."""
+    node_id: int = 0
+    """This broker's id in the cluster."""
+    loop: str = "uvloop"
+    """Event loop: `uvloop`, or `asyncio` for the standard library's."""
+    text_dialect: bool = True
+    """Whether lines typed into netcat are answered."""
+    partitions: int = 1
+    """Partitions of a topic that is created without a number."""
+    housekeeping_interval_ms: int = 5_000
+    """How often retention, checkpoints and segment ages are looked at."""
+    drain_timeout_ms: int = 10_000
+    """How long a stopping broker lets requests finish."""
+    log_level: str = "info"
+    """Least level that is logged: debug, info, warning or error."""
+    log_format: str = "auto"
+    """`json`, `console`, or `auto`: console on a terminal, else json."""
+    topic: Mapping[str, str] = field(default_factory=dict)
+    """Defaults of topic settings, by Kafka's names."""
+    limits: Limits = field(default_factory=Limits)
+    """What one client and all clients together may use."""
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        """Host and port of `listen`."""
+        return _host_and_port(self.listen)
+
+    @property
+    def advertised_address(self) -> tuple[str, int] | None:
+        """Host and port of `advertise`, or None when it is not set."""
+        return _host_and_port(self.advertise) if self.advertise else None
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"{text!r} is not HOST:PORT with a port of 0 to 65535")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def load(
+    *, toml: str | None, toml_name: str, environment: Mapping[str, str], flags: Mapping[str, Any]
+) -> BrokerConfig:
+    """The configuration from the text of a TOML file, the environment and the flags given.
+
+    Flags whose value is None were not given. Raises `ConfigError`.
+    """
+    config = BrokerConfig()
+    if toml is not None:
+        try:
+            table = tomllib.loads(toml)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError("TOML", toml_name, str(error)) from None
+        config = _with_table(config, table, toml_name)
+    config = _with_table(config, _environment_table(environment), "environment")
+    given = {name: value for name, value in flags.items() if value is not None}
+    config = _with_table(config, given, "flag")
+    return _checked(config)
+
+
+def _environment_table(environment: Mapping[str, str]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for variable, value in sorted(environment.items()):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _CLIENT_VARIABLES:
+            continue
+        name, _, inner = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
+        if not inner:
+            table[name] = value
+        elif name == "topic":
+            table.setdefault(name, {})[inner.replace("_", ".")] = value
+        else:
+            table.setdefault(name, {})[inner] = value
+    return table
+
+
+def _with_table(config: BrokerConfig, table: Mapping[str, Any], source: str) -> BrokerConfig:
+    changes: dict[str, Any] = {}
+    known = {f.name: f for f in dataclasses.fields(BrokerConfig)}
+    for name, value in table.items():
+        if name not in known:
+            raise ConfigError(name, source, _unknown(name, known))
+        if name == "topic":
+            changes[name] = {**config.topic, **_topic_defaults(value, source)}
+        elif name == "limits":
+            changes[name] = _with_limits(config.limits, value, source)
+        else:
+            changes[name] = _typed(name, getattr(config, name), value, source)
+    return dataclasses.replace(config, **changes)
+
+
+def _unknown(name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; the keys are {', '.join(known)}"
+    return f"there is no such key{hint}"
+
+
+def _typed(name: str, default: Any, value: Any, source: str) -> Any:
+    if isinstance(default, bool):
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
+        raise ConfigError(name, source, f"{value!r} is neither true nor false")
+    if isinstance(default, int):
+        try:
+            if isinstance(value, bool | float):
+                raise ValueError
+            return int(value)
+        except ValueError:
+            raise ConfigError(name, source, f"{value!r} is not a whole number") from None
+    if not isinstance(value, str):
+        raise ConfigError(name, source, f"{value!r} is not text")
+    return value
+
+
+def _topic_defaults(table: Any, source: str) -> dict[str, str]:
+    if not isinstance(table, Mapping):
+        raise ConfigError("topic", source, "is a table of topic settings")
+    checked = {}
+    for name, value in table.items():
+        key = f"topic.{name}"
+        if isinstance(value, Mapping):
+            raise ConfigError(key, source, f'quote the name: "{name}.…" = …')
+        try:
+            if name not in TOPIC_CONFIG_KEYS and (
+                near := difflib.get_close_matches(name, TOPIC_CONFIG_KEYS, n=1)
+            ):
+                raise ConfigError(key, source, f"there is no such key; did you mean {near[0]}?")
+            checked[name] = config_key(name).check(str(value))
+        except Refused as refused:
+            raise ConfigError(key, source, refused.sentence) from None
+    return checked
+
+
+def _with_limits(limits: Limits, table: Any, source: str) -> Limits:
+    if not isinstance(table, Mapping):
+        raise ConfigError("limits", source, "is a table of limits")
+    known = {f.name: f for f in dataclasses.fields(Limits)}
+    changes = {}
+    for name, value in table.items():
+        if name not in known:
+            raise ConfigError(f"limits.{name}", source, _unknown(name, known))
+        changes[name] = _typed(f"limits.{name}", getattr(limits, name), value, source)
+        if changes[name] < 1:
+            raise ConfigError(f"limits.{name}", source, f"{value} is less than 1")
+    return dataclasses.replace(limits, **changes)
+
+
+def _checked(config: BrokerConfig) -> BrokerConfig:
+    for name, words in (
+        ("loop", ("uvloop", "asyncio")),
+        ("log_level", ("debug", "info", "warning", "error")),
+        ("log_format", ("auto", "json", "console")),
+    ):
+        if getattr(config, name) not in words:
+            raise ConfigError(
+                name, "configuration", f"{getattr(config, name)!r}; use {', '.join(words)}"
+            )
+    for name in ("partitions", "housekeeping_interval_ms", "drain_timeout_ms"):
+        if getattr(config, name) < 1:
+            raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 1")
+    if config.node_id < 0:
+        raise ConfigError("node_id", "configuration", f"{config.node_id} is less than 0")
+    for name in ("listen", "advertise"):
+        if text := getattr(config, name):
+            try:
+                _host_and_port(text)
+            except ValueError as error:
+                raise ConfigError(name, "configuration", str(error)) from None
+    host, _ = config.listen_address
+    if not config.insecure_listen and not _is_loopback(host):
+        raise ConfigError(
+            "listen",
+            "configuration",
+            f"{host} is reachable from other machines and there is no authentication; listen on "
+            "127.0.0.1, or say insecure_listen (--insecure-listen) if you mean it",
+        )
+    return config
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

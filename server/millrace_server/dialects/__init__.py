@@ -1,0 +1,1 @@
+"""Dialects: bytes of a connection to service calls, and answers back to bytes."""

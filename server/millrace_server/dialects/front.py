@@ -1,0 +1,82 @@
+"""The front: one handler for a port, which hands each request to its dialect.
+
+`net` tells lines from frames by the first byte of a connection; what is said before a dialect is
+known is said here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.framing import refusal_frame
+from millrace_protocol.messages.refusal import Refusal
+from millrace_server.broker.broker import Broker
+from millrace_server.dialects.native.dialect import NativeDialect
+from millrace_server.dialects.text.dialect import TextDialect
+from millrace_server.dialects.text.lines import error_line, reply
+from millrace_server.host import Reply
+from millrace_server.net.connection import Connection
+from millrace_server.net.stream import Stream
+from millrace_server.refusal import Refused
+
+log = structlog.get_logger("millrace.connection")
+
+
+class Front:
+    """Implements `net.handler.RequestHandler` over the dialects of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._limits = broker.config.limits
+        self._native = NativeDialect(broker)
+        self._text = TextDialect(broker)
+
+    def frame(
+        self, connection: Connection, frame: memoryview, owned: bool
+    ) -> Reply | asyncio.Future[Reply] | Stream | None:
+        """A frame is native; there is no other framed dialect yet."""
+        return self._native.frame(connection, frame, owned)
+
+    def line(
+        self, connection: Connection, line: bytes
+    ) -> Reply | asyncio.Future[Reply] | Stream | None:
+        """A line is text."""
+        return self._text.line(connection, line)
+
+    def refuse_frame_length(self, connection: Connection, length: int) -> Reply:
+        """Names the limit. Nothing of the frame was read, so api and correlation id are 0."""
+        return [
+            _anonymous_refusal(
+                ErrorCode.FRAME_TOO_LARGE,
+                f"A frame length of {length} is out of bounds: the limit is "
+                f"{self._limits.frame_bytes_max}, and before Hello "
+                f"{self._limits.frame_bytes_max_before_hello}",
+            )
+        ]
+
+    def refuse_line_length(self, connection: Connection, line_bytes_max: int) -> Reply:
+        """Names the limit."""
+        sentence = f"The line is longer than {line_bytes_max} bytes"
+        return reply([error_line(Refused(ErrorCode.INVALID_REQUEST, sentence))])
+
+    def refuse_connection(self, connection: Connection, connections_max: int) -> Reply:
+        """Says it in a frame: a person reads the sentence in it, a client decodes it."""
+        return [
+            _anonymous_refusal(
+                ErrorCode.BROKER_STOPPING,
+                f"The broker has {connections_max} connections, its limit; try again later",
+            )
+        ]
+
+    def closed(self, connection: Connection) -> None:
+        """Lets the dialects forget the connection."""
+        self._text.closed(connection)
+        log.debug("connection closed", peer=connection.peer, reason=connection.close_reason)
+
+
+def _anonymous_refusal(code: ErrorCode, sentence: str) -> bytes:
+    return refusal_frame(
+        api=0, version=0, correlation_id=0, error_code=code, refusal=Refusal(sentence)
+    )

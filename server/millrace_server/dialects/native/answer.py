@@ -1,0 +1,32 @@
+"""What a handler gives back, and how it becomes a frame."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from millrace_protocol.framing import response_header
+from millrace_protocol.schema import Message
+from millrace_server.host import ReplyPart
+
+
+@dataclass(slots=True)
+class BodyParts:
+    """A response body in pieces, `size` bytes in all: for bodies that hold slices of files."""
+
+    parts: list[ReplyPart]
+    size: int
+
+
+Answer = Message | BodyParts
+"""One response body."""
+Answered = Answer | asyncio.Future[Answer] | None
+"""What a handler returns: a body now, a body later, or None when the api says nothing."""
+
+
+def frame_parts(body: BodyParts, *, api: int, version: int, correlation_id: int) -> list[ReplyPart]:
+    """The whole response frame, the first bytes of its body joined to its header."""
+    header = response_header(
+        api=api, version=version, correlation_id=correlation_id, body_size=body.size
+    )
+    return [header, *body.parts]

@@ -1,0 +1,152 @@
+"""Frames in, frames out: which handler answers, and what is said when none can.
+
+A frame that is no frame of this protocol ends the connection: nothing after it can be trusted.
+Everything else is answered, and the connection lives on: an unknown api or version with the
+range there is, a body that does not decode with the position of the byte that is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import structlog
+
+from millrace_protocol.api import APIS, ApiKey
+from millrace_protocol.codec import decode, encode
+from millrace_protocol.errors import ErrorCode, WireError
+from millrace_protocol.framing import (
+    RequestHeader,
+    read_request_header,
+    refusal_frame,
+    response_frame,
+)
+from millrace_protocol.messages.refusal import Refusal
+from millrace_server.broker.broker import Broker
+from millrace_server.dialects.native.answer import Answer, BodyParts, frame_parts
+from millrace_server.dialects.native.handlers import HANDLERS
+from millrace_server.host import Reply, release_slices
+from millrace_server.net.connection import Connection
+from millrace_server.refusal import Refused
+
+log = structlog.get_logger("millrace.native")
+
+
+class NativeDialect:
+    """Answers the frames of all connections of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def frame(
+        self, connection: Connection, frame: memoryview, owned: bool
+    ) -> Reply | asyncio.Future[Reply] | None:
+        """Answers one whole frame; `frame` is only valid during the call unless `owned`."""
+        try:
+            header = read_request_header(frame)
+        except WireError as error:
+            log.warning("frame refused", peer=connection.peer, reason=str(error))
+            connection.abort(f"no frame of this protocol: {error}")
+            return None
+        connection.client_id = header.client_id
+        try:
+            answered = self._handle(connection, header, frame)
+        except Refused as refused:
+            return [_refusal(header, refused)]
+        except Exception:
+            log.exception("request failed", peer=connection.peer, api=header.api)
+            return [_refusal(header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))]
+        if answered is None:
+            return None
+        if isinstance(answered, asyncio.Future):
+            return self._later(connection, header, answered)
+        return _encode(header, answered)
+
+    def _handle(
+        self, connection: Connection, header: RequestHeader, frame: memoryview
+    ) -> Answer | asyncio.Future[Answer] | None:
+        handler = HANDLERS.get(header.api)
+        if handler is None:
+            raise Refused(
+                ErrorCode.UNKNOWN_API,
+                f"No api has the key {header.api}; Hello lists those there are",
+            )
+        api = APIS[ApiKey(header.api)]
+        if not api.min_version <= header.version <= api.max_version:
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{api.key.name} is spoken here in versions {api.min_version} to "
+                f"{api.max_version}, not {header.version}",
+            )
+        try:
+            request = decode(api.request, frame[header.body_position :], header.version)
+        except WireError as error:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"The body of the {api.key.name} request is broken: {error.reason}, at byte "
+                f"{header.body_position + error.position} of the frame",
+            ) from None
+        return handler(self._broker, connection, request)
+
+    def _later(
+        self, connection: Connection, header: RequestHeader, future: asyncio.Future[Answer]
+    ) -> asyncio.Future[Reply]:
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(partial(_finish, connection, header, reply))
+        reply.add_done_callback(lambda done: future.cancel() if done.cancelled() else None)
+        return reply
+
+
+def _finish(
+    connection: Connection,
+    header: RequestHeader,
+    reply: asyncio.Future[Reply],
+    future: asyncio.Future[Answer],
+) -> None:
+    if future.cancelled():
+        reply.cancel()
+        return
+    error = future.exception()
+    if error is None:
+        parts = _encode(header, future.result())
+    elif isinstance(error, Refused):
+        parts = [_refusal(header, error)]
+    else:
+        log.error("request failed", peer=connection.peer, api=header.api, exc_info=error)
+        parts = [_refusal(header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))]
+    if reply.done():
+        release_slices(parts)
+    else:
+        reply.set_result(parts)
+
+
+def _encode(header: RequestHeader, answer: Answer) -> Reply:
+    if isinstance(answer, BodyParts):
+        return frame_parts(
+            answer,
+            api=header.api,
+            version=header.version,
+            correlation_id=header.correlation_id,
+        )
+    return [
+        response_frame(
+            api=header.api,
+            version=header.version,
+            correlation_id=header.correlation_id,
+            body=encode(answer, header.version),
+        )
+    ]
+
+
+def _refusal(header: RequestHeader, refused: Refused) -> bytes:
+    min_version = max_version = -1
+    if refused.code is ErrorCode.UNSUPPORTED_VERSION:
+        api = APIS[ApiKey(header.api)]
+        min_version, max_version = api.min_version, api.max_version
+    return refusal_frame(
+        api=header.api,
+        version=header.version,
+        correlation_id=header.correlation_id,
+        error_code=refused.code,
+        refusal=Refusal(refused.sentence, min_version, max_version),
+    )

@@ -1,0 +1,37 @@
+"""One file per api: a message to service calls, their answer to a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millrace_protocol.api import ApiKey
+from millrace_server.broker.broker import Broker
+from millrace_server.dialects.native.answer import Answered
+from millrace_server.dialects.native.handlers import (
+    configs,
+    fetch,
+    hello,
+    list_offsets,
+    metadata,
+    produce,
+    producer_id,
+    topics,
+)
+from millrace_server.net.connection import Connection
+
+Handler = Callable[[Broker, Connection, Any], Answered]
+
+HANDLERS: dict[int, Handler] = {
+    ApiKey.HELLO: hello.handle,
+    ApiKey.METADATA: metadata.handle,
+    ApiKey.PRODUCE: produce.handle,
+    ApiKey.FETCH: fetch.handle,
+    ApiKey.LIST_OFFSETS: list_offsets.handle,
+    ApiKey.INIT_PRODUCER_ID: producer_id.handle,
+    ApiKey.CREATE_TOPICS: topics.create,
+    ApiKey.DELETE_TOPICS: topics.delete,
+    ApiKey.CREATE_PARTITIONS: topics.add_partitions,
+    ApiKey.DESCRIBE_CONFIGS: configs.describe,
+    ApiKey.ALTER_CONFIGS: configs.alter,
+}

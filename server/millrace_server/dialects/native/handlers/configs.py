@@ -1,0 +1,64 @@
+"""DescribeConfigs and AlterConfigs."""
+
+from __future__ import annotations
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.admin import TopicResult
+from millrace_protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    ConfigChanges,
+    ConfigEntry,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    TopicConfigs,
+)
+from millrace_server.broker.broker import Broker
+from millrace_server.dialects.native.answer import Answered
+from millrace_server.dialects.native.handlers.bounds import check_entries
+from millrace_server.net.connection import Connection
+from millrace_server.refusal import Refused
+from millrace_server.topic_config import TOPIC_CONFIG_KEYS
+
+
+def describe(broker: Broker, connection: Connection, request: DescribeConfigsRequest) -> Answered:
+    """Lists every setting of each topic with where its value comes from."""
+    check_entries(request.topics, "topics")
+    return DescribeConfigsResponse(tuple(_describe(broker, name) for name in request.topics))
+
+
+def _describe(broker: Broker, name: str) -> TopicConfigs:
+    try:
+        config = broker.topics.config(name)
+    except Refused as refused:
+        return TopicConfigs(name, refused.code, refused.sentence, ())
+    return TopicConfigs(
+        name,
+        ErrorCode.NONE,
+        None,
+        tuple(
+            ConfigEntry(key.name, config.text(key.name), key.name not in config.own, key.doc)
+            for key in TOPIC_CONFIG_KEYS.values()
+        ),
+    )
+
+
+def alter(broker: Broker, connection: Connection, request: AlterConfigsRequest) -> Answered:
+    """Changes each topic for itself."""
+    check_entries(request.topics, "topics")
+
+    async def alter_one(change: ConfigChanges) -> TopicResult:
+        try:
+            await broker.topics.change_config(
+                change.name,
+                {c.name: c.value for c in change.configs},
+                validate_only=request.validate_only,
+            )
+        except Refused as refused:
+            return TopicResult(change.name, refused.code, refused.sentence)
+        return TopicResult(change.name, ErrorCode.NONE, None)
+
+    async def alter_all() -> AlterConfigsResponse:
+        return AlterConfigsResponse(tuple([await alter_one(c) for c in request.topics]))
+
+    return broker.host.spawn.task(alter_all(), name="alter configs")

@@ -1,0 +1,43 @@
+"""ListOffsets: the ends of a partition, and the offset of a point in time."""
+
+from __future__ import annotations
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsResult,
+)
+from millrace_server.broker.broker import Broker
+from millrace_server.broker.offsets import find_offset
+from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
+from millrace_server.dialects.native.answer import Answered
+from millrace_server.dialects.native.handlers.bounds import check_entries
+from millrace_server.net.connection import Connection
+
+
+def handle(broker: Broker, connection: Connection, request: ListOffsetsRequest) -> Answered:
+    """Answers each question for itself."""
+    check_entries(request.partitions, "partitions")
+    return ListOffsetsResponse(tuple(_find(broker, asked) for asked in request.partitions))
+
+
+def _find(broker: Broker, asked: ListOffsetsPartition) -> ListOffsetsResult:
+    try:
+        partition = broker.partitions.get(asked.topic, asked.partition)
+        found = find_offset(partition, asked.timestamp_ms)
+    except CORE_REFUSALS as error:
+        refused = as_refused(error)
+        return ListOffsetsResult(
+            asked.topic, asked.partition, refused.code, refused.sentence, -1, -1, -1
+        )
+    return ListOffsetsResult(
+        asked.topic,
+        asked.partition,
+        ErrorCode.NONE,
+        None,
+        found.timestamp_ms,
+        found.offset,
+        partition.leader_epoch,
+    )

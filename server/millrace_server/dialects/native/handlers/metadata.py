@@ -1,0 +1,66 @@
+"""Metadata: the image and the addresses, as a client needs them."""
+
+from __future__ import annotations
+
+import uuid
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.metadata import (
+    BrokerMetadata,
+    MetadataRequest,
+    MetadataResponse,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from millrace_server.broker.broker import Broker
+from millrace_server.dialects.native.answer import Answered
+from millrace_server.dialects.native.handlers.bounds import check_entries
+from millrace_server.metadata.image import Topic
+from millrace_server.net.connection import Connection
+from millrace_server.refusal import Refused
+from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
+
+_NO_ID = uuid.UUID(int=0)
+
+
+def handle(broker: Broker, connection: Connection, request: MetadataRequest) -> Answered:
+    """Describes the topics asked for, or all."""
+    names = request.topics
+    if names is None:
+        names = tuple(sorted(broker.image.topics))
+    else:
+        check_entries(names, "topics")
+    host, port = broker.advertised_address
+    node_id = broker.config.node_id
+    return MetadataResponse(
+        cluster_id=broker.image.cluster_id,
+        controller_id=node_id,
+        brokers=(BrokerMetadata(node_id, host, port),),
+        topics=tuple(_describe(broker, name) for name in names),
+    )
+
+
+def _describe(broker: Broker, name: str) -> TopicMetadata:
+    try:
+        topic = broker.controller.topic(name)
+    except Refused as refused:
+        return TopicMetadata(refused.code, refused.sentence, name, _NO_ID, False, ())
+    return TopicMetadata(
+        ErrorCode.NONE,
+        None,
+        name,
+        uuid.UUID(topic.topic_id),
+        name.startswith(INTERNAL_TOPIC_PREFIX),
+        tuple(_partition(broker, topic, number) for number in range(topic.partitions)),
+    )
+
+
+def _partition(broker: Broker, topic: Topic, number: int) -> PartitionMetadata:
+    node_id = broker.config.node_id
+    try:
+        partition = broker.partitions.get(topic.name, number)
+    except Refused as refused:
+        return PartitionMetadata(refused.code, number, -1, -1, (node_id,), ())
+    return PartitionMetadata(
+        ErrorCode.NONE, number, node_id, partition.leader_epoch, (node_id,), (node_id,)
+    )

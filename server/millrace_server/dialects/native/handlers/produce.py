@@ -1,0 +1,55 @@
+"""Produce: batches to the append service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.produce import (
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+)
+from millrace_server.broker.appends import ACKS_NONE, Produced
+from millrace_server.broker.broker import Broker
+from millrace_server.dialects.native.answer import Answered
+from millrace_server.dialects.native.handlers.bounds import check_entries
+from millrace_server.dialects.native.later import mapped
+from millrace_server.net.connection import Connection
+
+
+def handle(broker: Broker, connection: Connection, request: ProduceRequest) -> Answered:
+    """Appends; with acks 0 nothing is answered, and a refused batch ends the connection.
+
+    That is the only way to tell such a client that its records went nowhere.
+    """
+    check_entries(request.partitions, "partitions")
+    produced = broker.appends.append(
+        [(p.topic, p.partition, memoryview(p.records)) for p in request.partitions],
+        acks=request.acks,
+        timeout_ms=request.timeout_ms,
+    )
+    if request.acks == ACKS_NONE:
+        if isinstance(produced, list) and any(p.code is not ErrorCode.NONE for p in produced):
+            connection.abort("a batch sent with acks 0 was refused")
+        return None
+    if isinstance(produced, list):
+        return _response(produced)
+    return mapped(produced, _response)
+
+
+def _response(results: Sequence[Produced]) -> ProduceResponse:
+    return ProduceResponse(
+        tuple(
+            ProducePartitionResult(
+                r.topic,
+                r.partition,
+                r.code,
+                r.sentence,
+                r.base_offset,
+                r.log_append_time_ms,
+                r.log_start_offset,
+            )
+            for r in results
+        )
+    )

@@ -1,0 +1,214 @@
+"""The commands of the text dialect, each a few lines between a typed line and a service.
+
+An answer is lines; the last begins with `OK` or `ERR`, so that a script knows where it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.records import decode_fetch, encode_batch
+from millrace_server.broker.appends import ACKS_ALL, Produced
+from millrace_server.broker.broker import Broker
+from millrace_server.broker.partition import Partition
+from millrace_server.dialects.text.lines import counted, record_line
+from millrace_server.log import OffsetOutOfRange
+from millrace_server.refusal import Refused
+from millrace_server.topic_config import TOPIC_CONFIG_KEYS
+
+FETCH_COUNT_DEFAULT = 10
+FETCH_COUNT_MAX = 1_000
+FETCH_BYTES = 64 << 10
+"""Bytes of log that one FETCH reads, unless the first batch is larger."""
+PRODUCE_TIMEOUT_MS = 30_000
+
+Lines = list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: how it is typed, what it does, and who answers it.
+
+    `words` is how many words are split off the line, at least and at most; with `takes_rest` the
+    remainder of the line, spaces included, is one more.
+    """
+
+    usage: str
+    doc: str
+    words: tuple[int, int]
+    takes_rest: bool
+    run: Callable[..., Lines | Coroutine[Any, Any, Lines]]
+
+
+def help_lines(broker: Broker) -> Lines:
+    """Every command with its usage."""
+    width = max(len(command.usage) for command in COMMANDS.values())
+    return [f"{c.usage:<{width}}  {c.doc}" for c in COMMANDS.values()] + ["OK"]
+
+
+def topics(broker: Broker) -> Lines:
+    """Topic names with their partition counts."""
+    listed = [
+        f"topic {t.name} partitions {t.partitions}"
+        for t in sorted(broker.image.topics.values(), key=lambda t: t.name)
+    ]
+    return [*listed, f"OK {counted(len(listed), 'topic')}"]
+
+
+def describe(broker: Broker, name: str) -> Lines:
+    """A topic's identity, settings and partitions."""
+    topic = broker.controller.topic(name)
+    config = broker.topics.config(name)
+    return [
+        f"topic {name} id {topic.topic_id} partitions {topic.partitions} "
+        f"replication factor {topic.replication_factor}",
+        *(
+            f"config {key}={config.text(key)}{'' if key in config.own else ' (default)'}"
+            for key in TOPIC_CONFIG_KEYS
+        ),
+        *(_partition_line(broker, name, number) for number in range(topic.partitions)),
+        "OK",
+    ]
+
+
+def _partition_line(broker: Broker, name: str, number: int) -> str:
+    try:
+        partition = broker.partitions.get(name, number)
+    except Refused as refused:
+        return f"partition {number} offline: {refused.sentence}"
+    return (
+        f"partition {number} leader {broker.config.node_id} start {partition.log.start_offset} "
+        f"high watermark {partition.high_watermark} end {partition.log.end_offset} "
+        f"bytes {partition.log.size_bytes}"
+    )
+
+
+async def create(broker: Broker, name: str, partitions: str = "-1") -> Lines:
+    """Creates a topic."""
+    topic = await broker.topics.create(name, partitions=number(partitions, "PARTITIONS"))
+    return [f"OK topic {name} with {counted(topic.partitions, 'partition')}"]
+
+
+async def produce(broker: Broker, topic: str, partition: str, value: str = "") -> Lines:
+    """Appends one record without a key and answers when it is durable."""
+    return await _append(broker, topic, partition, None, value)
+
+
+async def produce_key(
+    broker: Broker, topic: str, partition: str, key: str, value: str = ""
+) -> Lines:
+    """The same with a key of one word."""
+    return await _append(broker, topic, partition, key.encode("utf-8", "surrogateescape"), value)
+
+
+async def _append(
+    broker: Broker, topic: str, partition: str, key: bytes | None, value: str
+) -> Lines:
+    batch = encode_batch(
+        [value.encode("utf-8", "surrogateescape")],
+        keys=None if key is None else [key],
+        timestamps_ms=broker.host.clock.wall_ms(),
+    )
+    produced = broker.appends.append(
+        [(topic, number(partition, "PARTITION"), memoryview(batch))],
+        acks=ACKS_ALL,
+        timeout_ms=PRODUCE_TIMEOUT_MS,
+    )
+    if isinstance(produced, asyncio.Future):
+        produced = await produced
+    result: Produced = produced[0]
+    if result.code is not ErrorCode.NONE:
+        raise Refused(result.code, result.sentence)
+    return [f"OK {topic}-{result.partition} offset {result.base_offset}"]
+
+
+def fetch(
+    broker: Broker, topic: str, partition: str, offset: str, count: str = str(FETCH_COUNT_DEFAULT)
+) -> Lines:
+    """Records from an offset on; does not wait for more."""
+    wanted = number(count, "COUNT")
+    if not 1 <= wanted <= FETCH_COUNT_MAX:
+        raise usage_error(f"COUNT is {wanted}; it is 1 to {FETCH_COUNT_MAX}")
+    found = broker.partitions.get(topic, number(partition, "PARTITION"))
+    first = number(offset, "OFFSET")
+    if not found.log.start_offset <= first <= found.high_watermark:
+        raise OffsetOutOfRange(first, found.log.start_offset, found.high_watermark)
+    lines, next_offset = read_lines(found, first, wanted)
+    return [
+        *lines,
+        f"OK {counted(len(lines), 'record')}, next offset {next_offset}, "
+        f"high watermark {found.high_watermark}",
+    ]
+
+
+def read_lines(partition: Partition, offset: int, count: int) -> tuple[Lines, int]:
+    """Up to `count` records from `offset` as lines, and the offset after them."""
+    lines: Lines = []
+    while len(lines) < count and offset < partition.high_watermark:
+        found = partition.read(offset, max_bytes=FETCH_BYTES)
+        if found.slice is None:
+            break
+        try:
+            data = found.slice.file.pread(found.slice.size, found.slice.position)
+        finally:
+            found.slice.release()
+        before = offset
+        for records, next_offset in decode_fetch(data, from_offset=offset):
+            taken = records[: count - len(lines)]
+            lines += map(record_line, taken)
+            offset = next_offset if len(taken) == len(records) else taken[-1][0] + 1
+            if len(lines) == count:
+                break
+        if offset == before:
+            break
+    return lines, offset
+
+
+def offsets(broker: Broker, name: str) -> Lines:
+    """First and next readable offset of every partition."""
+    topic = broker.controller.topic(name)
+    listed = []
+    for n in range(topic.partitions):
+        partition = broker.partitions.get(name, n)
+        listed.append(
+            f"partition {n} start {partition.log.start_offset} "
+            f"high watermark {partition.high_watermark}"
+        )
+    return [*listed, "OK"]
+
+
+def number(text: str, what: str) -> int:
+    """A whole number a person typed. Raises `Refused`."""
+    try:
+        return int(text)
+    except ValueError:
+        raise usage_error(f"{what} is {text!r}; it is a whole number") from None
+
+
+def usage_error(reason: str) -> Refused:
+    """What is said about a line that cannot be understood."""
+    return Refused(ErrorCode.INVALID_REQUEST, f"{reason}. HELP lists the commands")
+
+
+COMMANDS: dict[str, Command] = {
+    "HELP": Command("HELP", "this list", (0, 0), False, help_lines),
+    "TOPICS": Command("TOPICS", "topics and their partition counts", (0, 0), False, topics),
+    "DESCRIBE": Command(
+        "DESCRIBE TOPIC", "settings, partitions and offsets", (1, 1), False, describe
+    ),
+    "CREATE": Command("CREATE TOPIC [PARTITIONS]", "create a topic", (1, 2), False, create),
+    "PRODUCE": Command(
+        "PRODUCE TOPIC PARTITION VALUE", "append the rest of the line", (2, 2), True, produce
+    ),
+    "PRODUCEKEY": Command(
+        "PRODUCEKEY TOPIC PARTITION KEY VALUE", "the same with a key", (3, 3), True, produce_key
+    ),
+    "FETCH": Command(
+        "FETCH TOPIC PARTITION OFFSET [COUNT]", "read records, 10 or COUNT", (3, 4), False, fetch
+    ),
+    "OFFSETS": Command("OFFSETS TOPIC", "first and next readable offset", (1, 1), False, offsets),
+}

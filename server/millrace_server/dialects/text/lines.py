@@ -1,0 +1,78 @@
+"""How records and bytes look in the text dialect, and how a typed line is read (W-8.2)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from millrace_protocol.records import Record
+from millrace_server.host import Reply
+from millrace_server.refusal import Refused
+
+VALUE_BYTES_SHOWN = 16 << 10
+"""A longer key or value is cut in the answer, and the cut is said."""
+
+
+def shown(data: bytes | None) -> str:
+    """Bytes as one line: UTF-8 with control characters, backslashes and bad bytes escaped.
+
+    >>> shown(b"caf\\xc3\\xa9\\n\\xff"), shown(None)
+    ('café\\\\n\\\\xff', '(null)')
+    """
+    if data is None:
+        return "(null)"
+    cut = ""
+    if len(data) > VALUE_BYTES_SHOWN:
+        cut = f"... ({len(data)} bytes)"
+        data = data[:VALUE_BYTES_SHOWN]
+    text = data.decode("utf-8", "backslashreplace")
+    if text.isprintable() and "\\" not in text:
+        return text + cut
+    # Bytes that were no UTF-8 are `\xff` by now; only what was decoded is escaped again.
+    return "".join(_escaped(c) for c in data.decode("utf-8", "surrogateescape")) + cut
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if character == "\\" or not character.isprintable():
+        return character.encode("unicode_escape").decode()
+    return character
+
+
+def timestamp_text(timestamp_ms: int) -> str:
+    """ISO 8601 in UTC with milliseconds, or the number where a calendar has no such day."""
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def record_line(record: Record) -> str:
+    """One record as one line: offset, time, key, headers if any, and the value last."""
+    offset, timestamp_ms, key, value, headers = record
+    listed = "".join(f" header {name}={shown(content)}" for name, content in headers)
+    return (
+        f"offset {offset} time {timestamp_text(timestamp_ms)} key {shown(key)}{listed} "
+        f"value {shown(value)}"
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun.
+
+    >>> counted(1, "record"), counted(2, "record")
+    ('1 record', '2 records')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def error_line(refused: Refused) -> str:
+    """A refusal as the last line of an answer."""
+    return f"ERR {refused.code.name} {refused.sentence}"
+
+
+def reply(lines: list[str]) -> Reply:
+    """Lines as they go out."""
+    return [("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")]

@@ -1,0 +1,63 @@
+"""The machine: the doors of `host.py` as the operating system and the event loop provide them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from millrace_server.disk.os_disk import OsDisk
+from millrace_server.host import Host
+from millrace_server.net.listening import OsNet
+
+T = TypeVar("T")
+WORKER_THREADS = 8
+"""Blocking calls in flight: syncs of different logs, cold reads, trims. A disk gains nothing
+from more, and each thread costs a stack."""
+
+
+class SystemClock:
+    """The system's clocks."""
+
+    def wall_ms(self) -> int:
+        """See `host.Clock`."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """See `host.Clock`."""
+        return time.monotonic_ns() // 1_000_000
+
+
+class LoopSpawn:
+    """Tasks on the running loop, blocking calls in a pool of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="millrace")
+
+    def task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        """See `host.Spawn`."""
+        return self._loop.create_task(work, name=name)
+
+    def blocking(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """See `host.Spawn`."""
+        return self._loop.run_in_executor(self._pool, work, *args)
+
+    def close(self) -> None:
+        """Waits for the calls in flight and ends the threads."""
+        self._pool.shutdown()
+
+
+def this_machine(data_directory: str | Path, spawn: LoopSpawn) -> Host:
+    """The real host, with `data_directory` as its disk; call it on the broker's loop."""
+    return Host(
+        clock=SystemClock(),
+        disk=OsDisk(Path(data_directory)),
+        net=OsNet(),
+        rng=random.Random(),
+        spawn=spawn,
+    )

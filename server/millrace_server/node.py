@@ -1,0 +1,61 @@
+"""A node: one broker with its port, from an unlocked directory to a drained shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from millrace_server.broker.broker import Broker
+from millrace_server.config import BrokerConfig
+from millrace_server.dialects.front import Front
+from millrace_server.host import Host
+from millrace_server.net.output import ColdReads
+from millrace_server.net.server import Server
+
+log = structlog.get_logger("millrace.node")
+
+
+class Node:
+    """Lives from `start` to `stop`, on one event loop. `host.disk` is locked by the caller."""
+
+    def __init__(
+        self, config: BrokerConfig, host: Host, *, cold_reads: ColdReads | None = None
+    ) -> None:
+        self.config = config
+        self.broker = Broker(config, host)
+        self.server = Server(host, Front(self.broker), config.limits, cold_reads=cold_reads)
+        self.address: tuple[str, int] = config.listen_address
+
+    async def start(self) -> tuple[str, int]:
+        """Opens the data and listens; returns the address bound.
+
+        Raises `ListenError` and what `Broker.start` raises; nothing is left running then.
+        """
+        await self.broker.start()
+        try:
+            self.address = await self.server.start(*self.config.listen_address)
+        except BaseException:
+            await self.broker.stop()
+            raise
+        self.broker.advertised_address = self.config.advertised_address or self.address
+        log.info("listening", host=self.address[0], port=self.address[1])
+        return self.address
+
+    async def stop(self) -> None:
+        """Lets requests finish, closes connections, and makes everything durable."""
+        log.info("stopping", connections=len(self.server.connections))
+        self.broker.answer_waiting()
+        await self.server.drain(self.config.drain_timeout_ms)
+        await self.broker.stop()
+        log.info("stopped")
+
+    async def run_until(self, stop: asyncio.Event) -> None:
+        """Serves until `stop` is set; raises the disk's error when the broker cannot go on."""
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait((stopping, self.broker.failed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        if self.broker.failed.done():
+            self.broker.failed.result()

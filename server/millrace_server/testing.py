@@ -1,0 +1,193 @@
+"""A real broker for tests: in the caller's event loop, or in a thread of its own.
+
+    async with Broker() as broker:                  # in this loop, on a temporary directory
+        async with Producer(broker.servers) as producer:
+            ...
+
+    with BrokerThread() as broker:                  # for synchronous code
+        ...
+
+Nothing is simulated: it listens on a loopback port, writes segment files and serves them with
+sendfile. Data in a temporary directory is removed at the end; give `data` to keep it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from millrace_server.config import BrokerConfig
+from millrace_server.disk.cold_reads import PageCache
+from millrace_server.disk.lock import DirectoryLock
+from millrace_server.machine import LoopSpawn, this_machine
+from millrace_server.node import Node
+
+
+class Broker:
+    """An embedded broker. May be stopped and started again on the same data and port.
+
+    Keyword arguments are fields of `BrokerConfig`; `topic` takes defaults of topic settings, for
+    example `topic={"durability": "os"}`.
+    """
+
+    def __init__(self, *, data: str | Path | None = None, port: int = 0, **settings: Any) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="millrace-") if data is None else None
+        directory = self._temporary.name if self._temporary is not None else str(data)
+        self.config = replace(BrokerConfig(data=directory, listen=f"127.0.0.1:{port}"), **settings)
+        self._node: Node | None = None
+        self._spawn: LoopSpawn | None = None
+        self._lock: DirectoryLock | None = None
+        self._port = port
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return Path(self.config.data)
+
+    @property
+    def node(self) -> Node:
+        """The running node, for tests that look inside. Raises `RuntimeError` when stopped."""
+        if self._node is None:
+            raise RuntimeError("the broker is not running; start it first")
+        return self._node
+
+    @property
+    def port(self) -> int:
+        """The TCP port, the same after a restart."""
+        return self._port
+
+    @property
+    def servers(self) -> str:
+        """HOST:PORT, as clients take it."""
+        return f"127.0.0.1:{self._port}"
+
+    async def start(self) -> None:
+        """Starts the broker on the running loop."""
+        if self._node is not None:
+            raise RuntimeError("the broker is running already")
+        self._lock = DirectoryLock(self.data)
+        self._spawn = LoopSpawn()
+        host = this_machine(self.data, self._spawn)
+        node = Node(
+            replace(self.config, listen=f"127.0.0.1:{self._port}"),
+            host,
+            cold_reads=PageCache(),
+        )
+        try:
+            _, self._port = await node.start()
+        except BaseException:
+            self._let_go()
+            raise
+        self._node = node
+
+    async def stop(self) -> None:
+        """Shuts down in order; does nothing when it is stopped."""
+        if self._node is None:
+            return
+        node, self._node = self._node, None
+        try:
+            await node.stop()
+        finally:
+            self._let_go()
+
+    async def restart(self) -> None:
+        """Stops and starts on the same data and port; clients have to reconnect."""
+        await self.stop()
+        await self.start()
+
+    def _let_go(self) -> None:
+        if self._spawn is not None:
+            self._spawn.close()
+            self._spawn = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            self._clean_up()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self.stop()
+        finally:
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+
+class BrokerThread:
+    """The same broker on an event loop in a thread, for code that has no loop of its own."""
+
+    def __init__(self, *, data: str | Path | None = None, port: int = 0, **settings: Any) -> None:
+        self._broker = Broker(data=data, port=port, **settings)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def servers(self) -> str:
+        """HOST:PORT, as clients take it."""
+        return self._broker.servers
+
+    @property
+    def port(self) -> int:
+        """The TCP port."""
+        return self._broker.port
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return self._broker.data
+
+    def __enter__(self) -> Self:
+        loop = asyncio.new_event_loop()
+        self._loop = loop
+        self._thread = threading.Thread(
+            target=loop.run_forever, name="millrace broker", daemon=True
+        )
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self._broker.__aenter__(), loop).result()
+        except BaseException:
+            self._end_loop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._loop is None:
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(
+                self._broker.__aexit__(None, None, None), self._loop
+            ).result()
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        if self._loop is None or self._thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._loop = self._thread = None
