@@ -13,7 +13,6 @@ producers are written by the flush, so a failure there can lose neither offsets 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from millrace_protocol.records import (
@@ -23,6 +22,7 @@ from millrace_protocol.records import (
     stamp_log_append_time,
 )
 from millrace_server.host import Disk, FileSlice
+from millrace_server.log.chain import SegmentChain
 from millrace_server.log.checkpoint import Checkpoint, ClosedSegment, write_checkpoint
 from millrace_server.log.config import SEGMENT_BYTES_MAX, LogConfig
 from millrace_server.log.errors import LogClosed, LogFailed, OffsetOutOfRange
@@ -37,9 +37,6 @@ from millrace_server.log.timestamps import FoundTime, first_at_or_after, newest
 CHECKPOINT_BYTES: Final = 32 * 1024 * 1024
 CHECKPOINT_BATCHES: Final = 8192
 """How much may lie behind a checkpoint: about 30 ms of reading after a crash, per partition."""
-
-_PLACES_KEPT: Final = 64
-_COLD_SEGMENTS_OPEN_MAX: Final = 4
 
 WriteBuffer = bytearray | memoryview
 
@@ -68,11 +65,6 @@ class LogRead(NamedTuple):
     next_offset: int
 
 
-class _Place(NamedTuple):
-    segment: Segment
-    position: int
-
-
 class PartitionLog:
     """Created or opened once, appended to and read, then closed; dead after a failed sync."""
 
@@ -82,23 +74,17 @@ class PartitionLog:
         self.directory = directory
         self.recovery: RecoveryReport = recovered.report
         self._disk = disk
-        self._segments = recovered.segments
-        self._bases = [segment.base_offset for segment in recovered.segments]
-        self._active = recovered.segments[-1]
+        self._chain = SegmentChain(recovered.segments, settled_count=recovered.settled_count)
         self._producers = recovered.producers
         self._start_offset = recovered.start_offset
-        self._end_offset = self._active.end_offset
+        self._end_offset = self._chain.active.end_offset
         self._durable_offset = recovered.durable_offset
         # Right when all is durable; what was recovered is, once `open` has flushed it.
-        self._durable_position = self._active.size_bytes
-        self._closed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
-        self._places: dict[int, _Place] = {}
-        self._cold_open: list[Segment] = []
+        self._durable_position = self._chain.active.size_bytes
         self._failure: BaseException | None = None
         self._is_closed = False
         self._has_clean_checkpoint = recovered.report.is_clean
         self._ticket: FlushTicket | None = None
-        self._unsettled: list[Segment] = []
         self._removed: list[Segment] = []
         self._is_directory_dirty = False
         self._bytes_behind_checkpoint = 0
@@ -115,7 +101,7 @@ class PartitionLog:
         write_checkpoint(disk, directory, Checkpoint(0, 0, 0, 0, -1, 0, (), b"", is_clean=True))
         disk.sync_directory(directory.rpartition("/")[0])
         report = RecoveryReport(True, True, 0, 0, None, 0, 0, 0)
-        return cls(disk, directory, config, Recovered([segment], 0, 0, Producers(), report))
+        return cls(disk, directory, config, Recovered([segment], 0, 0, 0, Producers(), report))
 
     @classmethod
     def open(
@@ -133,9 +119,8 @@ class PartitionLog:
             not report.has_checkpoint
             or log._durable_offset < log._end_offset
             or report.cut is not None
+            or log._chain.unsettled
         ):
-            first = bisect_right(log._bases, log._durable_offset) - 1
-            log._unsettled = log._segments[first:-1]
             log._is_directory_dirty = log._wants_checkpoint = True
             log.flush(preallocate=False)
         return log
@@ -158,12 +143,12 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         """The size of all batches, without indexes and preallocated space."""
-        return self._closed_bytes + self._active.size_bytes
+        return self._chain.size_bytes
 
     @property
     def segment_count(self) -> int:
         """Segments that can be read, the active one included."""
-        return len(self._segments)
+        return len(self._chain.segments)
 
     @property
     def is_failed(self) -> bool:
@@ -217,7 +202,7 @@ class PartitionLog:
             stamp_log_append_time(batch, timestamp_ms=now_ms)
         assign(batch, base_offset=base_offset, leader_epoch=leader_epoch)
         try:
-            active = self._active
+            active = self._chain.active
             if active.size_bytes and self._must_roll(size_bytes, last_offset, timestamp, now_ms):
                 active = self._roll()
             active.write(batch)
@@ -247,7 +232,7 @@ class PartitionLog:
         return Appended(base_offset, last_offset, log_append_time_ms, False)
 
     def _must_roll(self, size_bytes: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
-        active = self._active
+        active = self._chain.active
         if active.size_bytes + size_bytes > self.config.segment_bytes:
             return True
         if active.size_bytes > SEGMENT_BYTES_MAX - size_bytes:
@@ -260,18 +245,8 @@ class PartitionLog:
         return reached - active.first_timestamp > self.config.segment_ms
 
     def _roll(self) -> Segment:
-        rolled = self._active
-        fresh = Segment.create(
-            self._disk,
-            self.directory,
-            self._end_offset,
-            index_interval_bytes=self.config.index_interval_bytes,
-        )
-        self._unsettled.append(rolled)
-        self._closed_bytes += rolled.size_bytes
-        self._segments.append(fresh)
-        self._bases.append(fresh.base_offset)
-        self._active = fresh
+        interval_bytes = self.config.index_interval_bytes
+        fresh = self._chain.roll(self._disk, self.directory, index_interval_bytes=interval_bytes)
         self._is_directory_dirty = self._wants_checkpoint = True
         return fresh
 
@@ -290,21 +265,22 @@ class PartitionLog:
             raise self._stopped()
         if offset >= end_offset:
             return LogRead(None, offset)
-        segment, position = self._find(offset)
-        if segment is not self._active:
-            self._keep_open(segment)
+        chain = self._chain
+        segment, position = chain.find(offset)
+        if segment is not chain.active:
+            chain.keep_open(segment)
         if end_offset >= segment.end_offset:
             next_offset, next_position = segment.end_offset, segment.size_bytes
         elif end_offset == self._durable_offset:
             next_offset, next_position = end_offset, self._durable_position
         else:
-            next_offset, next_position = end_offset, self._find(end_offset).position
+            next_offset, next_position = end_offset, chain.find(end_offset).position
         if next_position - position > max_bytes:
             next_offset, next_position = segment.boundary(position, position + max_bytes)
         size_bytes = next_position - position
         if size_bytes <= 0:
             return LogRead(None, end_offset)
-        self._remember(next_offset, segment, next_position)
+        chain.remember(next_offset, segment, next_position)
         file = segment.file
         file.retain()
         return LogRead(FileSlice(file, position, size_bytes), next_offset)
@@ -316,44 +292,15 @@ class PartitionLog:
         one batch. Raises `CorruptLog` and `OSError`.
         """
         return first_at_or_after(
-            self._segments, timestamp_ms, start_offset=self._start_offset, end_offset=end_offset
+            self._chain.segments,
+            timestamp_ms,
+            start_offset=self._start_offset,
+            end_offset=end_offset,
         )
 
     def max_timestamp(self, *, end_offset: int) -> FoundTime | None:
         """Finds the first record with the largest timestamp before `end_offset`; None if none."""
-        return newest(self._segments, start_offset=self._start_offset, end_offset=end_offset)
-
-    def _find(self, offset: int) -> _Place:
-        """Where the batch that holds `offset` begins, or at the log's end will begin."""
-        if offset == self._end_offset:
-            return _Place(self._active, self._active.size_bytes)
-        place = self._places.get(offset)
-        # A place remembered at the end of a segment is right only if the segment grew since.
-        if place is not None and place.position < place.segment.size_bytes:
-            return place
-        segment = self._active
-        if offset < segment.base_offset:
-            segment = self._segments[bisect_right(self._bases, offset) - 1]
-        return _Place(segment, segment.position_of(offset))
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        """Keeps where a read ended: the next one begins there."""
-        places = self._places
-        if offset not in places:
-            if len(places) >= _PLACES_KEPT:
-                del places[next(iter(places))]
-            places[offset] = _Place(segment, position)
-
-    def _keep_open(self, segment: Segment) -> None:
-        """Marks a closed segment as just used, and lets the one go that was used longest ago."""
-        used = self._cold_open
-        if (used and used[-1] is segment) or segment in self._unsettled:
-            return
-        if segment in used:
-            used.remove(segment)
-        used.append(segment)
-        if len(used) > _COLD_SEGMENTS_OPEN_MAX:
-            used.pop(0).cool()
+        return newest(self._chain.segments, start_offset=self._start_offset, end_offset=end_offset)
 
     # Durability
 
@@ -379,17 +326,17 @@ class PartitionLog:
         preallocation = self._wanted_preallocation() if preallocate else None
         if not (is_dirty or is_checkpoint_due or preallocation):
             return None
-        active = self._active
+        chain, active = self._chain, self._chain.active
         ticket = FlushTicket(
             self._disk, self.directory, self._end_offset, active, active.size_bytes
         )
-        for segment in (*self._unsettled, active):
+        for segment in (*chain.unsettled, active):
             if segment.end_offset > self._durable_offset:
                 ticket.hold_dirty(segment.file)
         ticket.sync_directory = self._is_directory_dirty
         self._is_directory_dirty = False
         if is_checkpoint_due:
-            for segment in self._unsettled:
+            for segment in chain.unsettled:
                 ticket.hold_rolled(segment)
             ticket.index_tail = IndexTail.of(active)
             ticket.checkpoint = self._checkpoint(is_clean=closing)
@@ -413,9 +360,7 @@ class PartitionLog:
         """Ends a ticket, whatever became of it, and releases its files."""
         if ticket.is_settled:
             for segment, _ in ticket.rolled:
-                segment.are_indexes_saved = True
-                self._unsettled.remove(segment)
-                self._keep_open(segment)
+                self._chain.settle(segment)
             if ticket.index_tail is not None:
                 ticket.index_tail.note_saved()
         elif ticket.checkpoint is not None:
@@ -454,8 +399,7 @@ class PartitionLog:
     def discard(self) -> None:
         """Lets all files go and writes nothing: for a partition that is being deleted."""
         self._is_closed = True
-        for segment in self._segments:
-            segment.cool()
+        self._chain.let_go()
 
     def _run(self, ticket: FlushTicket) -> None:
         try:
@@ -470,7 +414,7 @@ class PartitionLog:
 
     def _checkpoint(self, *, is_clean: bool) -> Checkpoint:
         """What will be durable once everything up to now is."""
-        active = self._active
+        active = self._chain.active
         return Checkpoint(
             start_offset=self._start_offset,
             recovery_offset=self._end_offset,
@@ -480,14 +424,14 @@ class PartitionLog:
             index_entries=len(active.offsets),
             closed=tuple(
                 ClosedSegment(segment.base_offset, segment.size_bytes, segment.max_timestamp)
-                for segment in self._segments[:-1]
+                for segment in self._chain.segments[:-1]
             ),
             producers=self._producers.encode(),
             is_clean=is_clean,
         )
 
     def _wanted_preallocation(self) -> int | None:
-        active = self._active
+        active = self._chain.active
         if not self.config.preallocate:
             return None
         return wanted_bytes(
@@ -509,23 +453,17 @@ class PartitionLog:
         or above the high watermark.
         """
         limit_offset = min(high_watermark, self._durable_offset)
-        if self._unsettled:
-            limit_offset = min(limit_offset, self._unsettled[0].base_offset)
+        chain = self._chain
+        if chain.unsettled:
+            limit_offset = min(limit_offset, chain.unsettled[0].base_offset)
         count = expired_segments(
-            self._segments, self.config, now_ms=now_ms, limit_offset=limit_offset
+            chain.segments, self.config, now_ms=now_ms, limit_offset=limit_offset
         )
         if not count:
             return []
-        removed = self._segments[:count]
-        del self._segments[:count], self._bases[:count]
-        self._start_offset = max(self._start_offset, self._segments[0].base_offset)
+        removed = chain.drop_first(count)
+        self._start_offset = max(self._start_offset, chain.segments[0].base_offset)
         self._removed += removed
-        self._places.clear()
-        for segment in removed:
-            self._closed_bytes -= segment.size_bytes
-            if segment in self._cold_open:
-                self._cold_open.remove(segment)
-            segment.cool()
         self._wants_checkpoint = True
         self._has_clean_checkpoint = False
         return removed

@@ -85,9 +85,13 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class Recovered:
-    """A log as found: its segments in order, the last of them active and ready for appends."""
+    """A log as found: its segments in order, the last of them active and ready for appends.
+
+    The checkpoint names the first `settled_count` of them as closed.
+    """
 
     segments: list[Segment]
+    settled_count: int
     start_offset: int
     durable_offset: int
     producers: Producers
@@ -162,6 +166,7 @@ class _Recovery:
         self._scan_on(segments, bases[len(listed) :], producers, has_checkpoint=True)
         return Recovered(
             segments,
+            len(checkpoint.closed),
             checkpoint.start_offset,
             checkpoint.recovery_offset,
             producers,
@@ -175,11 +180,12 @@ class _Recovery:
                 raise CorruptLog(self._directory, 0, "no segment and no valid checkpoint is there")
             bases = [0]
             self._disk.open(self._segment(0).path(LOG_SUFFIX), create=True, write=True).release()
-        segments = [self._segment(bases[0])]
+        first_offset = bases[0]
+        segments = [self._segment(first_offset)]
         segments[0].start_indexes()
         producers = Producers()
         self._scan_on(segments, bases[1:], producers, has_checkpoint=False)
-        return Recovered(segments, bases[0], bases[0], producers, self._report(None))
+        return Recovered(segments, 0, first_offset, first_offset, producers, self._report(None))
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(

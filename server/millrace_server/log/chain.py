@@ -1,0 +1,117 @@
+"""The segments of one log in order, and which of them holds an offset.
+
+Owns the list, its open end, the memory of where reads ended, and how many files closed segments
+hold open. Refuses to know what is durable and who reads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from millrace_server.host import Disk
+from millrace_server.log.segment import Segment
+
+_PLACES_KEPT: Final = 64
+_CLOSED_OPEN_MAX: Final = 4
+
+
+class Place(NamedTuple):
+    """A byte in a segment."""
+
+    segment: Segment
+    position: int
+
+
+class SegmentChain:
+    """One segment at least; the last is the active one, which grows.
+
+    Each segment begins where the one before it ends. `unsettled` are those that were rolled and
+    still have preallocated space and unsaved indexes; their files stay open.
+    """
+
+    __slots__ = ("_bases", "_closed_bytes", "_places", "_used", "active", "segments", "unsettled")
+
+    def __init__(self, segments: list[Segment], *, settled_count: int) -> None:
+        self.segments = segments
+        self.active = segments[-1]
+        self.unsettled = segments[settled_count:-1]
+        self._bases = [segment.base_offset for segment in segments]
+        self._closed_bytes = sum(segment.size_bytes for segment in segments[:-1])
+        self._places: dict[int, Place] = {}
+        self._used: list[Segment] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all batches."""
+        return self._closed_bytes + self.active.size_bytes
+
+    def find(self, offset: int) -> Place:
+        """Where the batch that holds `offset` begins, or at the log's end will begin."""
+        active = self.active
+        if offset == active.end_offset:
+            return Place(active, active.size_bytes)
+        place = self._places.get(offset)
+        # A place remembered at the end of a segment is right only if the segment grew since.
+        if place is not None and place.position < place.segment.size_bytes:
+            return place
+        if offset >= active.base_offset:
+            return Place(active, active.position_of(offset))
+        segment = self.segments[bisect_right(self._bases, offset) - 1]
+        return Place(segment, segment.position_of(offset))
+
+    def remember(self, offset: int, segment: Segment, position: int) -> None:
+        """Keeps where a read ended: the next one begins there."""
+        places = self._places
+        if offset not in places:
+            if len(places) >= _PLACES_KEPT:
+                del places[next(iter(places))]
+            places[offset] = Place(segment, position)
+
+    def roll(self, disk: Disk, directory: str, *, index_interval_bytes: int) -> Segment:
+        """Begins a new active segment at the end. Raises `OSError`; nothing is changed then."""
+        rolled = self.active
+        fresh = Segment.create(
+            disk, directory, rolled.end_offset, index_interval_bytes=index_interval_bytes
+        )
+        self.unsettled.append(rolled)
+        self._closed_bytes += rolled.size_bytes
+        self.segments.append(fresh)
+        self._bases.append(fresh.base_offset)
+        self.active = fresh
+        return fresh
+
+    def settle(self, segment: Segment) -> None:
+        """Notes that a rolled segment is trimmed and its indexes are saved."""
+        segment.are_indexes_saved = True
+        self.unsettled.remove(segment)
+        if segment in self.segments:
+            self.keep_open(segment)
+
+    def keep_open(self, segment: Segment) -> None:
+        """Marks a closed segment as just used, and lets the one go that was used longest ago."""
+        used = self._used
+        if (used and used[-1] is segment) or segment is self.active or segment in self.unsettled:
+            return
+        if segment in used:
+            used.remove(segment)
+        used.append(segment)
+        if len(used) > _CLOSED_OPEN_MAX:
+            used.pop(0).cool()
+
+    def drop_first(self, count: int) -> list[Segment]:
+        """Takes the oldest segments off; whoever holds one of their files keeps it."""
+        dropped = self.segments[:count]
+        del self.segments[:count], self._bases[:count]
+        self._places.clear()
+        for segment in dropped:
+            self._closed_bytes -= segment.size_bytes
+            if segment in self._used:
+                self._used.remove(segment)
+            segment.cool()
+        return dropped
+
+    def let_go(self) -> None:
+        """Releases every file."""
+        for segment in self.segments:
+            segment.cool()
