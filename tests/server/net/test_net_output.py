@@ -147,7 +147,12 @@ async def test_cold_slice_is_populated_in_a_thread_while_others_are_served(
     reads.gate.set()
     assert await slow.receive(size + 7) == b"head" + data + b"end"
     # Each byte was asked for once, window after window.
-    assert reads.populated == reads.asked == [(0, 4 << 20), (4 << 20, 4 << 20), (8 << 20, 1 << 20)]
+    windows = [(0, 4 << 20), (4 << 20, 4 << 20), (8 << 20, 1 << 20)]
+    assert reads.populated == reads.asked == windows
+    # A later slice is asked for anew, though it begins where an earlier one was warm.
+    await slow.send(frame_of(b"MR fetch"))
+    assert await slow.receive(size + 7) == b"head" + data + b"end"
+    assert reads.populated == reads.asked == windows * 2
 
 
 async def test_file_stays_open_under_a_populating_thread_when_its_peer_resets(

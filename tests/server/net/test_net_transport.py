@@ -127,3 +127,42 @@ async def test_transport_that_is_full_stops_being_read_at_the_inflight_limit(
     await until(lambda: transport.reading)
     transport.abort()
     await until(lambda: place.handler.lost == [connection])
+
+
+async def test_connection_that_arrives_while_draining_is_ended_too(serve: Serve) -> None:
+    place = await serve()
+    busy = MemoryTransport(place.server.connection())
+    busy.protocol.connection_made(busy)
+    draining = asyncio.get_running_loop().create_task(place.server.drain(20_000))
+    await until(lambda: busy.ended)
+    late = MemoryTransport(place.server.connection())
+    late.protocol.connection_made(late)
+    await until(lambda: late.ended)
+    busy.close()
+    late.close()
+    await draining
+
+
+async def test_connection_with_unsent_answers_is_not_read_while_memory_is_exhausted(
+    serve: Serve,
+) -> None:
+    place = await serve()
+    budget = place.server.memory
+    place.handler.on_frame = lambda connection, frame: [bytes(100_000)] * 3
+    transports = [MemoryTransport(place.server.connection()) for _ in range(2)]
+    for transport in transports:
+        transport.protocol.connection_made(transport)
+    budget.charge(budget.size)
+    transports[0].feed(frame_of(b"MR fetch"))
+    # What it holds beyond the transport's own buffer is charged, and stops only itself.
+    assert not transports[0].reading
+    assert transports[1].reading
+    await until(lambda: len(transports[0].written) > 0)
+    while transports[0].protocol.held_bytes:
+        transports[0].read()
+        await asyncio.sleep(0)
+    await until(lambda: transports[0].reading)
+    budget.charge(-budget.size)
+    for transport in transports:
+        transport.close()
+    await until(lambda: len(place.handler.lost) == 2)
