@@ -19,6 +19,7 @@ from millrace_protocol.spec.__main__ import main
 from millrace_protocol.spec.document import UnknownPart, parts, regenerate
 from millrace_protocol.spec.examples import EXAMPLES
 from millrace_protocol.spec.tables import generators
+from millrace_server.dialects.text.commands import COMMANDS
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
 ROOT = Path(__file__).parents[2]
@@ -129,6 +130,15 @@ def test_topic_settings_in_the_document_are_those_of_the_broker(text: str) -> No
     rows = re.findall(r"^\| ([a-z.]+) \| (\S+) \|", table, re.M)
     shown = {name: default for name, default in rows if name != "setting"}
     assert shown == {key.name: key.default for key in TOPIC_CONFIG_KEYS.values()}
+
+
+def test_text_commands_in_the_document_are_those_of_the_broker(text: str) -> None:
+    """W-8.3"""
+    table = text.split("<!-- text-commands")[1].split("<!-- end of text-commands -->")[0]
+    rows = re.findall(r"^\| ([A-Z].*?) \|", table, re.M)
+    typed = [command.usage for command in COMMANDS.values()]
+    assert set(typed) <= set(rows)
+    assert {row.split()[0] for row in set(rows) - set(typed)} <= {"TAIL", "QUIT"}
 
 
 def test_a_frame_explained_by_the_document_has_the_header_it_draws() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -436,6 +437,21 @@ async def test_the_example_client_works(broker: Broker) -> None:
         "1 two",
         "2 three",
     ]
+
+
+async def test_an_answer_in_text_ends_with_ok_or_err(broker: Broker) -> None:
+    """W-8.1, W-8.2"""
+    typed = "CREATE t\r\nproduce t 0 OK \x1b[2J\\\nFETCH t 0 0\n\nFETCH nope 0 0\nQUIT\n"
+    async with Wire.connect(broker) as wire:
+        wire.writer.write(typed.encode())
+        lines = (await wire.closed()).decode().splitlines()
+    created, produced, record, fetched, refused, bye = lines
+    assert created == "OK topic t with 1 partition"
+    assert produced == "OK t-0 offset 0"
+    assert re.fullmatch(r"offset 0 time \S+Z key \(null\) value OK \\x1b\[2J\\\\", record)
+    assert fetched.startswith("OK 1 record")
+    assert refused.startswith("ERR UNKNOWN_TOPIC_OR_PARTITION ")
+    assert bye == "OK bye"
 
 
 async def test_metadata_names_the_leader_and_what_is_not_there(wire: Wire) -> None:
