@@ -79,6 +79,19 @@ class NoPartitions(MillraceError):
     """The consumer has nothing to read: give it topics, or call `assign`."""
 
 
+class DeserializationFailed(MillraceError):
+    """A deserializer raised (`__cause__`) on the record at `offset` of `topic`, `partition`.
+
+    The position stays at that record: seek past it to go on.
+    """
+
+    def __init__(self, sentence: str, *, topic: str, partition: int, offset: int) -> None:
+        super().__init__(sentence)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
 class BrokerError(MillraceError):
     """An error code in an answer. Codes with a class of their own have a subclass."""
 

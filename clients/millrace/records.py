@@ -31,6 +31,8 @@ else:
 Headers = tuple[tuple[str, bytes | None], ...]
 """A record's headers, in order; a name may occur twice."""
 Deserializer = Callable[[bytes], Any]
+Row = tuple[int, int, bytes | None, bytes | None, Headers]
+"""`(offset, timestamp_ms, key, value, headers)`, as the codec gives records."""
 
 
 class TopicPartition(NamedTuple):
@@ -119,12 +121,15 @@ _new_record = tuple.__new__
 
 
 def make_records(
-    rows: list[tuple[int, int, bytes | None, bytes | None, Headers]],
+    rows: list[Row],
     where: TopicPartition,
     key_deserializer: Deserializer | None,
     value_deserializer: Deserializer | None,
 ) -> list[Record[Any, Any]]:
-    """Decoded rows as records of a partition. A null key or value stays None."""
+    """Decoded rows as records of a partition. A null key or value stays None.
+
+    Raises what a deserializer raises.
+    """
     topic, partition = where
     new = _new_record
     if key_deserializer is not None or value_deserializer is not None:

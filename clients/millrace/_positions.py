@@ -1,0 +1,447 @@
+"""Where a consumer is in each partition, what it has read ahead, and what to ask for next.
+
+Owns positions, the read-ahead buffer and its bounds, the choice of partitions for the next fetch,
+and what an answer means. Knows no event loop, no clock and no network; `now_ms` is of one
+monotonic clock. For each partition, where known:
+
+    position <= from_offset of the first buffered slice <= fetch_offset
+
+An answer to a fetch or lookup that was sent before the last `seek` is recognised by its `version`
+and dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from millrace._backoff import Rng, backoff_ms
+from millrace.config import ConsumerConfig
+from millrace.errors import (
+    BrokerError,
+    CorruptMessage,
+    MillraceError,
+    OffsetOutOfRange,
+    broker_error,
+)
+from millrace.records import TopicPartition
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.fetch import FetchPartition, FetchPartitionResult, FetchRequest
+from millrace_protocol.messages.list_offsets import EARLIEST, LATEST
+from millrace_protocol.records import batch_extent, batch_positions, batch_span
+
+FETCHES_PER_NODE_MAX = 3
+"""Fetches one broker may hold: one for the idle partitions, the others for those that move."""
+DENIALS_MAX = 4
+"""Times a broker must deny a topic before it is believed: it may just have been created."""
+
+
+class Slice(NamedTuple):
+    """Whole batches as they came; records before `from_offset` are not wanted.
+
+    `next_offset` follows the last record.
+    """
+
+    data: bytes
+    from_offset: int
+    next_offset: int
+
+
+class PartitionState:
+    """One partition. `position` is the offset of the next record for the user, None until known.
+
+    `reset` is the timestamp to look up (-2 earliest, -1 latest) while the position is not known.
+    """
+
+    __slots__ = (
+        "attempts",
+        "buffered_bytes",
+        "denials",
+        "error",
+        "fetch_offset",
+        "high_watermark",
+        "in_flight",
+        "paused",
+        "position",
+        "reset",
+        "retry_at_ms",
+        "slices",
+        "version",
+        "where",
+    )
+
+    def __init__(self, where: TopicPartition) -> None:
+        self.where = where
+        self.position: int | None = None
+        self.fetch_offset = -1
+        self.reset: int | None = None
+        self.paused = False
+        self.in_flight = False
+        self.version = 0
+        self.slices: deque[Slice] = deque()
+        self.buffered_bytes = 0
+        self.high_watermark: int | None = None
+        self.error: MillraceError | None = None
+        self.retry_at_ms = 0
+        self.attempts = 0
+        self.denials = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A fetch from one broker; ends in `on_fetched` or `on_fetch_failed`.
+
+    `asked` are the partitions in the request's order, each with its version.
+    """
+
+    node_id: int
+    request: FetchRequest
+    asked: tuple[tuple[PartitionState, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Offsets to look up; ends in `on_looked_up` or `on_lookup_failed`."""
+
+    asked: tuple[tuple[PartitionState, int, int], ...]
+    """`(state, version, timestamp_ms)`."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to ask now, and when to look again (None: not before something happens)."""
+
+    fetches: list[Fetch] = field(default_factory=list)
+    lookup: Lookup | None = None
+    unknown_topics: set[str] = field(default_factory=set)
+    deadline_ms: int | None = None
+
+
+class OffsetReset(NamedTuple):
+    """A partition went on elsewhere because its position was not in the log."""
+
+    where: TopicPartition
+    offset: int
+    sentence: str
+
+
+LeaderOf = Callable[[str, int], tuple[int, int] | None]
+"""`(node_id, leader_epoch)` of `(topic, partition)`, or None when nobody is known to lead."""
+
+
+class Positions:
+    """All partitions of a consumer. `buffered_bytes` stays below `buffer_bytes`, but for what one
+    answer overshoots with a batch that is larger than was asked for.
+    """
+
+    def __init__(self, config: ConsumerConfig, *, rng: Rng) -> None:
+        self.buffered_bytes = 0
+        self.in_flight_requests = 0
+        self.stale_topics: set[str] = set()
+        self.resets: list[OffsetReset] = []
+        self._config = config
+        self._rng = rng
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._ready: dict[PartitionState, None] = {}
+        self._node_fetches: dict[int, int] = {}
+        self._reserved_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __contains__(self, where: TopicPartition) -> bool:
+        return where in self._states
+
+    def __getitem__(self, where: TopicPartition) -> PartitionState:
+        return self._states[where]
+
+    def assigned(self) -> list[TopicPartition]:
+        """All partitions, in the order they are served in."""
+        return list(self._states)
+
+    # User calls
+
+    def assign(self, partitions: Iterable[TopicPartition], reset: int) -> None:
+        """Reads exactly `partitions`; new ones from where `reset` says, the others go on."""
+        wanted = dict.fromkeys(partitions)
+        for where in tuple(self._states):
+            if where not in wanted:
+                self._drop(self._states.pop(where))
+        self.add(wanted, reset)
+
+    def add(self, partitions: Iterable[TopicPartition], reset: int) -> None:
+        """Reads `partitions` too, those that are new from where `reset` says."""
+        for where in partitions:
+            if where not in self._states:
+                state = self._states[where] = PartitionState(where)
+                state.reset = reset
+
+    def seek(self, state: PartitionState, offset: int) -> None:
+        """Goes on at `offset`."""
+        self._drop(state)
+        state.position = state.fetch_offset = offset
+        state.reset = None
+
+    def reset(self, state: PartitionState, timestamp_ms: int) -> None:
+        """Goes on where a lookup of `timestamp_ms` says."""
+        self._drop(state)
+        state.position = None
+        state.reset = timestamp_ms
+
+    def pause(self, state: PartitionState) -> None:
+        """Hands nothing out and fetches nothing; what is buffered stays."""
+        state.paused = True
+        self._ready.pop(state, None)
+
+    def resume(self, state: PartitionState) -> None:
+        """Undoes `pause`."""
+        state.paused = False
+        self._note_ready(state)
+
+    def refetch(self, state: PartitionState) -> None:
+        """Drops what is buffered and reads again from the position."""
+        position = state.position
+        if position is not None:
+            self.seek(state, position)
+
+    # Handing out
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `take` has something."""
+        return bool(self._ready)
+
+    def take(self, now_ms: int) -> tuple[PartitionState, Slice] | None:
+        """The next slice, of each partition in turn. Raises the error that a partition ran into,
+        once for each time it does.
+        """
+        while self._ready:
+            state = next(iter(self._ready))
+            del self._ready[state]
+            if state.slices:
+                taken = state.slices.popleft()
+                self.buffered_bytes -= len(taken.data)
+                state.buffered_bytes -= len(taken.data)
+                self._note_ready(state)
+                return state, taken
+            if state.error is not None:
+                error, state.error = state.error, None
+                self._back_off(state, now_ms)
+                raise error
+        return None
+
+    def put_back(self, state: PartitionState, rest: Slice) -> None:
+        """Makes `rest` the next slice of its partition."""
+        state.slices.appendleft(rest)
+        state.buffered_bytes += len(rest.data)
+        self.buffered_bytes += len(rest.data)
+        self._note_ready(state)
+
+    # Asking
+
+    def plan(self, now_ms: int, leader_of: LeaderOf) -> Plan:
+        """What to ask brokers for now."""
+        plan = Plan()
+        plan.unknown_topics, self.stale_topics = self.stale_topics, set()
+        by_leader: dict[int, list[tuple[PartitionState, int]]] = {}
+        lookups: list[tuple[PartitionState, int, int]] = []
+        for state in self._states.values():
+            if state.in_flight or state.error is not None:
+                continue
+            if state.retry_at_ms > now_ms:
+                if plan.deadline_ms is None or state.retry_at_ms < plan.deadline_ms:
+                    plan.deadline_ms = state.retry_at_ms
+                continue
+            if state.position is None:
+                assert state.reset is not None
+                state.in_flight = True
+                lookups.append((state, state.version, state.reset))
+                continue
+            if state.paused or state.buffered_bytes > self._config.max_partition_bytes:
+                continue
+            leader = leader_of(*state.where)
+            if leader is None:
+                plan.unknown_topics.add(state.where.topic)
+            else:
+                by_leader.setdefault(leader[0], []).append((state, leader[1]))
+        if lookups:
+            plan.lookup = Lookup(tuple(lookups))
+        for node_id, wanted in by_leader.items():
+            fetch = self._fetch(node_id, wanted)
+            if fetch is not None:
+                plan.fetches.append(fetch)
+        return plan
+
+    def _fetch(self, node_id: int, wanted: list[tuple[PartitionState, int]]) -> Fetch | None:
+        config = self._config
+        if self._node_fetches.get(node_id, 0) >= FETCHES_PER_NODE_MAX:
+            return None
+        room = config.buffer_bytes - self.buffered_bytes - self._reserved_bytes
+        max_bytes = min(config.fetch_max_bytes, len(wanted) * config.max_partition_bytes, room)
+        if max_bytes < min(config.max_partition_bytes, config.buffer_bytes):
+            return None
+        self._node_fetches[node_id] = self._node_fetches.get(node_id, 0) + 1
+        self.in_flight_requests += 1
+        self._reserved_bytes += max_bytes
+        partitions = []
+        for state, epoch in wanted:
+            state.in_flight = True
+            # Whoever was asked for goes to the end, since answers are filled in order.
+            self._states[state.where] = self._states.pop(state.where)
+            partitions.append(
+                FetchPartition(*state.where, epoch, state.fetch_offset, config.max_partition_bytes)
+            )
+        request = FetchRequest(
+            config.fetch_max_wait_ms, config.fetch_min_bytes, max_bytes, tuple(partitions)
+        )
+        return Fetch(node_id, request, tuple((state, state.version) for state, _ in wanted))
+
+    # Answers
+
+    def on_fetched(
+        self, fetch: Fetch, results: tuple[FetchPartitionResult, ...], now_ms: int
+    ) -> None:
+        """A broker answered a fetch."""
+        self._fetch_ended(fetch)
+        by_partition = {(result.topic, result.partition): result for result in results}
+        for state, version in fetch.asked:
+            if state.version != version:
+                continue
+            state.in_flight = False
+            result = by_partition.get(state.where)
+            if result is None:
+                self._back_off(state, now_ms)
+            elif result.error_code:
+                error = broker_error(
+                    result.error_code, result.error_message, about=str(state.where)
+                )
+                self._refused(state, result, error, now_ms)
+            else:
+                state.attempts = state.denials = 0
+                state.high_watermark = result.high_watermark
+                if len(result.records):
+                    self._buffer(state, bytes(result.records))
+
+    def on_fetch_failed(self, fetch: Fetch, now_ms: int) -> None:
+        """No answer will come to a fetch."""
+        self._fetch_ended(fetch)
+        for state, version in fetch.asked:
+            if state.version == version:
+                state.in_flight = False
+                self.stale_topics.add(state.where.topic)
+                self._back_off(state, now_ms)
+
+    def on_looked_up(self, lookup: Lookup, offsets: dict[TopicPartition, int]) -> None:
+        """The offsets of a lookup; -1, where no record is that late, goes on at the end."""
+        for state, version, _ in lookup.asked:
+            if state.version != version:
+                continue
+            state.in_flight = False
+            offset = offsets[state.where]
+            if offset < 0:
+                state.reset = LATEST
+                continue
+            state.attempts = state.denials = 0
+            state.position = state.fetch_offset = offset
+            state.reset = None
+
+    def on_lookup_failed(self, lookup: Lookup, error: MillraceError, now_ms: int) -> None:
+        """A lookup failed: tries again later, or tells the user where that is vain."""
+        for state, version, _ in lookup.asked:
+            if state.version == version:
+                state.in_flight = False
+                self._stumble(state, error, now_ms)
+
+    def on_topic_denied(self, topic: str, error: MillraceError, now_ms: int) -> None:
+        """The metadata has an error in place of a topic."""
+        for state in self._states.values():
+            if state.where.topic == topic and not state.in_flight and state.error is None:
+                self._stumble(state, error, now_ms)
+
+    def _refused(
+        self, state: PartitionState, result: FetchPartitionResult, error: BrokerError, now_ms: int
+    ) -> None:
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._stumble(state, error, now_ms)
+            return
+        if state.position != state.fetch_offset:
+            # What was read before it is still to be consumed; it will be said again then.
+            self._back_off(state, now_ms)
+            return
+        valid = f"the log holds [{result.log_start_offset}, {result.high_watermark})"
+        sentence = f"{state.where}: offset {state.fetch_offset} is out of range, {valid}"
+        policy = self._config.on_out_of_range
+        if policy == "error":
+            state.error = OffsetOutOfRange(
+                f"{sentence}: seek to an offset in it, or set on_out_of_range",
+                code=ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+            self._note_ready(state)
+            return
+        self.resets.append(OffsetReset(state.where, state.fetch_offset, f"{sentence}: {policy}"))
+        self.reset(state, EARLIEST if policy == "earliest" else LATEST)
+
+    def _stumble(self, state: PartitionState, error: MillraceError, now_ms: int) -> None:
+        """Tries again later, or has the error raised once what was read before is consumed."""
+        if isinstance(error, BrokerError) and error.refresh_metadata:
+            self.stale_topics.add(state.where.topic)
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            state.denials += 1
+        if error.retriable and state.denials < DENIALS_MAX:
+            self._back_off(state, now_ms)
+            return
+        state.denials = 0
+        state.error = error
+        self._note_ready(state)
+
+    def _buffer(self, state: PartitionState, data: bytes) -> None:
+        last = end = -1
+        for position in batch_positions(data):
+            last = position
+            end = position + batch_extent(data, position)[1]
+        next_offset = batch_span(data, last)[3] + 1 if last >= 0 else -1
+        if next_offset <= state.fetch_offset:
+            state.error = CorruptMessage(
+                f"{state.where}: the broker answers a fetch from offset {state.fetch_offset} with "
+                f"{len(data)} bytes that hold no whole batch beyond it; the position has not moved",
+                code=ErrorCode.CORRUPT_MESSAGE,
+            )
+        else:
+            whole = data if end == len(data) else data[:end]
+            state.slices.append(Slice(whole, state.fetch_offset, next_offset))
+            state.fetch_offset = next_offset
+            state.buffered_bytes += len(whole)
+            self.buffered_bytes += len(whole)
+        self._note_ready(state)
+
+    def _note_ready(self, state: PartitionState) -> None:
+        if not state.paused and (state.slices or state.error is not None):
+            self._ready[state] = None
+
+    def _drop(self, state: PartitionState) -> None:
+        """Forgets what was read ahead, and answers that are on their way."""
+        state.version += 1
+        state.in_flight = False
+        self.buffered_bytes -= state.buffered_bytes
+        state.buffered_bytes = 0
+        state.slices.clear()
+        state.error = None
+        state.retry_at_ms = 0
+        self._ready.pop(state, None)
+
+    def _back_off(self, state: PartitionState, now_ms: int) -> None:
+        config = self._config
+        state.retry_at_ms = now_ms + backoff_ms(
+            state.attempts,
+            first_ms=config.retry_backoff_ms,
+            max_ms=config.retry_backoff_max_ms,
+            rng=self._rng,
+        )
+        state.attempts += 1
+
+    def _fetch_ended(self, fetch: Fetch) -> None:
+        self.in_flight_requests -= 1
+        self._node_fetches[fetch.node_id] -= 1
+        self._reserved_bytes -= fetch.request.max_bytes

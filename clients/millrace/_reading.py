@@ -1,0 +1,215 @@
+"""The records at hand: one slice of one partition, decoded a chunk at a time.
+
+Owns the boundary between what the user has got and what not, to the record. An iterator over the
+current chunk is the cursor: whoever takes from it, be it a loop or a single call, moves the
+position, at no cost per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import length_hint
+from typing import Any
+
+from millrace._positions import PartitionState, Positions, Slice
+from millrace.errors import DeserializationFailed, MillraceError
+from millrace.records import (
+    Deserializer,
+    Record,
+    RecordBatch,
+    Row,
+    corrupt,
+    make_records,
+)
+from millrace_protocol.records import CorruptBatch, batch_extent, check_batch, decode_fetch
+
+
+class Reading:
+    """What the consumer hands out next. `records` is the cursor: take from it freely.
+
+    When it is exhausted, `advance` makes the next chunk current.
+    """
+
+    def __init__(
+        self,
+        positions: Positions,
+        *,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+    ) -> None:
+        self.records: Iterator[Record[Any, Any]] = iter(())
+        self._chunk: list[Record[Any, Any]] = []
+        self._chunk_end = -1
+        self._state: PartitionState | None = None
+        self._slice: Slice | None = None
+        self._chunks: Iterator[tuple[list[Row], int]] = iter(())
+        self._error: MillraceError | None = None
+        self._positions = positions
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+
+    @property
+    def may_advance(self) -> bool:
+        """Whether `advance` may find something without waiting."""
+        return self._state is not None or self._positions.is_ready
+
+    def position(self, state: PartitionState) -> int | None:
+        """Offset of the next record the user gets from a partition, None until known."""
+        if state is self._state:
+            left = length_hint(self.records)
+            if left:
+                offset: int = self._chunk[len(self._chunk) - left].offset
+                return offset
+            return self._chunk_end
+        return state.position
+
+    def advance(self, now_ms: int) -> bool:
+        """Makes the next chunk current. False when nothing is there yet.
+
+        Called with `records` exhausted. Raises what the next records in line ran into; the
+        position is then the offset of the first of them.
+        """
+        while True:
+            state = self._state
+            if state is None:
+                if not self._open_next(now_ms):
+                    return False
+                continue
+            state.position = self._chunk_end
+            if self._error is not None:
+                error = self._error
+                self._abandon(state)
+                raise error
+            try:
+                rows, self._chunk_end = next(self._chunks)
+            except StopIteration:
+                self._finish(state)
+            except CorruptBatch as fault:
+                position = self._chunk_end
+                self._abandon(state)
+                raise corrupt(state.where, position, fault) from fault
+            else:
+                if rows:
+                    self._show(state, rows)
+                    return True
+
+    def next_batch(self, now_ms: int) -> RecordBatch[Any, Any] | None:
+        """All that is left of the current slice, or the next slice, as one batch.
+
+        Raises like `advance`.
+        """
+        if self._state is not None:
+            self.give_back()
+        taken = self._positions.take(now_ms)
+        if taken is None:
+            return None
+        state, found = taken
+        state.position = found.from_offset
+        try:
+            whole = _sound_part(found)
+        except CorruptBatch as fault:
+            self._positions.refetch(state)
+            raise corrupt(state.where, found.from_offset, fault) from fault
+        if whole.next_offset < found.next_offset:
+            rest = Slice(found.data[len(whole.data) :], whole.next_offset, found.next_offset)
+            self._positions.put_back(state, rest)
+        state.position = whole.next_offset
+        return RecordBatch(
+            state.where,
+            whole.data,
+            base_offset=whole.from_offset,
+            next_offset=whole.next_offset,
+            key_deserializer=self._key_deserializer,
+            value_deserializer=self._value_deserializer,
+        )
+
+    def give_back(self) -> None:
+        """Puts what the user has not got of the current slice back into the buffer."""
+        state, current = self._state, self._slice
+        if state is None or current is None:
+            return
+        position = self.position(state)
+        assert position is not None
+        self._close()
+        state.position = position
+        if position < current.next_offset:
+            self._positions.put_back(state, Slice(current.data, position, current.next_offset))
+
+    def drop(self, state: PartitionState) -> None:
+        """Forgets the current slice if it is of this partition: somebody seeks."""
+        if state is self._state:
+            self._close()
+
+    def _open_next(self, now_ms: int) -> bool:
+        taken = self._positions.take(now_ms)
+        if taken is None:
+            return False
+        self._state, self._slice = taken
+        self._chunk_end = self._slice.from_offset
+        self._chunks = decode_fetch(self._slice.data, from_offset=self._slice.from_offset)
+        return True
+
+    def _show(self, state: PartitionState, rows: list[Row]) -> None:
+        try:
+            chunk = make_records(
+                rows, state.where, self._key_deserializer, self._value_deserializer
+            )
+        except Exception:  # a deserializer is the user's code and may raise anything
+            chunk = self._readable(state, rows)
+        self._chunk = chunk
+        self.records = iter(chunk)
+
+    def _readable(self, state: PartitionState, rows: list[Row]) -> list[Record[Any, Any]]:
+        """The records before the one that a deserializer refuses; `advance` raises after them."""
+        chunk: list[Record[Any, Any]] = []
+        for row in rows:
+            try:
+                chunk += make_records(
+                    [row], state.where, self._key_deserializer, self._value_deserializer
+                )
+            except Exception as error:
+                self._error = DeserializationFailed(
+                    f"{state.where}: the record at offset {row[0]} cannot be deserialized: "
+                    f"{error!r}; seek to {row[0] + 1} to go on behind it",
+                    topic=state.where.topic,
+                    partition=state.where.partition,
+                    offset=row[0],
+                )
+                self._error.__cause__ = error
+                self._chunk_end = row[0]
+                break
+        return chunk
+
+    def _finish(self, state: PartitionState) -> None:
+        assert self._slice is not None
+        state.position = self._slice.next_offset
+        self._close()
+
+    def _abandon(self, state: PartitionState) -> None:
+        """The slice cannot be read on: reads it again from the position, next time."""
+        self._close()
+        self._positions.refetch(state)
+
+    def _close(self) -> None:
+        # A loop may hold the iterator: emptying the list ends it.
+        self._chunk.clear()
+        self.records = iter(())
+        self._chunks = iter(())
+        self._state = self._slice = self._error = None
+
+
+def _sound_part(found: Slice) -> Slice:
+    """The slice up to the first batch that fails its checks. Raises for the first batch of all."""
+    data = found.data
+    position = 0
+    next_offset = found.from_offset
+    while position < len(data):
+        try:
+            header = check_batch(data, position)
+        except CorruptBatch:
+            if position == 0:
+                raise
+            return Slice(data[:position], found.from_offset, next_offset)
+        next_offset = header.next_offset
+        position += batch_extent(data, position)[1]
+    return Slice(data, found.from_offset, next_offset)

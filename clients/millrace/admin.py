@@ -1,0 +1,367 @@
+"""The admin client: topics, their settings, and where they are.
+
+Owns the calls and their values. Every change of several topics answers for each of them; the
+calls for a single one raise instead.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Generic, Self, TypeVar, Unpack
+
+from millrace._cluster import Cluster
+from millrace._offsets import list_offsets
+from millrace.config import ClientConfig, ClientOptions, Servers, configure, parse_servers
+from millrace.errors import BrokerError, Closed, broker_error
+from millrace.events import EventFeed, State
+from millrace.records import TopicPartition
+from millrace_protocol.messages.admin import (
+    CreatedTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    PartitionCount,
+    TopicConfig,
+    TopicResult,
+)
+from millrace_protocol.messages.admin import NewTopic as WireTopic
+from millrace_protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    ConfigChanges,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from millrace_protocol.messages.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse, TopicMetadata
+
+T = TypeVar("T")
+Configs = Mapping[str, str | int | None]
+"""Topic settings; None stands for the broker's default."""
+
+_NAMED_TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. None: the broker's default."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Configs = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition; `leader` is None while nobody leads."""
+
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic, its partitions by number."""
+
+    name: str
+    topic_id: uuid.UUID
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    """Where one broker listens."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster as one of its brokers sees it; `controller` is None while there is none."""
+
+    cluster_id: str
+    controller: int | None
+    brokers: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """A setting in force, as text; `doc` says what it means, with its unit."""
+
+    value: str
+    is_default: bool
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """An offset that was asked for; -1 when no record is that late."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutcome(Generic[T]):
+    """What became of one topic: `error`, or None and a `value`."""
+
+    name: str
+    value: T | None = None
+    error: BrokerError | None = None
+
+    def unwrap(self) -> T:
+        """The value. Raises the error."""
+        if self.error is not None:
+            raise self.error
+        assert self.value is not None
+        return self.value
+
+
+class Admin:
+    """Creates, describes and changes topics.
+
+        async with Admin("localhost:9092") as admin:
+            await admin.create_topic("clicks", partitions=3)
+
+    Settings are those of `config.ClientConfig`. Each call takes at most `request_timeout_ms`.
+    """
+
+    def __init__(
+        self,
+        servers: Servers = "localhost:9092",
+        *,
+        rng: random.Random | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
+        config: ClientConfig = configure(ClientConfig, options)
+        self._timeout_ms = config.request_timeout_ms
+        self._cluster = Cluster(parse_servers(servers), config, feed=EventFeed("admin"), rng=rng)
+        self._state = State.NEW
+
+    async def start(self) -> None:
+        """Connects. Raises `ConnectionFailed` when none of the servers answers."""
+        if self._state is not State.NEW:
+            raise Closed(f"start: this admin client is {self._state}; make a new one")
+        try:
+            await self._cluster.start()
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._state = State.RUNNING
+
+    async def close(self) -> None:
+        """Disconnects."""
+        self._state = State.CLOSED
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Topics
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        configs: Configs | None = None,
+    ) -> int:
+        """Creates a topic; returns how many partitions it has.
+
+        Raises `TopicAlreadyExists`, `InvalidTopic`, `InvalidPartitions`, `InvalidConfig`, ...
+        """
+        topic = NewTopic(name, partitions, replication_factor, configs or {})
+        (outcome,) = await self.create_topics([topic])
+        return outcome.unwrap()
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicOutcome[int]]:
+        """Creates each topic for itself; the value is its number of partitions."""
+        wire_topics = tuple(
+            WireTopic(
+                topic.name,
+                -1 if topic.partitions is None else topic.partitions,
+                -1 if topic.replication_factor is None else topic.replication_factor,
+                _wire_configs(topic.configs),
+            )
+            for topic in topics
+        )
+        self._check()
+        answer = await self._cluster.call(
+            CreateTopicsRequest(wire_topics, validate_only),
+            CreateTopicsResponse,
+            to=self._cluster.controller,
+        )
+        return [_outcome(result, result.partitions) for result in answer.topics]
+
+    async def delete_topic(self, name: str) -> None:
+        """Deletes a topic with all its records. Raises `UnknownTopicOrPartition`."""
+        (outcome,) = await self.delete_topics([name])
+        outcome.unwrap()
+
+    async def delete_topics(self, names: Iterable[str]) -> list[TopicOutcome[bool]]:
+        """Deletes topics with all their records."""
+        self._check()
+        answer = await self._cluster.call(
+            DeleteTopicsRequest(tuple(names)),
+            DeleteTopicsResponse,
+            to=self._cluster.controller,
+        )
+        return [_outcome(result, True) for result in answer.topics]
+
+    async def create_partitions(self, name: str, partitions: int) -> None:
+        """Widens a topic to `partitions`. Keys may go to another partition from then on."""
+        self._check()
+        answer = await self._cluster.call(
+            CreatePartitionsRequest((PartitionCount(name, partitions),), False),
+            CreatePartitionsResponse,
+            to=self._cluster.controller,
+        )
+        for result in answer.topics:
+            _outcome(result, True).unwrap()
+
+    async def list_topics(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics, sorted; those of the broker itself only if asked for."""
+        answer = await self._metadata(None)
+        return sorted(t.name for t in answer.topics if internal or not t.is_internal)
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """One topic. Raises `UnknownTopicOrPartition`."""
+        (outcome,) = await self.describe_topics([name])
+        return outcome.unwrap()
+
+    async def describe_topics(self, names: Iterable[str]) -> list[TopicOutcome[TopicDescription]]:
+        """The topics named, in this order."""
+        names = tuple(names)
+        answer = await self._metadata(names)
+        found = {topic.name: topic for topic in answer.topics}
+        return [_described(found[name]) for name in names if name in found]
+
+    # Settings
+
+    async def describe_configs(self, name: str) -> dict[str, ConfigValue]:
+        """Every setting of a topic that is in force, by name."""
+        self._check()
+        answer = await self._cluster.call(DescribeConfigsRequest((name,)), DescribeConfigsResponse)
+        found: dict[str, ConfigValue] = {}
+        for topic in answer.topics:
+            if topic.error_code:
+                raise broker_error(topic.error_code, topic.error_message, about=topic.name)
+            for entry in topic.configs:
+                found[entry.name] = ConfigValue(entry.value, entry.is_default, entry.doc)
+        return found
+
+    async def alter_configs(
+        self, name: str, configs: Configs, *, validate_only: bool = False
+    ) -> None:
+        """Changes settings of a topic, all or none; those not named stay. Raises `InvalidConfig`."""
+        self._check()
+        answer = await self._cluster.call(
+            AlterConfigsRequest((ConfigChanges(name, _wire_configs(configs)),), validate_only),
+            AlterConfigsResponse,
+            to=self._cluster.controller,
+        )
+        for result in answer.topics:
+            _outcome(result, True).unwrap()
+
+    # Offsets and the cluster
+
+    async def list_offsets(
+        self, questions: Mapping[TopicPartition | tuple[str, int], str | int]
+    ) -> dict[TopicPartition, ListedOffset]:
+        """The offset for each partition: "earliest", "latest", "max_timestamp", or of the first
+        record at or after a time in ms.
+        """
+        self._check()
+        asked: dict[TopicPartition, int] = {}
+        for where, time in questions.items():
+            if isinstance(time, str):
+                if time not in _NAMED_TIMES:
+                    raise ValueError(f"{time!r}: must be one of {', '.join(_NAMED_TIMES)}, or ms")
+                time = _NAMED_TIMES[time]
+            asked[TopicPartition(*where)] = time
+        answers = await list_offsets(self._cluster, asked, timeout_ms=self._timeout_ms)
+        return {
+            where: ListedOffset(answer.offset, answer.timestamp_ms, answer.leader_epoch)
+            for where, answer in answers.items()
+        }
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The brokers, and which of them takes changes."""
+        answer = await self._metadata(())
+        return ClusterDescription(
+            answer.cluster_id,
+            answer.controller_id if answer.controller_id >= 0 else None,
+            tuple(BrokerDescription(b.node_id, b.host, b.port) for b in answer.brokers),
+        )
+
+    # Inside
+
+    async def _metadata(self, topics: tuple[str, ...] | None) -> MetadataResponse:
+        self._check()
+        return await self._cluster.call(MetadataRequest(topics), MetadataResponse)
+
+    def _check(self) -> None:
+        if self._state is State.NEW:
+            raise Closed("the admin client was not started: use `async with`, or await start()")
+        if self._state is State.CLOSED:
+            raise Closed("the admin client is closed")
+
+
+def _wire_configs(configs: Configs) -> tuple[TopicConfig, ...]:
+    return tuple(
+        TopicConfig(name, None if value is None else str(value)) for name, value in configs.items()
+    )
+
+
+def _outcome(result: CreatedTopic | TopicResult, value: T) -> TopicOutcome[T]:
+    if result.error_code:
+        error = broker_error(result.error_code, result.error_message, about=result.name)
+        return TopicOutcome(result.name, error=error)
+    return TopicOutcome(result.name, value)
+
+
+def _described(topic: TopicMetadata) -> TopicOutcome[TopicDescription]:
+    if topic.error_code:
+        error = broker_error(topic.error_code, topic.error_message, about=topic.name)
+        return TopicOutcome(topic.name, error=error)
+    partitions = tuple(
+        PartitionDescription(
+            p.partition,
+            p.leader_id if p.leader_id >= 0 else None,
+            p.leader_epoch,
+            p.replicas,
+            p.isr,
+        )
+        for p in topic.partitions
+    )
+    return TopicOutcome(
+        topic.name, TopicDescription(topic.name, topic.topic_id, topic.is_internal, partitions)
+    )
