@@ -25,7 +25,7 @@ from millrace_protocol.messages.produce import (
     ProduceResponse,
 )
 from millrace_protocol.primitives import ARRAY_COUNT_MAX, STRING_BYTES_MAX
-from millrace_protocol.schema import decode_body, encode_body
+from millrace_protocol.schema import Message, decode_body, encode_body
 
 Buffer = bytes | bytearray | memoryview
 
@@ -88,7 +88,7 @@ def decode_produce_request(body: Buffer) -> ProduceRequest:
     try:
         acks, timeout_ms, count = _PRODUCE_HEAD.unpack_from(view)
         position = _PRODUCE_HEAD.size
-        _check_count(count, size - position)
+        _check_count(count, size - position, ProduceRequest)
         partitions = []
         for _ in range(count):
             topic, position = _string_at(view, position)
@@ -128,7 +128,7 @@ def decode_produce_response(body: Buffer) -> ProduceResponse:
     try:
         (count,) = _COUNT.unpack_from(view)
         position = _COUNT.size
-        _check_count(count, size - position)
+        _check_count(count, size - position, ProduceResponse)
         partitions = []
         for _ in range(count):
             topic, partition, error_code, error_message, position = _result_head_at(view, position)
@@ -174,7 +174,7 @@ def decode_fetch_request(body: Buffer) -> FetchRequest:
     try:
         max_wait_ms, min_bytes, max_bytes, count = _FETCH_HEAD.unpack_from(view)
         position = _FETCH_HEAD.size
-        _check_count(count, size - position)
+        _check_count(count, size - position, FetchRequest)
         partitions = []
         for _ in range(count):
             topic, position = _string_at(view, position)
@@ -236,7 +236,7 @@ def decode_fetch_response(body: Buffer) -> FetchResponse:
     try:
         (count,) = _COUNT.unpack_from(view)
         position = _COUNT.size
-        _check_count(count, size - position)
+        _check_count(count, size - position, FetchResponse)
         partitions = []
         for _ in range(count):
             topic, partition, error_code, error_message, position = _result_head_at(view, position)
@@ -271,8 +271,8 @@ def _count(elements: tuple[object, ...]) -> int:
     return len(elements)
 
 
-def _check_count(count: int, bytes_left: int) -> None:
-    if not 0 <= count <= bytes_left or count > ARRAY_COUNT_MAX:
+def _check_count(count: int, bytes_left: int, cls: type[Message]) -> None:
+    if not 0 <= count <= bytes_left or count > min(ARRAY_COUNT_MAX, cls.elements_max):
         raise _Broken
 
 

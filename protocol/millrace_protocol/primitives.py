@@ -8,6 +8,7 @@ position of the byte that is wrong.
 
 from __future__ import annotations
 
+import io
 import uuid
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,6 +26,28 @@ STRING_BYTES_MAX = 32_767
 """A string's length is an int16 (W-3.3)."""
 ARRAY_COUNT_MAX = 100_000
 """Most elements of one array (W-3.5): what a decoder is willing to loop over."""
+
+
+class BodyStream(io.BytesIO):
+    """A body being decoded, and how many array elements it may still hold (W-3.5).
+
+    Nested arrays multiply: a limit on each alone would let one frame keep a decoder busy for
+    minutes.
+    """
+
+    def __init__(self, body: bytes | bytearray | memoryview, *, elements_max: int) -> None:
+        super().__init__(body)
+        self._elements_max = elements_max
+        self._elements_left = elements_max
+
+    def spend(self, count: int, *, position: int) -> None:
+        """Takes `count` elements from what is left. Raises `WireError` when there are fewer."""
+        self._elements_left -= count
+        if self._elements_left < 0:
+            raise WireError(
+                f"the arrays hold more than {self._elements_max} elements together",
+                position=position,
+            )
 
 
 class WireType(_Construct):
@@ -195,6 +218,8 @@ class ArrayOf(WireType):
             raise WireError(
                 f"an array of {count} elements; the limit is {ARRAY_COUNT_MAX}", position=position
             )
+        if isinstance(stream, BodyStream):
+            stream.spend(count, position=position)
         return count
 
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> Any:

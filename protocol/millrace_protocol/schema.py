@@ -18,20 +18,32 @@ from __future__ import annotations
 import dataclasses
 import io
 from dataclasses import dataclass
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, ClassVar, TypeVar, cast
 
 import construct
 
 from millrace_protocol.errors import WireError
 from millrace_protocol.primitives import STRING as STRING
-from millrace_protocol.primitives import ArrayOf, WireType
+from millrace_protocol.primitives import ArrayOf, BodyStream, WireType
 
 M = TypeVar("M", bound="Message")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Base of every message body and of every struct inside one."""
+    """Base of every message body and of every struct inside one.
+
+    `elements_max`: how many array elements a body may hold in all (W-3.5).
+    """
+
+    elements_max: ClassVar[int] = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Message):
+    """Base of every request: what a broker is willing to decode for anybody who can connect."""
+
+    elements_max: ClassVar[int] = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +147,7 @@ def encode_body(message: Message, version: int) -> bytes:
 
 def decode_body(cls: type[M], body: bytes | bytearray | memoryview, version: int) -> M:
     """A message from a whole body: raises `WireError` when it is short, broken or too long."""
-    stream = io.BytesIO(body)
+    stream = BodyStream(body, elements_max=cls.elements_max)
     message = codec(cls, version).parse_stream(stream)
     if stream.tell() != len(body):
         raise WireError(

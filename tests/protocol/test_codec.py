@@ -13,6 +13,7 @@ from millrace_protocol import hot
 from millrace_protocol.api import APIS
 from millrace_protocol.codec import decode, encode
 from millrace_protocol.errors import WireError
+from millrace_protocol.messages.admin import CreateTopicsRequest, NewTopic, TopicConfig
 from millrace_protocol.messages.fetch import (
     FetchPartition,
     FetchPartitionResult,
@@ -29,6 +30,7 @@ from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.primitives import ARRAY_COUNT_MAX, ArrayOf, WireType
 from millrace_protocol.schema import (
     Message,
+    Request,
     Struct,
     decode_body,
     encode_body,
@@ -216,3 +218,23 @@ def test_a_short_frame_cannot_ask_for_two_billion_elements() -> None:
     """W-3.5"""
     with pytest.raises(WireError, match="2147483647 elements with 4 bytes left"):
         decode(ProduceResponse, b"\x7f\xff\xff\xff\0\0\0\0", 0)
+
+
+def test_nested_arrays_of_a_request_are_bounded_together() -> None:
+    """W-3.5"""
+    settings = (TopicConfig("", None),) * 5_000
+    topics = (NewTopic("t", 1, -1, settings),) * 4
+    body = encode(CreateTopicsRequest(topics, False), 0)
+    with pytest.raises(WireError, match="hold more than 20000 elements together") as caught:
+        decode(CreateTopicsRequest, body, 0)
+    assert caught.value.position == 4 + 4 * (3 + 4 + 2) + 3 * (4 + 5_000 * 4)
+    assert decode(CreateTopicsRequest, encode(CreateTopicsRequest(topics[:3], True), 0), 0)
+
+
+@pytest.mark.parametrize("cls", [FetchRequest, ProduceRequest])
+def test_a_request_is_bounded_by_what_a_broker_will_decode(cls: type[Request]) -> None:
+    """W-3.5"""
+    head = {FetchRequest: 12, ProduceRequest: 6}[cls]
+    body = bytes(head) + (cls.elements_max + 1).to_bytes(4, "big") + bytes(cls.elements_max + 1)
+    with pytest.raises(WireError, match="hold more than 20000 elements together"):
+        decode(cls, body, 0)

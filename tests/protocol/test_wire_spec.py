@@ -15,6 +15,7 @@ from millrace_protocol.dissect import dissect_frames, dissect_hex
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.framing import read_request_header, read_response_header
 from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.schema import Message, Request
 from millrace_protocol.spec.__main__ import main
 from millrace_protocol.spec.document import UnknownPart, parts, regenerate
 from millrace_protocol.spec.examples import EXAMPLES
@@ -122,6 +123,8 @@ def test_numbers_in_the_document_are_those_of_the_code(text: str) -> None:
     assert f"0 to {framing.CLIENT_ID_BYTES_MAX}" in body["W-2.2"]
     assert f"{primitives.STRING_BYTES_MAX:,}" in body["W-3.3"]
     assert f"{primitives.ARRAY_COUNT_MAX:,}" in body["W-3.5"]
+    assert f"{Request.elements_max:,} elements in a request" in body["W-3.5"]
+    assert f"{Message.elements_max:,} in a response" in body["W-3.5"]
     assert f"{records.PAYLOAD_BYTES_MAX >> 20} MiB" in body["W-5.4"]
 
 

@@ -13,7 +13,7 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, wire
 
 _VALIDATE_ONLY = "check and answer as if, but change nothing"
 
@@ -37,7 +37,7 @@ class NewTopic(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopicsRequest(Message):
+class CreateTopicsRequest(Request):
     """Topics to create, each for itself: one may fail and another not."""
 
     topics: tuple[NewTopic, ...] = wire(array_of(NewTopic), "a name may stand once")
@@ -73,7 +73,7 @@ class TopicResult(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopicsRequest(Message):
+class DeleteTopicsRequest(Request):
     """Topics to delete with all their records."""
 
     topics: tuple[str, ...] = wire(array_of(STRING), "topic names")
@@ -95,7 +95,7 @@ class PartitionCount(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePartitionsRequest(Message):
+class CreatePartitionsRequest(Request):
     """Topics to widen. Records keep their partition; keys may map to another one from now on."""
 
     topics: tuple[PartitionCount, ...] = wire(array_of(PartitionCount), "a name may stand once")

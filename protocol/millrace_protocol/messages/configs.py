@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from millrace_protocol.messages.admin import TopicConfig, TopicResult
 from millrace_protocol.primitives import BOOLEAN, INT16, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, wire
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeConfigsRequest(Message):
+class DescribeConfigsRequest(Request):
     """Topics whose settings to list."""
 
     topics: tuple[str, ...] = wire(array_of(STRING), "topic names")
@@ -54,7 +54,7 @@ class ConfigChanges(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterConfigsRequest(Message):
+class AlterConfigsRequest(Request):
     """Changes, each topic's all or none."""
 
     topics: tuple[ConfigChanges, ...] = wire(array_of(ConfigChanges), "a name may stand once")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, RECORDS, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, wire
 
 
 @dataclass(slots=True, frozen=True)
@@ -20,7 +20,7 @@ class FetchPartition(Message):
 
 
 @dataclass(slots=True, frozen=True)
-class FetchRequest(Message):
+class FetchRequest(Request):
     """Which partitions to read, and how long to wait for data."""
 
     max_wait_ms: int = wire(INT32, "longest wait for min_bytes", unit="ms")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millrace_protocol.primitives import INT16, INT32, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, wire
 
 
 @dataclass(frozen=True, slots=True)
-class HelloRequest(Message):
+class HelloRequest(Request):
     """Says who the client is and asks who the broker is."""
 
     software: str = wire(STRING, "name of the client library")

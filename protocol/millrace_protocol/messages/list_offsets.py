@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, wire
 
 LATEST = -1
 """Asks for the high watermark: the offset of the next record to become readable."""
@@ -29,7 +29,7 @@ class ListOffsetsPartition(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class ListOffsetsRequest(Message):
+class ListOffsetsRequest(Request):
     """One question per entry."""
 
     partitions: tuple[ListOffsetsPartition, ...] = wire(

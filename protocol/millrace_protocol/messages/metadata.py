@@ -13,11 +13,11 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, wire
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataRequest(Message):
+class MetadataRequest(Request):
     """Which topics to describe."""
 
     topics: tuple[str, ...] | None = wire(

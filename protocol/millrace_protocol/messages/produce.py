@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, RECORDS, STRING
-from millrace_protocol.schema import Message, array_of, wire
+from millrace_protocol.schema import Message, Request, array_of, wire
 
 
 @dataclass(slots=True, frozen=True)
@@ -18,7 +18,7 @@ class ProducePartition(Message):
 
 
 @dataclass(slots=True, frozen=True)
-class ProduceRequest(Message):
+class ProduceRequest(Request):
     """Batches to append, and what an answer must mean."""
 
     acks: int = wire(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millrace_protocol.primitives import INT16, INT64
-from millrace_protocol.schema import Message, wire
+from millrace_protocol.schema import Message, Request, wire
 
 
 @dataclass(frozen=True, slots=True)
-class InitProducerIdRequest(Message):
+class InitProducerIdRequest(Request):
     """Asks for a new producer id, or for the next epoch of one that the client holds."""
 
     producer_id: int = wire(INT64, "id to continue with a higher epoch; -1 for a new one")
