@@ -2,7 +2,8 @@
 
 Owns the life of a connection and decides when it is read, when its handler is called and when
 it ends. Knows no dialect: frames and lines go to a `RequestHandler`. The parts do the work:
-`Intake` cuts the input, `Answers` keeps the order, `Output` sends, `Patience` counts the time.
+`Intake` cuts the input, `Answers` keeps the order, `Output` sends, `Allowance` counts the memory,
+`Patience` the time.
 
     OPEN -----> FINISHING -----> LINGERING -----> CLOSED
     requests    answers are      our side ended,   lost or aborted,
@@ -17,26 +18,21 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast
+from typing import cast
 
-from millrace_server.host import Clock, Reply, Spawn, release_slices
+from millrace_server.host import Reply, release_slices
+from millrace_server.net.allowance import Allowance
 from millrace_server.net.answers import Answers, Slot
-from millrace_server.net.handler import RequestHandler
-from millrace_server.net.intake import FrameLengthError, Intake, LineLengthError, Scratch
-from millrace_server.net.limits import Limits
-from millrace_server.net.memory import MemoryBudget
-from millrace_server.net.output import ColdReads, Output, OutputError
+from millrace_server.net.intake import FrameLengthError, Intake, LineLengthError
+from millrace_server.net.output import Output, OutputError
 from millrace_server.net.patience import Patience, Sight
+from millrace_server.net.shared import Shared
 from millrace_server.net.stream import Stream
 from millrace_server.net.wire import SocketWire, TransportWire
 
 REQUESTS_PER_TURN = 64
 """One read can hold thousands of small requests; other connections go in between."""
-UNGATED_BYTES = 64 << 10
-"""Frames up to this size never wait for the shared memory, so that heartbeats and greetings
-pass while large frames queue."""
 STREAM_BYTES = 256 << 10
 """A stream is asked to pause when this much of its connection's output is in memory."""
 
@@ -50,39 +46,13 @@ class Phase(enum.Enum):
     CLOSED = enum.auto()
 
 
-class Owner(Protocol):
-    """Who keeps the connections."""
-
-    def opened(self, connection: Connection) -> bool:
-        """Takes note of a new connection; False when there are too many."""
-
-    def lost(self, connection: Connection) -> None: ...
-
-
-@dataclass(slots=True)
-class Shared:
-    """What all connections of a server have in common."""
-
-    loop: asyncio.AbstractEventLoop
-    handler: RequestHandler
-    owner: Owner
-    limits: Limits
-    clock: Clock
-    spawn: Spawn
-    scratch: Scratch
-    memory: MemoryBudget
-    cold_reads: ColdReads | None
-
-
 class Connection(asyncio.BufferedProtocol):
     """One peer. Dialects may read the public attributes and set `client_id` and `session`."""
 
     __slots__ = (
         "_advance_due",
+        "_allowance",
         "_answers",
-        "_awaited_bytes",
-        "_charged_bytes",
-        "_frame_waits",
         "_input_ended",
         "_intake",
         "_more",
@@ -90,7 +60,6 @@ class Connection(asyncio.BufferedProtocol):
         "_patience",
         "_paused",
         "_phase",
-        "_reserved_bytes",
         "_room_waiters",
         "_shared",
         "_streams",
@@ -122,14 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self._phase = Phase.OPEN
         self._streams: list[tuple[Stream, Slot]] = []
         self._room_waiters: list[asyncio.Future[None]] = []
-        self._reserved_bytes = 0
-        """Of the private buffer of an unfinished frame."""
-        self._charged_bytes = 0
-        """What the shared budget believes this connection holds."""
-        self._awaited_bytes = 0
-        """What this connection waits for the shared budget to grant."""
-        self._frame_waits = False
-        """A large frame waits until this connection holds less."""
+        self._allowance = Allowance(shared.memory, limits.buffered_bytes_max, self._memory_granted)
         self._more = False
         """Requests may be left in the intake."""
         self._taking = False
@@ -161,8 +123,9 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def held_bytes(self) -> int:
-        """Memory of requests in progress and of answers not yet sent."""
-        return self._reserved_bytes + self._answers.held_bytes + self._output.held_bytes
+        """Memory of requests in progress and of answers not yet sent, but not of a request
+        that is still being received."""
+        return self._answers.held_bytes + self._output.held_bytes
 
     def greeted(self) -> None:
         """Lifts the limit on frames that holds for strangers."""
@@ -315,8 +278,7 @@ class Connection(asyncio.BufferedProtocol):
             stream.ended = True
         self._streams.clear()
         self._wake_room_waiters()
-        self._shared.memory.charge(-self._charged_bytes)
-        self._charged_bytes = 0
+        self._allowance.close()
         self._shared.owner.lost(self)
         self._shared.handler.closed(self)
 
@@ -366,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
                     self.requests += 1
                     size = len(frame)
                     if intake.owned:
-                        self._reserved_bytes = 0
+                        self._allowance.frame_bytes = 0
                         self._answer(handler.frame(self, frame, True), size)
                     else:
                         self._answer(handler.frame(self, frame, False), size)
@@ -384,8 +346,9 @@ class Connection(asyncio.BufferedProtocol):
         else:
             return
         self._more = False
-        if intake.private_bytes_wanted and not self._awaited_bytes:
-            self._make_place_for_frame(intake.private_bytes_wanted)
+        wanted = intake.private_bytes_wanted
+        if wanted and self._allowance.place_frame(wanted, self.held_bytes):
+            intake.allocate()
 
     def _answer(
         self, answer: Reply | asyncio.Future[Reply] | Stream | None, request_bytes: int
@@ -417,52 +380,30 @@ class Connection(asyncio.BufferedProtocol):
             self._advance()
 
     def _has_room(self) -> bool:
-        """Whether one more request may be taken; an unfinished frame has its place already."""
+        """Whether one more request may be taken."""
         shared = self._shared
         limits = shared.limits
         output = self._output
         return (
             len(self._answers) + output.unsent_replies < limits.inflight_requests_max
-            and self._answers.held_bytes + output.held_bytes < limits.buffered_bytes_max
+            and self.held_bytes < limits.buffered_bytes_max
             and (output.empty or not shared.memory.exhausted)
         )
 
-    def _make_place_for_frame(self, size: int) -> None:
-        held = self.held_bytes
-        self._frame_waits = held > 0 and held + size > self._shared.limits.buffered_bytes_max
-        if self._frame_waits:
-            return
-        if size > UNGATED_BYTES:
-            if not self._shared.memory.reserve(size, self._memory_granted):
-                self._awaited_bytes = size
-                return
-            self._charged_bytes += size
-        self._reserved_bytes = size
-        self._intake.allocate()
-
     def _memory_granted(self) -> None:
-        size, self._awaited_bytes = self._awaited_bytes, 0
-        self._charged_bytes += size
-        self._reserved_bytes = size
         self._intake.allocate()
         self._advance_soon()
 
     def _stop_intake(self) -> None:
         self._intake.discard()
-        self._reserved_bytes = 0
-        self._more = self._frame_waits = False
-        if self._awaited_bytes:
-            self._awaited_bytes = 0
-            self._shared.memory.withdraw(self._memory_granted)
+        self._more = False
+        self._allowance.drop_frame()
 
     # Reading or not, and ending
 
     def _settle(self) -> None:
         """Draws the consequences of what `_advance` did."""
-        held = self.held_bytes
-        if held != self._charged_bytes:
-            change, self._charged_bytes = held - self._charged_bytes, held
-            self._shared.memory.charge(change)
+        self._allowance.settle(self.held_bytes)
         owes = bool(self._answers) or not self._output.empty
         if self._room_waiters and self._output.empty:
             self._wake_room_waiters()
@@ -478,9 +419,7 @@ class Connection(asyncio.BufferedProtocol):
             if not owes and not self._more:
                 self._transport.close()
             return
-        self._pause_reading(
-            self._more or self._frame_waits or self._awaited_bytes > 0 or not has_room
-        )
+        self._pause_reading(self._more or self._allowance.waits or not has_room)
 
     def _pause_reading(self, pause: bool) -> None:
         if pause is self._paused or self._input_ended or self._transport.is_closing():

@@ -11,12 +11,13 @@ import errno
 from collections import deque
 
 from millrace_server.host import Host
-from millrace_server.net.connection import Connection, Shared
+from millrace_server.net.connection import Connection
 from millrace_server.net.handler import RequestHandler
 from millrace_server.net.intake import Scratch
 from millrace_server.net.limits import Limits
 from millrace_server.net.memory import MemoryBudget
 from millrace_server.net.output import ColdReads
+from millrace_server.net.shared import Shared
 
 SWEEP_MS = 1_000
 """Every connection is looked at once in this time; limits are noticed that much late at most."""
