@@ -75,7 +75,9 @@ def dissect(
     if file_name.endswith(".index"):
         return dissect_index(data, base_offset=base_offset_of(file_name))
     if is_capture(data):
-        return (titled(sighting) for sighting in dissect_segments(read_segments(data)))
+        return (
+            sighting.titled() for sighting in dissect_segments(read_segments(data), limits=limits)
+        )
     return dissect_frames(data, limits=limits)
 
 
@@ -89,23 +91,5 @@ def dissect_hex(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Span]
         segments = [read_packet(piece, link_type) for piece in pieces]
         if all(segments):
             found = (segment for segment in segments if segment is not None)
-            return (titled(sighting) for sighting in dissect_segments(found, limits=limits))
+            return (sighting.titled() for sighting in dissect_segments(found, limits=limits))
     return dissect_frames(b"".join(pieces), limits=limits)
-
-
-def titled(sighting: Sighting) -> Span:
-    """A sighting as a span whose name also says who sent it to whom, and when."""
-    span = sighting.span
-    seconds, nanoseconds = divmod(sighting.time_ns, 1_000_000_000)
-    when = f"{seconds}.{nanoseconds // 1000:06} " if sighting.time_ns >= 0 else ""
-    return Span(
-        span.start,
-        span.end,
-        f"{when}{sighting.source} > {sighting.destination} {span.name}",
-        span.type,
-        span.value,
-        span.note,
-        span.fault,
-        span.children,
-        span.buffer,
-    )

@@ -8,7 +8,7 @@ last byte was captured, so that requests and responses read as a conversation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from millrace_protocol.dissect.captures import Segment
 from millrace_protocol.dissect.frames import dissect_frame, find_frame, frame_size
@@ -27,6 +27,13 @@ class Sighting:
     source: str
     destination: str
     span: Span
+
+    def titled(self) -> Span:
+        """The span with a name that also says who sent it to whom, and when."""
+        seconds, nanoseconds = divmod(self.time_ns, 1_000_000_000)
+        when = f"{seconds}.{nanoseconds // 1000:06} " if self.time_ns >= 0 else ""
+        name = f"{when}{self.source} > {self.destination} {self.span.name}"
+        return replace(self.span, name=name)
 
 
 @dataclass(slots=True)

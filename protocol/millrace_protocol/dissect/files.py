@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import PurePath
+from dataclasses import replace
 
 from millrace_protocol.dissect.batches import dissect_batch, show_time
 from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
@@ -25,7 +25,7 @@ def base_offset_of(file_name: str) -> int | None:
     >>> base_offset_of("00000000000000000042.log")
     42
     """
-    stem = PurePath(file_name).name.split(".")[0]
+    stem = file_name.rpartition("/")[2].partition(".")[0]
     digits = len(stem) == _BASE_OFFSET_DIGITS and stem.isascii() and stem.isdigit()
     return int(stem) if digits else None
 
@@ -41,7 +41,7 @@ def dissect_segment(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterato
             yield Span(position, end, "tail", "bytes", note=note, buffer=data)
             return
         span = dissect_batch(data, position, end, name=f"batch[{index}]", limits=limits)
-        yield _outermost(span, data)
+        yield replace(span, buffer=data)
         if span.fault:
             return
         position = span.end
@@ -52,19 +52,6 @@ def _is_tail(data: Buffer, position: int) -> bool:
     if len(data) - position < _LENGTH_FIELD.size:
         return not any(memoryview(data)[position:])
     return bool(_LENGTH_FIELD.unpack_from(data, position)[0] == 0)
-
-
-def _outermost(span: Span, data: Buffer) -> Span:
-    return Span(
-        span.start,
-        span.end,
-        span.name,
-        span.type,
-        note=span.note,
-        fault=span.fault,
-        children=span.children,
-        buffer=data,
-    )
 
 
 def dissect_index(data: Buffer, *, base_offset: int | None = None) -> Iterator[Span]:
