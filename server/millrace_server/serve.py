@@ -1,0 +1,167 @@
+"""A broker as a process of its own: from settings to an exit code.
+
+Owns the order of things around a `Node`: logs, the limit of open files, the directory's lock, the
+event loop, signals, and what each way of ending is called. Knows no command line: `millrace serve`
+brings the flags.
+
+    stdout   one line, `listening on HOST:PORT`, when connections are accepted
+    stderr   log lines, and one line that says why when the exit code is not 0
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from millrace_server import log_lines
+from millrace_server.config import BrokerConfig, ConfigError, load
+from millrace_server.disk.cold_reads import PageCache
+from millrace_server.disk.lock import DataDirectoryLocked, DirectoryLock
+from millrace_server.disk.os_disk import DIRECTORY_MODE
+from millrace_server.log.errors import CorruptLog, LogFailed
+from millrace_server.machine import LoopSpawn, this_machine
+from millrace_server.metadata.records import UnreadableMetadata
+from millrace_server.net.server import ListenError
+from millrace_server.node import Node
+from millrace_server.refusal import Refused
+
+
+class Exit(IntEnum):
+    """How a broker process ends."""
+
+    OK = 0
+    """It was asked to stop, and drained."""
+    CONFIG = 2
+    """A setting is not valid; nothing was opened."""
+    LOCKED = 3
+    """Another process serves from the data directory."""
+    LISTEN = 4
+    """The address cannot be listened on."""
+    DISK = 5
+    """The data cannot be read at the start, or written while running."""
+
+
+def serve(
+    *, config_file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
+) -> Exit:
+    """Runs a broker in this process until a signal or a fault ends it.
+
+    `flags` are fields of `BrokerConfig`; None means not given. SIGTERM and SIGINT drain; a second
+    one ends the process at once.
+    """
+    try:
+        config = read_config(config_file, environment, flags)
+    except ConfigError as error:
+        return _ended(Exit.CONFIG, error)
+    log_lines.configure(level=config.log_level, style=config.log_format)
+    raise_open_files_limit()
+    data = Path(config.data)
+    try:
+        data.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        lock = DirectoryLock(data)
+    except DataDirectoryLocked as error:
+        return _ended(Exit.LOCKED, error)
+    except OSError as error:
+        return _ended(Exit.DISK, error)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory(config.loop)) as runner:
+            return runner.run(_run(config))
+    finally:
+        lock.release()
+
+
+def read_config(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
+) -> BrokerConfig:
+    """The settings of a TOML file, the environment and flags. Raises `ConfigError`."""
+    toml = None
+    if file is not None:
+        try:
+            toml = file.read_text("utf-8")
+        except OSError as error:
+            raise ConfigError("--config", str(file), error.strerror or str(error)) from None
+        except UnicodeDecodeError as error:
+            raise ConfigError("--config", str(file), f"is not UTF-8: {error.reason}") from None
+    return load(toml=toml, toml_name=str(file), environment=environment, flags=flags)
+
+
+def raise_open_files_limit() -> None:
+    """Raises the soft limit to the hard one: each connection and each segment takes a descriptor.
+
+    The soft limit is 1024 by tradition, for the sake of programs that use `select`.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # A hard limit beyond what the kernel allows now is refused; then the old one stays.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _run(config: BrokerConfig) -> Exit:
+    stop = _stop_on_signals(asyncio.get_running_loop())
+    spawn = LoopSpawn()
+    try:
+        node = Node(config, this_machine(config.data, spawn), cold_reads=PageCache())
+        try:
+            host, port = await node.start()
+        except ListenError as error:
+            return _ended(Exit.LISTEN, error)
+        except (OSError, CorruptLog, LogFailed, UnreadableMetadata) as error:
+            return _ended(Exit.DISK, error)
+        except Refused as refused:
+            return _ended(Exit.DISK, refused.sentence)
+        _announce(host, port)
+        try:
+            await node.run_until(stop)
+        except Exception as error:
+            # Nothing is drained: what the failed disk holds is for the next start's recovery to
+            # say, and an ack given now might be a lie.
+            return _ended(Exit.DISK, error)
+        await node.stop()
+        return Exit.OK
+    finally:
+        spawn.close()
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        stop.set()
+        # The kernel's default for the next one: it ends the process even if the loop is stuck.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    return stop
+
+
+def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if name == "uvloop":
+        # uvloop does not exist for every platform; the broker runs on either loop.
+        with suppress(ImportError):
+            import uvloop
+
+            return uvloop.new_event_loop
+    return None
+
+
+def _announce(host: str, port: int) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    # Who started the broker may have stopped listening; that is no reason not to serve.
+    with suppress(BrokenPipeError):
+        print(f"listening on {shown}:{port}", flush=True)
+
+
+def _ended(how: Exit, why: object) -> Exit:
+    print(f"millrace serve: {' '.join(str(why).split())}", file=sys.stderr, flush=True)
+    return how
