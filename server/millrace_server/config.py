@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from millrace_server.net.limits import Limits
+from millrace_server.limits import Limits
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, config_key
 

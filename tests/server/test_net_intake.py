@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace_server.limits import READ_BYTES
 from millrace_server.net.intake import FrameLengthError, Intake, LineLengthError, Scratch
-from millrace_server.net.limits import READ_BYTES
 
 SCRATCH = Scratch()
 

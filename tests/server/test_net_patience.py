@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from millrace_server.net.limits import Limits
+from millrace_server.limits import Limits
 from millrace_server.net.patience import Patience, Sight
 
 LIMITS = Limits()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 
-from millrace_server.net.limits import FRAME_BYTES_MIN, READ_BYTES
+from millrace_server.limits import FRAME_BYTES_MIN, READ_BYTES
 
 IN_PLACE_BYTES = 4096
 """An unfinished frame up to this size is kept and copied again with the next read."""

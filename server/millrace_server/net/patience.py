@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millrace_server.net.limits import Limits
+from millrace_server.limits import Limits
 
 
 @dataclass(slots=True)

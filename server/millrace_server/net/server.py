@@ -11,10 +11,10 @@ import errno
 from collections import deque
 
 from millrace_server.host import Host
+from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
 from millrace_server.net.handler import RequestHandler
 from millrace_server.net.intake import Scratch
-from millrace_server.net.limits import Limits
 from millrace_server.net.memory import MemoryBudget
 from millrace_server.net.output import ColdReads
 from millrace_server.net.shared import Shared

@@ -24,8 +24,8 @@ from millrace_server.host import (
     ReadBuffer,
     Reply,
 )
+from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
-from millrace_server.net.limits import Limits
 from millrace_server.net.listening import OsNet
 from millrace_server.net.output import ColdReads
 from millrace_server.net.server import Server

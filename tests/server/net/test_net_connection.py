@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from millrace_server.host import Reply
+from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
-from millrace_server.net.limits import Limits
 from millrace_server.net.listening import OsNet
 from tests.server.net.conftest import Answer, CountedFile, Serve, frame_of, until
 

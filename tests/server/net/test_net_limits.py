@@ -9,8 +9,8 @@ import socket
 import pytest
 
 from millrace_server.host import Reply
+from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
-from millrace_server.net.limits import Limits
 from tests.server.net.conftest import Answer, Place, Serve, frame_of, until
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from millrace_server.host import File
-from millrace_server.net.limits import Limits
+from millrace_server.limits import Limits
 from tests.server.net.conftest import CountedFile, Serve, frame_of, open_descriptors, until
 
 MakeFile = Callable[[bytes], CountedFile]

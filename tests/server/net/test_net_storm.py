@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 
 from millrace_server.host import Reply
+from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
-from millrace_server.net.limits import Limits
 from tests.server.net.conftest import Answer, CountedFile, Place, Serve, frame_of, until
 
 SLICE_BYTES = 3_000_000

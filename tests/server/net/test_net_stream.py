@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from millrace_server.host import Reply
+from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
-from millrace_server.net.limits import Limits
 from millrace_server.net.stream import Stream
 from tests.server.net.conftest import Answer, CountedFile, Serve, until
 

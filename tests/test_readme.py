@@ -1,0 +1,136 @@
+"""README's tour, typed line by line into one shell, prints what the README says.
+
+In expected output `...` stands for any text within a line. The only things changed are the port,
+so that the tests do not need 9092, and `nc`, which need not be installed: a stand-in of ten lines
+takes its place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+
+NC = """#!{python}
+import socket, sys
+connection = socket.create_connection((sys.argv[-2], int(sys.argv[-1])))
+connection.sendall(sys.stdin.buffer.read())
+connection.shutdown(socket.SHUT_WR)
+while data := connection.recv(65536):
+    sys.stdout.buffer.write(data)
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line typed, and what must follow."""
+
+    command: str
+    expected: list[str]
+
+
+def tour() -> list[Step]:
+    """The `$` lines of all console blocks, with the output shown below each."""
+    steps: list[Step] = []
+    for block in re.findall(r"^```console\n(.*?)^```", README.read_text(), re.M | re.S):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                steps.append(Step(line.removeprefix("$ "), []))
+            else:
+                steps[-1].expected.append(line)
+    return steps
+
+
+class Shell:
+    """One bash for the whole tour, so that background jobs and files stay."""
+
+    def __init__(self, directory: Path, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            ["bash"],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, command: str) -> tuple[list[str], int]:
+        """The lines a command prints, and its exit code."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        end = uuid.uuid4().hex
+        self._process.stdin.write(f"{command}\necho {end} $?\n")
+        self._process.stdin.flush()
+        lines: list[str] = []
+        for line in self._process.stdout:
+            before, found, code = line.rstrip("\n").partition(end)
+            if found:
+                return lines + ([before] if before else []), int(code)
+            lines.append(before)
+        raise AssertionError(f"the shell ended in {command!r}: {lines}")
+
+    def close(self) -> None:
+        self._process.communicate("kill $(jobs -p) 2>/dev/null; wait\n", timeout=30)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    nc = binaries / "nc"
+    nc.write_text(NC.format(python=sys.executable))
+    nc.chmod(0o755)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "examples").symlink_to(ROOT / "examples")
+    path = os.pathsep.join([str(binaries), str(Path(sys.executable).parent), os.environ["PATH"]])
+    shell = Shell(work, {**os.environ, "PATH": path, "TERM": "dumb"})
+    yield shell
+    shell.close()
+
+
+def test_every_line_of_the_tour_prints_what_the_readme_says(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    shell.run(f"export MILLRACE_SERVERS=localhost:{port} MILLRACE_LISTEN=127.0.0.1:{port}")
+    steps = tour()
+    assert len(steps) > 8
+    for step in steps:
+        lines, code = shell.run(step.command.replace("9092", port))
+        shown = [line.rstrip().replace(port, "9092") for line in lines]
+        wanted = [line.rstrip() for line in step.expected]
+        assert matches(wanted, shown), (
+            f"$ {step.command}\nREADME says:\n"
+            + "\n".join(wanted)
+            + "\nbut it prints:\n\n".join(shown)
+        )
+        assert code == 0, step.command
+
+
+def matches(wanted: list[str], shown: list[str]) -> bool:
+    """Whether each line is as wanted; `...` is any text, and alone on a line any lines."""
+    pattern = "".join(
+        r"(?:.*\n)*?" if line == "..." else ".*?".join(map(re.escape, line.split("..."))) + r"\n"
+        for line in wanted
+    )
+    return re.fullmatch(pattern, "".join(line + "\n" for line in shown)) is not None
+
+
+def test_the_two_commands_are_each_one_line() -> None:
+    readme = README.read_text()
+    for name in ("demo", "tests"):
+        block = re.search(rf"<!-- ci: {name} -->\n```bash\n(.*?)\n```", readme, re.S)
+        assert block is not None
+        assert "\n" not in block[1]
