@@ -25,7 +25,6 @@ from millrace.errors import (
     broker_error,
 )
 from millrace.events import EventFeed, EventKind
-from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import FRAME_BYTES_MAX
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse, TopicMetadata
 from millrace_protocol.schema import Message
@@ -35,7 +34,9 @@ M = TypeVar("M", bound=Message)
 LANE_CALLS = "calls"
 """Requests that are answered as soon as they can be."""
 LANE_FETCH = "fetch"
-"""Fetches, which may wait on the broker and must not hold up the others."""
+"""Fetches that do not wait, but whose answers may be large."""
+LANE_LONG_POLL = "long poll"
+"""Fetches that wait on the broker; answers come in order, so nothing else may be behind one."""
 _RECEIVE_SLACK_BYTES = 1024 * 1024
 UNKNOWN_TOPIC_TRIES = 4
 """Metadata answers that must deny a topic before the client believes it: a topic that was just
@@ -332,11 +333,6 @@ class Cluster:
                     raise
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1
-
-
-def unknown_topic(error: MillraceError) -> bool:
-    """Whether the error means that a topic or partition does not exist."""
-    return error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

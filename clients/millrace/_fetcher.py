@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from millrace._cluster import LANE_FETCH, Cluster
+from millrace._cluster import LANE_FETCH, LANE_LONG_POLL, Cluster
 from millrace._offsets import list_offsets
 from millrace._positions import Fetch, Lookup, Positions
 from millrace.config import ConsumerConfig
@@ -96,7 +96,8 @@ class Fetcher:
 
     async def _fetch(self, fetch: Fetch) -> None:
         try:
-            connection = await self._cluster.connection(fetch.node_id, lane=LANE_FETCH)
+            lane = LANE_FETCH if fetch.hot else LANE_LONG_POLL
+            connection = await self._cluster.connection(fetch.node_id, lane=lane)
             answer = await connection.call(
                 fetch.request, FetchResponse, timeout_ms=self._config.request_timeout_ms
             )

@@ -6,6 +6,11 @@ monotonic clock. For each partition, where known:
 
     position <= from_offset of the first buffered slice <= fetch_offset
 
+Answers on a connection come in the order of the requests, so a long poll holds up what is behind
+it. Each broker therefore has at most two fetches, on connections of their own: one that does not
+wait, for `hot` partitions, which are known or supposed to have more; and one long poll for those
+that were read to their end.
+
 An answer to a fetch or lookup that was sent before the last `seek` is recognised by its `version`
 and dropped.
 """
@@ -32,8 +37,6 @@ from millrace_protocol.messages.fetch import FetchPartition, FetchPartitionResul
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST
 from millrace_protocol.records import batch_extent, batch_positions, batch_span
 
-FETCHES_PER_NODE_MAX = 3
-"""Fetches one broker may hold: one for the idle partitions, the others for those that move."""
 DENIALS_MAX = 4
 """Times a broker must deny a topic before it is believed: it may just have been created."""
 
@@ -53,6 +56,7 @@ class PartitionState:
     """One partition. `position` is the offset of the next record for the user, None until known.
 
     `reset` is the timestamp to look up (-2 earliest, -1 latest) while the position is not known.
+    `hot`: the next fetch may find something at once.
     """
 
     __slots__ = (
@@ -62,6 +66,7 @@ class PartitionState:
         "error",
         "fetch_offset",
         "high_watermark",
+        "hot",
         "in_flight",
         "paused",
         "position",
@@ -78,6 +83,7 @@ class PartitionState:
         self.fetch_offset = -1
         self.reset: int | None = None
         self.paused = False
+        self.hot = True
         self.in_flight = False
         self.version = 0
         self.slices: deque[Slice] = deque()
@@ -97,6 +103,7 @@ class Fetch:
     """
 
     node_id: int
+    hot: bool
     request: FetchRequest
     asked: tuple[tuple[PartitionState, int], ...]
 
@@ -145,7 +152,7 @@ class Positions:
         self._rng = rng
         self._states: dict[TopicPartition, PartitionState] = {}
         self._ready: dict[PartitionState, None] = {}
-        self._node_fetches: dict[int, int] = {}
+        self._fetching: set[tuple[int, bool]] = set()
         self._reserved_bytes = 0
 
     def __len__(self) -> int:
@@ -245,7 +252,7 @@ class Positions:
         """What to ask brokers for now."""
         plan = Plan()
         plan.unknown_topics, self.stale_topics = self.stale_topics, set()
-        by_leader: dict[int, list[tuple[PartitionState, int]]] = {}
+        by_leader: dict[tuple[int, bool], list[tuple[PartitionState, int]]] = {}
         lookups: list[tuple[PartitionState, int, int]] = []
         for state in self._states.values():
             if state.in_flight or state.error is not None:
@@ -265,24 +272,26 @@ class Positions:
             if leader is None:
                 plan.unknown_topics.add(state.where.topic)
             else:
-                by_leader.setdefault(leader[0], []).append((state, leader[1]))
+                by_leader.setdefault((leader[0], state.hot), []).append((state, leader[1]))
         if lookups:
             plan.lookup = Lookup(tuple(lookups))
-        for node_id, wanted in by_leader.items():
-            fetch = self._fetch(node_id, wanted)
+        for (node_id, hot), wanted in by_leader.items():
+            fetch = self._fetch(node_id, hot, wanted)
             if fetch is not None:
                 plan.fetches.append(fetch)
         return plan
 
-    def _fetch(self, node_id: int, wanted: list[tuple[PartitionState, int]]) -> Fetch | None:
+    def _fetch(
+        self, node_id: int, hot: bool, wanted: list[tuple[PartitionState, int]]
+    ) -> Fetch | None:
         config = self._config
-        if self._node_fetches.get(node_id, 0) >= FETCHES_PER_NODE_MAX:
+        if (node_id, hot) in self._fetching:
             return None
         room = config.buffer_bytes - self.buffered_bytes - self._reserved_bytes
         max_bytes = min(config.fetch_max_bytes, len(wanted) * config.max_partition_bytes, room)
         if max_bytes < min(config.max_partition_bytes, config.buffer_bytes):
             return None
-        self._node_fetches[node_id] = self._node_fetches.get(node_id, 0) + 1
+        self._fetching.add((node_id, hot))
         self.in_flight_requests += 1
         self._reserved_bytes += max_bytes
         partitions = []
@@ -293,10 +302,9 @@ class Positions:
             partitions.append(
                 FetchPartition(*state.where, epoch, state.fetch_offset, config.max_partition_bytes)
             )
-        request = FetchRequest(
-            config.fetch_max_wait_ms, config.fetch_min_bytes, max_bytes, tuple(partitions)
-        )
-        return Fetch(node_id, request, tuple((state, state.version) for state, _ in wanted))
+        max_wait_ms = 0 if hot else config.fetch_max_wait_ms
+        request = FetchRequest(max_wait_ms, config.fetch_min_bytes, max_bytes, tuple(partitions))
+        return Fetch(node_id, hot, request, tuple((state, state.version) for state, _ in wanted))
 
     # Answers
 
@@ -306,6 +314,9 @@ class Positions:
         """A broker answered a fetch."""
         self._fetch_ended(fetch)
         by_partition = {(result.topic, result.partition): result for result in results}
+        # Who got nothing because others filled the answer is asked for again at once; when all
+        # got nothing, whatever the watermarks say, the long poll is the place to wait.
+        found_some = any(len(result.records) for result in results)
         for state, version in fetch.asked:
             if state.version != version:
                 continue
@@ -323,6 +334,7 @@ class Positions:
                 state.high_watermark = result.high_watermark
                 if len(result.records):
                     self._buffer(state, bytes(result.records))
+                state.hot = found_some and state.fetch_offset < result.high_watermark
 
     def on_fetch_failed(self, fetch: Fetch, now_ms: int) -> None:
         """No answer will come to a fetch."""
@@ -424,6 +436,7 @@ class Positions:
         """Forgets what was read ahead, and answers that are on their way."""
         state.version += 1
         state.in_flight = False
+        state.hot = True
         self.buffered_bytes -= state.buffered_bytes
         state.buffered_bytes = 0
         state.slices.clear()
@@ -443,5 +456,5 @@ class Positions:
 
     def _fetch_ended(self, fetch: Fetch) -> None:
         self.in_flight_requests -= 1
-        self._node_fetches[fetch.node_id] -= 1
+        self._fetching.discard((fetch.node_id, fetch.hot))
         self._reserved_bytes -= fetch.request.max_bytes

@@ -281,7 +281,10 @@ class Admin:
     async def alter_configs(
         self, name: str, configs: Configs, *, validate_only: bool = False
     ) -> None:
-        """Changes settings of a topic, all or none; those not named stay. Raises `InvalidConfig`."""
+        """Changes settings of a topic, all or none; those not named stay.
+
+        Raises `InvalidConfig`.
+        """
         self._check()
         answer = await self._cluster.call(
             AlterConfigsRequest((ConfigChanges(name, _wire_configs(configs)),), validate_only),
