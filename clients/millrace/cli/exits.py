@@ -1,12 +1,18 @@
 """Exit codes: what each means, and which error leads to which.
 
-Owns the numbers of every command. The broker process has a part of them (`serve`), the numbers
-above 64 are those of sysexits.h and of a shell.
+Owns the numbers of every command, and the one line on stderr beside them. The broker process has
+a part of them (`serve`); the numbers above 64 are those of sysexits.h and of a shell.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Coroutine
 from enum import IntEnum
+from typing import Any, NoReturn
+
+import typer
 
 
 class Exit(IntEnum):
@@ -40,3 +46,68 @@ _MEANINGS = {
 EXIT_CODES = "\b\nExit codes:\n" + "\n".join(
     f"  {code:>3}  {meaning}" for code, meaning in _MEANINGS.items()
 )
+
+
+class InputError(Exception):
+    """What a command was given to read is not in the format it should have."""
+
+
+class Refusal(Exception):
+    """A command cannot do what it was asked to, and says why in a sentence."""
+
+
+def run(work: Coroutine[Any, Any, Exit]) -> NoReturn:
+    """Runs a client command on an event loop and ends it with the exit code of its outcome."""
+    raise typer.Exit(_outcome(work))
+
+
+def ended(how: Exit, why: object) -> Exit:
+    """Says on stderr, in one line, why a command ends as it does."""
+    print(f"millrace: {' '.join(str(why).split())}", file=sys.stderr, flush=True)
+    return how
+
+
+def output_is_gone() -> Exit:
+    """Ends quietly after `BrokenPipeError`: who read the output has had enough, as `head` does."""
+    # The interpreter flushes stdout when it ends, and would complain of the same pipe again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Exit.PIPE_CLOSED
+
+
+def _outcome(work: Coroutine[Any, Any, Exit]) -> Exit:
+    import asyncio
+
+    from millrace import errors
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            code = runner.run(work)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        return output_is_gone()
+    except errors.ConfigError as error:
+        return ended(Exit.USAGE, error)
+    except InputError as error:
+        return ended(Exit.INPUT, error)
+    except (
+        errors.ConnectionFailed,
+        errors.ConnectionLost,
+        errors.RequestTimedOut,
+        errors.DeliveryTimeout,
+        errors.BrokerStopping,
+    ) as error:
+        return ended(Exit.UNAVAILABLE, error)
+    except (errors.MillraceError, Refusal) as error:
+        return ended(Exit.REFUSED, error)
+
+
+def loop_factory() -> Any:
+    """uvloop's loop where there is one, else None: the standard library's."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 
+from millrace.cli.dissect import dissect
 from millrace.cli.exits import EXIT_CODES, Exit
 from millrace.cli.serve import serve
+from millrace.cli.topic import topic
 
 app = typer.Typer(
     name="millrace",
@@ -23,6 +25,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(serve)
+app.add_typer(topic)
+app.command()(dissect)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,158 @@
+"""`millrace dissect`: what bytes mean, from a file or a pipe.
+
+Owns the choice of a dissector and the exit code. What bytes mean is `millrace_protocol.dissect`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.cli.exits import Exit, ended, output_is_gone
+
+if TYPE_CHECKING:
+    from millrace_protocol.dissect import Limits, Span
+
+HEX_BYTES_MAX = 64 << 20
+"""Text is held whole, several times; what is larger is not pasted hex."""
+
+
+class Kind(StrEnum):
+    """What the bytes are."""
+
+    AUTO = "auto"
+    HEX = "hex"
+    PCAP = "pcap"
+    SEGMENT = "segment"
+    INDEX = "index"
+    TIMEINDEX = "timeindex"
+    STREAM = "stream"
+    EXCHANGE = "exchange"
+
+
+def dissect(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="What to read.  [default: stdin]")
+    ] = None,
+    kind: Annotated[
+        Kind, typer.Option("--as", help="What it is; auto: by its name, then by its content.")
+    ] = Kind.AUTO,
+    records_max: Annotated[
+        int, typer.Option(min=0, help="Most records shown of one batch.")
+    ] = 100,
+) -> None:
+    """Show what bytes mean: hex, a capture (pcap, pcapng), a segment or an index.
+
+    Hex may be plain digits or the output of xxd, hexdump -C, or tcpdump -X. `stream` is the raw
+    bytes of one direction of a connection, `exchange` what `save` in `millrace nc` wrote. Ends
+    with 1 when something is malformed, after showing all up to the byte that is wrong.
+    """
+    raise typer.Exit(_dissect(file, kind, records_max))
+
+
+def _dissect(file: Path | None, kind: Kind, records_max: int) -> Exit:
+    from millrace_protocol.dissect import CaptureError, HexError, Limits
+
+    from millrace.cli.exchange import ExchangeError
+
+    try:
+        data = _read(file)
+    except OSError as error:
+        return ended(Exit.USAGE, f"{file}: {error.strerror}")
+    try:
+        spans = _spans(data, kind, file.name if file else "", Limits(records_max=records_max))
+        return _print(spans)
+    except (CaptureError, HexError, ExchangeError) as error:
+        return ended(Exit.INPUT, f"{file or 'stdin'}: {error}")
+    except BrokenPipeError:
+        return output_is_gone()
+
+
+def _read(file: Path | None) -> memoryview:
+    if file is None:
+        return memoryview(sys.stdin.buffer.read())
+    with file.open("rb") as opened:
+        try:
+            return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+        except ValueError:
+            # Empty, or no regular file: a process substitution of the shell is a pipe.
+            return memoryview(opened.read())
+
+
+def _spans(data: memoryview, kind: Kind, name: str, limits: Limits) -> Iterator[Span]:
+    from millrace_protocol import dissect as dissector
+
+    match _by_content(data, name) if kind is Kind.AUTO else kind:
+        case Kind.HEX:
+            return dissector.dissect_hex(_text(data), limits=limits)
+        case Kind.EXCHANGE:
+            return _exchange_spans(_text(data), limits)
+        case Kind.PCAP:
+            segments = dissector.read_segments(data)
+            return (s.titled() for s in dissector.dissect_segments(segments, limits=limits))
+        case Kind.SEGMENT:
+            return dissector.dissect_segment(data, limits=limits)
+        case Kind.INDEX:
+            return dissector.dissect_index(data, base_offset=dissector.base_offset_of(name))
+        case Kind.TIMEINDEX:
+            return dissector.dissect_time_index(data, base_offset=dissector.base_offset_of(name))
+        case _:
+            return dissector.dissect_frames(data, limits=limits)
+
+
+def _by_content(data: memoryview, name: str) -> Kind:
+    from millrace_protocol.dissect import HexError, is_capture, read_hex
+
+    from millrace.cli.exchange import TITLE
+
+    for ending, kind in _ENDINGS.items():
+        if name.endswith(ending):
+            return kind
+    if is_capture(data):
+        return Kind.PCAP
+    if bytes(data[: len(TITLE)]) == TITLE.encode():
+        return Kind.EXCHANGE
+    try:
+        if len(data) <= HEX_BYTES_MAX and any(read_hex(str(data, "ascii"))):
+            return Kind.HEX
+    except (UnicodeDecodeError, HexError):
+        pass
+    return Kind.STREAM
+
+
+_ENDINGS = {".log": Kind.SEGMENT, ".timeindex": Kind.TIMEINDEX, ".index": Kind.INDEX}
+
+
+def _text(data: memoryview) -> str:
+    return str(data, "utf-8", "replace")
+
+
+def _exchange_spans(text: str, limits: Limits) -> Iterator[Span]:
+    from millrace_protocol.dissect import dissect_frames
+
+    from millrace.cli.exchange import read_exchange
+
+    for passed in read_exchange(text):
+        yield from dissect_frames(passed.data, limits=limits)
+
+
+def _print(spans: Iterator[Span]) -> Exit:
+    from millrace_protocol.dissect import render
+
+    from millrace.cli.paint import paint, wants_colour
+
+    colour = wants_colour()
+    faults = 0
+    for span in spans:
+        lines = render([span])
+        for line in paint(lines) if colour else lines:
+            print(line)
+        faults += sum(1 for _ in span.faults())
+    sys.stdout.flush()
+    return Exit.REFUSED if faults else Exit.OK
