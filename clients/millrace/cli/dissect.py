@@ -43,9 +43,7 @@ def dissect(
     kind: Annotated[
         Kind, typer.Option("--as", help="What it is; auto: by its name, then by its content.")
     ] = Kind.AUTO,
-    records_max: Annotated[
-        int, typer.Option(min=0, help="Most records shown of one batch.")
-    ] = 100,
+    records_max: Annotated[int, typer.Option(min=0, help="Most records shown of one batch.")] = 100,
 ) -> None:
     """Show what bytes mean: hex, a capture (pcap, pcapng), a segment or an index.
 

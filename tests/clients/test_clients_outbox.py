@@ -1,0 +1,388 @@
+"""The producer's pure half against a model of a broker: nothing lost, doubled or out of order."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from millrace._accumulator import Accumulator
+from millrace._batch import Batch, Delivery
+from millrace._outbox import Outbox, Send
+from millrace.config import ProducerConfig
+from millrace.errors import (
+    BufferFull,
+    ConnectionFailed,
+    ConnectionLost,
+    DeliveryTimeout,
+    MessageTooLarge,
+    MillraceError,
+    UnknownProducerId,
+    UnknownTopicOrPartition,
+)
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.produce import ProducePartitionResult
+from tests.clients.fake_broker import Log, Refuse
+
+PARTITIONS = 2
+
+
+class NoOwner:
+    async def settle(self, batch: Batch) -> None:
+        raise AssertionError("nobody waits in these tests")
+
+
+class Rig:
+    """An accumulator and an outbox with a clock that is set by hand."""
+
+    def __init__(self, **options: object) -> None:
+        settings: dict[str, object] = {
+            "batch_bytes": 200,
+            "max_request_bytes": 400,
+            "buffer_bytes": 2000,
+            "linger_ms": 5,
+            "delivery_timeout_ms": 1000,
+            **options,
+        }
+        self.config = ProducerConfig(**settings)  # type: ignore[arg-type]
+        self.now_ms = 0
+        self.outbox = Outbox(self.config, rng=random.Random(1))
+        self.accumulator = Accumulator(
+            self.config, self.outbox, owner=NoOwner(), rng=random.Random(1)
+        )
+        self.settled: list[Batch] = []
+        self.leader: int | None = 0
+
+    def send(self, value: bytes, partition: int | None = 0, topic: str = "t") -> Delivery:
+        return self.accumulator.append(topic, partition, None, value, (), 0)
+
+    def send_alone(self, value: bytes) -> tuple[Delivery, Send]:
+        """A record in a request of its own, on its way."""
+        delivery = self.send(value)
+        self.accumulator.seal_all()
+        (send,), _ = self.drain()
+        return delivery, send
+
+    def drain(self) -> tuple[list[Send], tuple[int, int] | None]:
+        drained = self.outbox.drain(
+            self.now_ms, lambda *_: self.leader, crowded=not self.accumulator.has_room
+        )
+        self.settle(drained.settled)
+        return drained.sends, drained.wants_epoch
+
+    def settle(self, batches: list[Batch]) -> None:
+        assert all(batch.settled for batch in batches)
+        self.accumulator.release(batches)
+        self.settled += batches
+
+    def with_producer_id(self) -> Rig:
+        self.accumulator.assign("t", PARTITIONS)
+        self.send(b"first")
+        self.accumulator.seal_all()
+        _, wants = self.drain()
+        assert wants == (-1, -1)
+        self.outbox.on_producer_id(7, 0)
+        (send,), _ = self.drain()
+        self.answer(send, 0)
+        return self
+
+    def answer(self, send: Send, code: int, base_offset: int = 0) -> None:
+        results = tuple(
+            ProducePartitionResult(b.topic, b.partition, code, None, base_offset, -1, 0)
+            for b in send.batches
+        )
+        self.settle(self.outbox.on_answer(send, results, self.now_ms))
+
+
+class ProducerAgainstBroker(RuleBasedStateMachine):
+    """Sends, time, answers, lost answers, refusals and new epochs in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rig = Rig()
+        self.logs: defaultdict[int, Log] = defaultdict(Log)
+        self.flying: list[Send] = []
+        self.asked: tuple[int, int] | None = None
+        self.sent: dict[int, list[tuple[bytes, Delivery]]] = defaultdict(list)
+        self.count = 0
+
+    @initialize(known=st.booleans())
+    def topic(self, known: bool) -> None:
+        if known:
+            self.rig.settle(self.rig.accumulator.assign("t", PARTITIONS))
+
+    @rule()
+    def learn_topic(self) -> None:
+        self.rig.settle(self.rig.accumulator.assign("t", PARTITIONS))
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), size=st.integers(0, 150))
+    def send(self, partition: int, size: int) -> None:
+        self.count += 1
+        value = b"%06d" % self.count + bytes(size)
+        try:
+            delivery = self.rig.send(value, partition)
+        except BufferFull:
+            assert self.rig.accumulator.buffered_bytes + size + 100 > 2000
+        else:
+            self.sent[partition].append((value, delivery))
+
+    @rule(ms=st.sampled_from([1, 10, 60, 300]))
+    def pass_time(self, ms: int) -> None:
+        self.rig.now_ms += ms
+
+    @rule()
+    def drain(self) -> None:
+        sends, wants = self.rig.drain()
+        self.flying += sends
+        if wants is not None:
+            assert self.asked is None
+            assert not self.flying
+            self.asked = wants
+
+    @precondition(lambda self: self.asked)
+    @rule(works=st.booleans())
+    def answer_producer_id(self, works: bool) -> None:
+        assert self.asked is not None
+        producer_id, epoch = self.asked
+        self.asked = None
+        if not works:
+            error = ConnectionLost("gone")
+            self.rig.settle(self.rig.outbox.on_producer_id_failed(error, self.rig.now_ms))
+        elif producer_id < 0:
+            self.rig.outbox.on_producer_id(7, 0)
+        else:
+            self.rig.outbox.on_producer_id(producer_id, epoch + 1)
+
+    @precondition(lambda self: self.flying)
+    @rule(
+        which=st.integers(0, 9),
+        fate=st.sampled_from(
+            ["answered", "answered", "answered", "answer lost", "never left", "lost", "slow"]
+        ),
+    )
+    def request_ends(self, which: int, fate: str) -> None:
+        # A broker works on one connection's requests in order; another's may overtake them.
+        send = self.flying.pop(min(which, len(self.flying) - 1) if fate == "lost" else 0)
+        error: MillraceError
+        if fate in ("never left", "lost"):
+            error = ConnectionFailed("no broker") if fate == "never left" else ConnectionLost("x")
+            self.rig.settle(self.rig.outbox.on_request_failed(send, error, self.rig.now_ms))
+            return
+        results = self._append(send)
+        if fate == "answer lost":
+            error = ConnectionLost("gone")
+            self.rig.settle(self.rig.outbox.on_request_failed(send, error, self.rig.now_ms))
+            return
+        if fate == "slow":
+            results = [
+                ProducePartitionResult(r.topic, r.partition, 7, None, -1, -1, -1) for r in results
+            ]
+        self.rig.settle(self.rig.outbox.on_answer(send, tuple(results), self.rig.now_ms))
+
+    @precondition(lambda self: self.flying)
+    @rule(code=st.sampled_from([ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_LEADER_OR_FOLLOWER]))
+    def request_is_refused(self, code: ErrorCode) -> None:
+        self.rig.answer(self.flying.pop(0), code)
+
+    def _append(self, send: Send) -> list[ProducePartitionResult]:
+        results = []
+        for batch in send.batches:
+            code, offset = ErrorCode.NONE, -1
+            # A batch that was given up while its request waited for a connection is left out.
+            if batch.payload is None:
+                continue
+            try:
+                offset = self.logs[batch.partition].append(bytes(batch.payload))
+            except Refuse as refuse:
+                code = refuse.code
+            results.append(ProducePartitionResult("t", batch.partition, code, None, offset, -1, 0))
+        return results
+
+    @invariant()
+    def bytes_are_bounded_and_accounted_for(self) -> None:
+        accumulator = self.rig.accumulator
+        assert 0 <= accumulator.buffered_bytes <= 2000
+        open_count = sum(not delivery.done() for sent in self.sent.values() for _, delivery in sent)
+        assert accumulator.buffered_records == open_count
+
+    @invariant()
+    def each_log_is_in_order_without_doubles_and_has_all_that_was_acked(self) -> None:
+        for partition, log in self.logs.items():
+            values = [record[3] for record in log.records()]
+            assert values == sorted(set(values), key=lambda value: value or b"")
+            for value, delivery in self.sent[partition]:
+                batch, index, _ = delivery.run()
+                if delivery.done() and batch.error is None:
+                    assert values[batch.receipt(index).offset] == value
+
+    def teardown(self) -> None:
+        """The broker is well again: everything is settled in bounded time."""
+        self.learn_topic()
+        self.rig.accumulator.seal_all()
+        for _ in range(400):
+            self.drain()
+            if self.asked is not None:
+                self.answer_producer_id(works=True)
+            while self.flying:
+                self.request_ends(which=0, fate="answered")
+            self.rig.now_ms += 20
+            if not self.rig.accumulator.buffered_records:
+                break
+        assert self.rig.accumulator.buffered_records == 0
+        assert self.rig.accumulator.buffered_bytes == 0
+        assert self.rig.outbox.in_flight_requests == 0
+        self.each_log_is_in_order_without_doubles_and_has_all_that_was_acked()
+
+
+TestProducerAgainstBroker = ProducerAgainstBroker.TestCase
+TestProducerAgainstBroker.settings = settings(
+    max_examples=60, stateful_step_count=50, deadline=None
+)
+
+
+def test_a_batch_leaves_when_its_linger_is_over_and_not_before() -> None:
+    rig = Rig().with_producer_id()
+    rig.send(b"x")
+    assert rig.drain()[0] == []
+    rig.now_ms += 4
+    assert rig.drain()[0] == []
+    rig.now_ms += 1
+    assert len(rig.drain()[0]) == 1
+
+
+def test_a_full_batch_leaves_at_once() -> None:
+    rig = Rig().with_producer_id()
+    for _ in range(3):
+        rig.send(bytes(90))
+    sends, _ = rig.drain()
+    assert [batch.count for send in sends for batch in send.batches] == [1, 1]
+
+
+def test_at_most_five_batches_of_a_partition_are_in_flight() -> None:
+    rig = Rig(buffer_bytes=100_000).with_producer_id()
+    for _ in range(20):
+        rig.send(bytes(150))
+    sends, _ = rig.drain()
+    assert len(sends) == 5
+
+
+def test_without_idempotence_one_batch_of_a_partition_is_in_flight() -> None:
+    rig = Rig(idempotent=False)
+    rig.accumulator.assign("t", 1)
+    for _ in range(4):
+        rig.send(bytes(150))
+    first, wants = rig.drain()
+    assert (len(first), wants) == (1, None)
+    rig.answer(first[0], 0)
+    assert len(rig.drain()[0]) == 1
+
+
+def test_a_refused_batch_gives_its_sequence_to_the_next_one() -> None:
+    rig = Rig().with_producer_id()
+    _, send = rig.send_alone(b"too large, says the broker")
+    refused = send.batches[0].sequence
+    rig.answer(send, ErrorCode.MESSAGE_TOO_LARGE)
+    _, send = rig.send_alone(b"y")
+    assert send.batches[0].sequence == refused
+
+
+def test_a_forgotten_producer_goes_on_with_a_new_epoch_where_nothing_is_uncertain() -> None:
+    rig = Rig().with_producer_id()
+    delivery, send = rig.send_alone(b"x")
+    rig.answer(send, ErrorCode.UNKNOWN_PRODUCER_ID)
+    sends, wants = rig.drain()
+    assert (sends, wants) == ([], (7, 0))
+    rig.outbox.on_producer_id(7, 1)
+    (send,), _ = rig.drain()
+    assert (send.batches[0].sequence, delivery.done()) == (0, False)
+
+
+def test_an_uncertain_batch_of_a_forgotten_producer_is_not_sent_again() -> None:
+    rig = Rig().with_producer_id()
+    delivery, send = rig.send_alone(b"x")
+    rig.settle(rig.outbox.on_request_failed(send, ConnectionLost("gone"), rig.now_ms))
+    rig.now_ms += 900
+    (send,), _ = rig.drain()
+    rig.answer(send, ErrorCode.UNKNOWN_PRODUCER_ID)
+    assert delivery.done()
+    with pytest.raises(UnknownProducerId):
+        delivery.run()[0].receipt(0)
+
+
+def test_what_is_not_acked_in_time_fails_and_says_whether_it_may_be_written() -> None:
+    rig = Rig().with_producer_id()
+    rig.leader = None
+    delivery = rig.send(b"x")
+    rig.drain()
+    rig.now_ms += 1000
+    rig.drain()
+    with pytest.raises(DeliveryTimeout, match="were not written"):
+        delivery.run()[0].receipt(0)
+
+
+def test_an_outbox_that_cannot_send_asks_to_be_looked_at_only_for_deadlines() -> None:
+    rig = Rig().with_producer_id()
+    rig.leader = None
+    rig.send(b"x")
+    rig.now_ms += 50
+    rig.drain()
+    rig.now_ms += 10
+    drained = rig.outbox.drain(rig.now_ms, lambda *_: None, crowded=False)
+    assert drained.unknown_topics == {"t"}
+    assert drained.deadline_ms == rig.now_ms - 10 + 1000
+
+
+def test_a_record_for_a_partition_that_is_not_there_is_refused() -> None:
+    rig = Rig()
+    early = rig.send(b"x", 9)
+    rig.settle(rig.accumulator.assign("t", PARTITIONS))
+    with pytest.raises(UnknownTopicOrPartition, match="partitions 0 to 1"):
+        early.run()[0].receipt(0)
+    with pytest.raises(UnknownTopicOrPartition, match="partition 9"):
+        rig.send(b"x", 9)
+    assert rig.accumulator.buffered_bytes == 0
+
+
+def test_a_record_larger_than_a_request_is_refused_and_not_held() -> None:
+    rig = Rig()
+    rig.accumulator.assign("t", 1)
+    with pytest.raises(MessageTooLarge, match="max_request_bytes=400"):
+        rig.send(bytes(400))
+    assert rig.accumulator.buffered_bytes == 0
+
+
+def test_records_without_a_key_stay_in_one_partition_until_its_batch_is_full() -> None:
+    rig = Rig(buffer_bytes=100_000)
+    rig.accumulator.assign("t", PARTITIONS)
+    partitions = [rig.send(bytes(30), None).run()[0] for _ in range(40)]
+    batches = list(dict.fromkeys(partitions))
+    assert len(batches) == 10
+    assert all(a.partition != b.partition for a, b in pairwise(batches))
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 150])
+def test_columns_fill_batches_like_single_records(size: int) -> None:
+    rig = Rig(buffer_bytes=1_000_000)
+    rig.accumulator.assign("t", 1)
+    values: list[bytes | None] = [b"%03d" % i + bytes(size) for i in range(100)]
+    runs = rig.accumulator.extend("t", None, None, values, None, 5, 0)
+    batches = list(dict.fromkeys(batch for batch, _, _ in runs))
+    found = [value for batch, first, count in runs for value in batch.values[first : first + count]]
+    assert found == values
+    assert all(batch.size_bytes <= 200 for batch in batches)
+    assert rig.accumulator.buffered_bytes == sum(batch.size_bytes for batch in batches)
+
+
+def test_columns_stop_where_the_buffer_is_full() -> None:
+    rig = Rig()
+    rig.accumulator.assign("t", 1)
+    values: list[bytes | None] = [bytes(50)] * 100
+    taken = sum(run[2] for run in rig.accumulator.extend("t", None, None, values, None, 5, 0))
+    assert 0 < taken < 100
+    assert rig.accumulator.buffered_bytes <= 2000
+    assert rig.accumulator.extend("t", None, None, values, None, 5, taken) == []
