@@ -55,9 +55,8 @@ def dissect(
 
 
 def _dissect(file: Path | None, kind: Kind, records_max: int) -> Exit:
-    from millrace_protocol.dissect import CaptureError, HexError, Limits
-
     from millrace.cli.exchange import ExchangeError
+    from millrace_protocol.dissect import CaptureError, HexError, Limits
 
     try:
         data = _read(file)
@@ -105,9 +104,8 @@ def _spans(data: memoryview, kind: Kind, name: str, limits: Limits) -> Iterator[
 
 
 def _by_content(data: memoryview, name: str) -> Kind:
-    from millrace_protocol.dissect import HexError, is_capture, read_hex
-
     from millrace.cli.exchange import TITLE
+    from millrace_protocol.dissect import HexError, is_capture, read_hex
 
     for ending, kind in _ENDINGS.items():
         if name.endswith(ending):
@@ -132,18 +130,16 @@ def _text(data: memoryview) -> str:
 
 
 def _exchange_spans(text: str, limits: Limits) -> Iterator[Span]:
-    from millrace_protocol.dissect import dissect_frames
-
     from millrace.cli.exchange import read_exchange
+    from millrace_protocol.dissect import dissect_frames
 
     for passed in read_exchange(text):
         yield from dissect_frames(passed.data, limits=limits)
 
 
 def _print(spans: Iterator[Span]) -> Exit:
-    from millrace_protocol.dissect import render
-
     from millrace.cli.paint import paint, wants_colour
+    from millrace_protocol.dissect import render
 
     colour = wants_colour()
     faults = 0

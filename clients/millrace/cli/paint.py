@@ -1,6 +1,6 @@
 """Colours for the lines of the dissector.
 
-Owns which column gets which colour. The columns themselves are `millrace_protocol.dissect.render`'s.
+Owns which column gets which colour. The columns are those of `millrace_protocol.dissect.render`.
 """
 
 from __future__ import annotations
