@@ -52,7 +52,7 @@ def running_broker(
         "MILLRACE_LIMITS__CONNECTIONS_MAX": str(connections_max),
     }
     started = time.perf_counter()
-    with child(SERVE, log=session.log, environment=settings) as process:
+    with child(SERVE, log=session.log, environment=settings, talks=False) as process:
         address = ("127.0.0.1", port)
         ready_s = _first_answer_s(process, address, started, session.log)
         yield RunningBroker(address, process.pid, ready_s)

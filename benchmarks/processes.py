@@ -55,17 +55,22 @@ def measured(pid: int, units: float, work: Callable[[], object]) -> Sample:
 
 @contextlib.contextmanager
 def child(
-    command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    *,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    talks: bool = True,
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process with a pipe to its stdin and from its stdout, terminated on leaving.
+    """A process with a pipe to its stdin, terminated on leaving.
 
-    Its stderr goes to `log`. A child that does not end within `STOP_TIMEOUT_S` is killed.
+    If it `talks`, its stdout is a pipe to be read here. All else that it writes goes to `log`. A
+    child that does not end within `STOP_TIMEOUT_S` is killed.
     """
     with log.open("a") as errors:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.PIPE if talks else errors,
             stderr=errors,
             text=True,
             env={**os.environ, **(environment or {})},

@@ -18,7 +18,7 @@ class Work:
     records: int
     partitions: int = 1
     value_bytes: int = 100
-    batch_bytes: int = 64 << 10
+    batch_bytes: int = 128 << 10
     linger_ms: int = 5
 
     @property
