@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 
+SENTENCE_SIZE_MAX = 1_000
+"""Characters. Sentences name what the peer sent, which may be as long as a string can be."""
+
 
 class Refused(Exception):
     """The request, or one partition or topic of it, is refused.
@@ -14,5 +17,9 @@ class Refused(Exception):
 
     def __init__(self, code: ErrorCode, sentence: str | None = None) -> None:
         self.code = code
-        self.sentence = sentence or ERROR_TRAITS[code].sentence
+        sentence = sentence or ERROR_TRAITS[code].sentence
+        if len(sentence) > SENTENCE_SIZE_MAX:
+            half = SENTENCE_SIZE_MAX // 2 - 2
+            sentence = f"{sentence[:half]} ... {sentence[-half:]}"
+        self.sentence = sentence
         super().__init__(f"{code.name}: {self.sentence}")
