@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.records import BatchTooLarge, CorruptBatch
+from millrace_protocol.records import BatchTooLarge, CorruptBatch, Fault
 from millrace_server.log import (
     DISK_FULL_ERRNOS,
     CorruptLog,
@@ -21,13 +21,18 @@ _CODES: dict[type[Exception], ErrorCode] = {
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     FencedProducer: ErrorCode.INVALID_PRODUCER_EPOCH,
     UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
-    CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     LogFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LogClosed: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
 }
-CORE_REFUSALS: tuple[type[Exception], ...] = (Refused, OSError, *_CODES)
+_FAULT_CODES = {
+    Fault.CODEC: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    Fault.FIELD: ErrorCode.INVALID_RECORD,
+    Fault.PAYLOAD: ErrorCode.INVALID_RECORD,
+}
+"""Any other fault of a batch is damage on the way: CORRUPT_MESSAGE, which is worth a retry."""
+CORE_REFUSALS: tuple[type[Exception], ...] = (Refused, OSError, CorruptBatch, *_CODES)
 """What a service may catch from a core and answer; anything else is a bug."""
 
 
@@ -38,9 +43,9 @@ def as_refused(error: Exception) -> Refused:
     if isinstance(error, OSError):
         if error.errno in DISK_FULL_ERRNOS:
             return Refused(ErrorCode.DISK_FULL)
-        return Refused(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"The disk refused: {error}; nothing was appended"
-        )
+        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk refused: {error}")
+    if isinstance(error, CorruptBatch):
+        return Refused(_FAULT_CODES.get(error.reason, ErrorCode.CORRUPT_MESSAGE), str(error))
     for cls, code in _CODES.items():
         if isinstance(error, cls):
             return Refused(code, str(error))
