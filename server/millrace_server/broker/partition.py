@@ -31,6 +31,7 @@ class Partition:
         "_flusher",
         "_high_watermark",
         "_unsynced_bytes",
+        "is_abandoned",
         "leader_epoch",
         "log",
         "number",
@@ -51,6 +52,8 @@ class Partition:
         self.number = number
         self.log = log
         self.leader_epoch = 0
+        self.is_abandoned = False
+        """Whether its topic was deleted: nothing more will come."""
         self.watchers: dict[Callable[[], None], None] = {}
         self._flusher = Flusher(log, host, on_durable=self._advance, on_failure=on_failure)
         # What recovery kept was there before, whatever made it durable.
@@ -72,7 +75,12 @@ class Partition:
         nothing was appended.
         """
         log = self.log
-        appended = log.append(batch, header, now_ms=now_ms, leader_epoch=self.leader_epoch)
+        try:
+            appended = log.append(batch, header, now_ms=now_ms, leader_epoch=self.leader_epoch)
+        except OSError as error:
+            if log.is_failed:
+                self._flusher.fail(error)
+            raise
         if log.config.durability == "fsync":
             if not wait:
                 self._flusher.request()
@@ -93,6 +101,8 @@ class Partition:
     def reconfigure(self, config: LogConfig) -> None:
         """Takes changed topic settings. The high watermark does not go back with them."""
         self.log.config = config
+        if config.durability == "os":
+            self._move_high_watermark(self.log.end_offset)
         self._flusher.request()
 
     def tidy(self, now_ms: int) -> int:
@@ -113,11 +123,11 @@ class Partition:
         """Ends a partition whose topic is deleted; those who wait on it are told."""
         await self._flusher.close()
         self.log.discard()
+        self.is_abandoned = True
         self._call_watchers()
 
     def _advance(self) -> None:
-        if self.log.config.durability == "fsync":
-            self._move_high_watermark(self.log.durable_offset)
+        self._move_high_watermark(self.log.durable_offset)
 
     def _move_high_watermark(self, offset: int) -> None:
         if offset > self._high_watermark:

@@ -91,6 +91,17 @@ class Flusher:
             self.request()
         return future
 
+    def fail(self, error: BaseException) -> None:
+        """Ends for ever after an error of the disk; those who wait are told, as is the owner.
+
+        For an error that was met outside a flush, which would leave them waiting.
+        """
+        self._log.fail(error)
+        self._fail_waiters(LogFailed(self._log.directory, error))
+        if self._on_failure is not None:
+            tell, self._on_failure = self._on_failure, None
+            tell(error)
+
     async def close(self) -> None:
         """Ends after the flush that is under way or asked for. The log may then be closed."""
         self._is_closed = True
@@ -109,7 +120,7 @@ class Flusher:
                 if ticket is not None:
                     await self._carry_out(ticket)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         finally:
             self._task = None
 
@@ -148,12 +159,6 @@ class Flusher:
             future = waiters.popleft()[1]
             if not future.done():
                 future.set_result(None)
-
-    def _fail(self, error: Exception) -> None:
-        self._log.fail(error)
-        self._fail_waiters(LogFailed(self._log.directory, error))
-        if self._on_failure is not None:
-            self._on_failure(error)
 
     def _fail_waiters(self, error: Exception) -> None:
         while self._waiters:

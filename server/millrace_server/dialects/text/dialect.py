@@ -121,7 +121,8 @@ class TextDialect:
         words = rest.split()
         try:
             self._check_on()
-            if connection in self._tails:
+            tail = self._tails.get(connection)
+            if tail is not None and not tail.ended:
                 raise usage_error("This connection follows a partition already; open another")
             if len(words) != 2:
                 raise usage_error("Type TAIL TOPIC PARTITION")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 
+from millrace_protocol.errors import ErrorCode
 from millrace_server.broker.partition import Partition
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.dialects.text.commands import read_lines
 from millrace_server.dialects.text.lines import error_line, reply
 from millrace_server.net.stream import Stream
+from millrace_server.refusal import Refused
 
 PIECE_RECORDS = 100
 """Records sent in one go; between pieces other connections have their turn."""
@@ -31,6 +33,11 @@ class Tail:
         self._stream = stream
         partition.watchers[self._look_soon] = None
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will be sent."""
+        return self._stream.ended
+
     def close(self) -> None:
         """The peer is gone."""
         self._partition.watchers.pop(self._look_soon, None)
@@ -47,6 +54,8 @@ class Tail:
             self.close()
             return
         try:
+            if self._partition.is_abandoned:
+                raise _deleted(self._partition)
             lines, self._offset = read_lines(self._partition, self._offset, PIECE_RECORDS)
         except CORE_REFUSALS as error:
             self.close()
@@ -59,3 +68,7 @@ class Tail:
         else:
             self._scheduled = True
             self._stream.room().add_done_callback(lambda _: self._send_piece())
+
+
+def _deleted(partition: Partition) -> Refused:
+    return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {partition.topic!r} was deleted")
