@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import check_produced_batch
@@ -68,7 +67,7 @@ class Appends:
             )
         now_ms = self._host.clock.wall_ms()
         results: list[Produced] = []
-        pending: list[tuple[Produced, asyncio.Future[None]]] = []
+        pending: list[tuple[int, asyncio.Future[None]]] = []
         for topic, number, batch in batches:
             try:
                 result, durable = self._append_one(
@@ -77,9 +76,9 @@ class Appends:
             except CORE_REFUSALS as error:
                 results.append(Produced.refused(topic, number, as_refused(error)))
                 continue
-            results.append(result)
             if durable is not None:
-                pending.append((result, durable))
+                pending.append((len(results), durable))
+            results.append(result)
         if not pending:
             return results
         return self._when_durable(results, pending, timeout_ms)
@@ -114,30 +113,43 @@ class Appends:
     def _when_durable(
         self,
         results: list[Produced],
-        pending: list[tuple[Produced, asyncio.Future[None]]],
+        pending: list[tuple[int, asyncio.Future[None]]],
         timeout_ms: int,
     ) -> asyncio.Future[list[Produced]]:
         left = len(pending)
-        timed_out = [
-            Produced(p.topic, p.partition, ErrorCode.REQUEST_TIMED_OUT, _TIMED_OUT) for p in results
-        ]
-        waiting: Waiting[list[Produced]] = self._waiting.enter(
-            timeout_ms, on_due=lambda: waiting.finish(timed_out)
-        )
 
-        def finished(result: Produced, future: asyncio.Future[None]) -> None:
+        def answer() -> None:
+            answered = list(results)
+            for position, durable in pending:
+                refused = _outcome(durable) if durable.done() else _TIMED_OUT
+                if refused is not None:
+                    result = results[position]
+                    answered[position] = Produced.refused(result.topic, result.partition, refused)
+            waiting.finish(answered)
+
+        def finished(_: object) -> None:
             nonlocal left
-            if future.cancelled() or (error := future.exception()) is not None:
-                result.code = ErrorCode.KAFKA_STORAGE_ERROR
-                result.sentence = f"The disk did not take the batch: {error}; it may be lost"
-                result.base_offset = -1
             left -= 1
             if not left:
-                waiting.finish(results)
+                answer()
 
-        for result, durable in pending:
-            durable.add_done_callback(partial(finished, result))
+        waiting: Waiting[list[Produced]] = self._waiting.enter(timeout_ms, on_due=answer)
+        for _, durable in pending:
+            durable.add_done_callback(finished)
         return waiting.future
 
 
-_TIMED_OUT = "The batch was appended but not durable in time; it may still become so"
+_TIMED_OUT = Refused(
+    ErrorCode.REQUEST_TIMED_OUT,
+    "The batch was appended but not durable in time; it may still become so",
+)
+
+
+def _outcome(durable: asyncio.Future[None]) -> Refused | None:
+    """Why a batch that was appended is not durable; None when it is."""
+    error = durable.exception()
+    if error is None:
+        return None
+    if isinstance(error, CORE_REFUSALS):
+        return as_refused(error)
+    raise error
