@@ -58,10 +58,10 @@ class Fetches:
         Answers at once when there are `min_bytes`, when a partition has an error, or when
         `max_wait_ms` is 0; else later, with what there is by then.
         """
+        # More than `max_bytes` never comes, so nobody waits for it.
+        min_bytes = min(min_bytes, max_bytes)
         results, size, refused = self._read(wanted, max_bytes)
         if refused or size >= min_bytes or max_wait_ms <= 0:
-            return results
-        if size == 0 and min_bytes <= 0:
             return results
         _release(results)
         return self._wait(wanted, max_wait_ms, min_bytes, max_bytes)
