@@ -24,7 +24,11 @@ class ProducerIds:
 
         An id that this cluster never gave, or whose epochs are used up, gets a new id.
         """
-        if 0 <= producer_id < self._image.next_producer_id and 0 <= epoch < EPOCH_MAX:
+        was_given = (
+            0 <= producer_id < self._image.next_producer_id
+            and not self._next <= producer_id < self._end
+        )
+        if was_given and 0 <= epoch < EPOCH_MAX:
             return producer_id, epoch + 1
         while self._next == self._end:
             await self._metadata.change(self._reserve)
