@@ -72,6 +72,7 @@ class Front:
 
     def closed(self, connection: Connection) -> None:
         """Lets the dialects forget the connection."""
+        self._native.closed(connection)
         self._text.closed(connection)
         log.debug("connection closed", peer=connection.peer, reason=connection.close_reason)
 

@@ -21,7 +21,11 @@ class BodyParts:
 Answer = Message | BodyParts
 """One response body."""
 Answered = Answer | asyncio.Future[Answer] | None
-"""What a handler returns: a body now, a body later, or None when the api says nothing."""
+"""What a handler returns: a body now, a body later, or None when the api says nothing.
+
+A task is work that was begun: it runs to its end even when nobody is left to hear of it. Any
+other future only waits, and is cancelled when the connection is gone.
+"""
 
 
 def frame_parts(body: BodyParts, *, api: int, version: int, correlation_id: int) -> list[ReplyPart]:

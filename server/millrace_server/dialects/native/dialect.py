@@ -25,7 +25,7 @@ from millrace_protocol.messages.refusal import Refusal
 from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.answer import Answer, BodyParts, frame_parts
 from millrace_server.dialects.native.handlers import HANDLERS
-from millrace_server.host import Reply, release_slices
+from millrace_server.host import Reply
 from millrace_server.net.connection import Connection
 from millrace_server.refusal import Refused
 
@@ -37,6 +37,12 @@ class NativeDialect:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._waits: dict[Connection, dict[asyncio.Future[Answer], None]] = {}
+
+    def closed(self, connection: Connection) -> None:
+        """The connection is gone, and with it what it still waited for."""
+        for wait in self._waits.pop(connection, ()):
+            wait.cancel()
 
     def frame(
         self, connection: Connection, frame: memoryview, owned: bool
@@ -51,16 +57,13 @@ class NativeDialect:
         connection.client_id = header.client_id
         try:
             answered = self._handle(connection, header, frame)
-        except Refused as refused:
-            return [_refusal(header, refused)]
-        except Exception:
-            log.exception("request failed", peer=connection.peer, api=header.api)
-            return [_refusal(header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))]
-        if answered is None:
-            return None
-        if isinstance(answered, asyncio.Future):
-            return self._later(connection, header, answered)
-        return _encode(header, answered)
+            if answered is None:
+                return None
+            if isinstance(answered, asyncio.Future):
+                return self._later(connection, header, answered)
+            return _encode(header, answered)
+        except Exception as error:
+            return [_failed(connection, header, error)]
 
     def _handle(
         self, connection: Connection, header: RequestHeader, frame: memoryview
@@ -92,32 +95,38 @@ class NativeDialect:
         self, connection: Connection, header: RequestHeader, future: asyncio.Future[Answer]
     ) -> asyncio.Future[Reply]:
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(partial(_finish, connection, header, reply))
-        reply.add_done_callback(lambda done: future.cancel() if done.cancelled() else None)
+        future.add_done_callback(partial(self._finish, connection, header, reply))
+        if not isinstance(future, asyncio.Task):
+            self._waits.setdefault(connection, {})[future] = None
         return reply
 
-
-def _finish(
-    connection: Connection,
-    header: RequestHeader,
-    reply: asyncio.Future[Reply],
-    future: asyncio.Future[Answer],
-) -> None:
-    if future.cancelled():
-        reply.cancel()
-        return
-    error = future.exception()
-    if error is None:
-        parts = _encode(header, future.result())
-    elif isinstance(error, Refused):
-        parts = [_refusal(header, error)]
-    else:
-        log.error("request failed", peer=connection.peer, api=header.api, exc_info=error)
-        parts = [_refusal(header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))]
-    if reply.done():
-        release_slices(parts)
-    else:
+    def _finish(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        reply: asyncio.Future[Reply],
+        future: asyncio.Future[Answer],
+    ) -> None:
+        if (waits := self._waits.get(connection)) is not None:
+            waits.pop(future, None)
+            if not waits:
+                del self._waits[connection]
+        if future.cancelled():
+            reply.cancel()
+            return
+        try:
+            parts = _encode(header, future.result())
+        except Exception as error:
+            parts = [_failed(connection, header, error)]
         reply.set_result(parts)
+
+
+def _failed(connection: Connection, header: RequestHeader, error: Exception) -> bytes:
+    """The answer to a request that was refused, or that met a bug of ours."""
+    if isinstance(error, Refused):
+        return _refusal(header, error)
+    log.error("request failed", peer=connection.peer, api=header.api, exc_info=error)
+    return _refusal(header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _encode(header: RequestHeader, answer: Answer) -> Reply:

@@ -28,10 +28,14 @@ def mapped(
         elif (error := done.exception()) is not None:
             if not target.done():
                 target.set_exception(error)
-        elif not target.done():
-            target.set_result(convert(done.result()))
-        elif drop is not None:
-            drop(convert(done.result()))
+        elif target.done():
+            if drop is not None:
+                drop(convert(done.result()))
+        else:
+            try:
+                target.set_result(convert(done.result()))
+            except Exception as failure:
+                target.set_exception(failure)
 
     source.add_done_callback(forward)
     target.add_done_callback(lambda done: source.cancel() if done.cancelled() else None)

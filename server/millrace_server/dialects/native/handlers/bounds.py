@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.refusal import Refused
@@ -18,3 +18,17 @@ def check_entries(entries: Sequence[object], what: str) -> None:
             ErrorCode.INVALID_REQUEST,
             f"The request names {len(entries)} {what}; the limit is {ENTRIES_MAX}, send several",
         )
+
+
+def check_once(names: Sequence[Hashable], what: str) -> None:
+    """Raises `Refused` when something stands twice that the message's table allows once."""
+    if len(names) < 2:
+        return
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"The request names {what} {name!r} more than once; nothing was done",
+            )
+        seen.add(name)

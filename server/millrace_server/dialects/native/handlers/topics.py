@@ -18,7 +18,7 @@ from millrace_protocol.messages.admin import (
 )
 from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.answer import Answered
-from millrace_server.dialects.native.handlers.bounds import check_entries
+from millrace_server.dialects.native.handlers.bounds import check_entries, check_once
 from millrace_server.net.connection import Connection
 from millrace_server.refusal import Refused
 
@@ -28,6 +28,7 @@ _NO_ID = uuid.UUID(int=0)
 def create(broker: Broker, connection: Connection, request: CreateTopicsRequest) -> Answered:
     """Creates each topic for itself."""
     check_entries(request.topics, "topics")
+    check_once([t.name for t in request.topics], "topic")
 
     async def create_all() -> CreateTopicsResponse:
         return CreateTopicsResponse(
@@ -81,6 +82,7 @@ def add_partitions(
 ) -> Answered:
     """Widens each topic for itself."""
     check_entries(request.topics, "topics")
+    check_once([t.name for t in request.topics], "topic")
 
     async def widen(name: str, partitions: int) -> TopicResult:
         try:
