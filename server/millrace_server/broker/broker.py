@@ -24,7 +24,9 @@ from millrace_server.broker.partition import Partition
 from millrace_server.broker.partitions import Partitions
 from millrace_server.broker.producer_ids import ProducerIds
 from millrace_server.broker.storage import (
+    IDENTITY_FILE,
     create_logs,
+    is_partition,
     log_config,
     open_log,
     partition_directory,
@@ -62,7 +64,7 @@ class Broker:
         self._fetch_waits = WaitingRoom(host)
         self.appends = Appends(self.partitions, host, self._append_waits)
         self.fetches = Fetches(self.partitions, self._fetch_waits)
-        self._housekeeping = Housekeeping(
+        self.housekeeping = Housekeeping(
             self.partitions, host, interval_ms=config.housekeeping_interval_ms
         )
         self._housekeeping_task: asyncio.Task[None] | None = None
@@ -71,8 +73,17 @@ class Broker:
         """Opens everything on the disk and begins housekeeping.
 
         Raises `OSError`, `CorruptLog`, `UnreadableMetadata` or `Refused` when the metadata
-        cannot be read; a partition that cannot be opened is merely offline.
+        cannot be read, and leaves nothing open then; a partition that cannot be opened is merely
+        offline.
         """
+        try:
+            await self._open()
+        except BaseException:
+            await self._shut_partitions()
+            raise
+        self._housekeeping_task = self.host.spawn.task(self.housekeeping.run(), name="housekeeping")
+
+    async def _open(self) -> None:
         self._metadata = await self._open_metadata()
         self.topics = Topics(
             host=self.host,
@@ -94,9 +105,6 @@ class Broker:
             frozenset({partition_directory(METADATA_TOPIC, 0)}),
         )
         await self._open_partitions()
-        self._housekeeping_task = self.host.spawn.task(
-            self._housekeeping.run(), name="housekeeping"
-        )
 
     def answer_waiting(self) -> None:
         """Answers long polls with what there is; a stopping broker does not wait for more."""
@@ -107,23 +115,38 @@ class Broker:
         if self._housekeeping_task is not None:
             self._housekeeping_task.cancel()
             await asyncio.wait([self._housekeeping_task])
-        await self._metadata.idle()
-        for partition in self.partitions:
-            await partition.shut(self.host.spawn)
+        await self._metadata.close()
+        await self._shut_partitions()
         self._append_waits.close()
         self._fetch_waits.close()
+
+    async def _shut_partitions(self) -> None:
+        await asyncio.gather(*map(self._shut, self.partitions))
+
+    async def _shut(self, partition: Partition) -> None:
+        try:
+            await partition.shut(self.host.spawn)
+        except OSError as error:
+            # Its files are let go all the same, and the next start recovers what was not synced.
+            log.error(
+                "partition not closed in order",
+                topic=partition.topic,
+                partition=partition.number,
+                error=str(error),
+            )
 
     async def _open_metadata(self) -> MetadataLog:
         disk = self.host.disk
         config = LogConfig(retention_ms=-1)
-        if disk.exists(partition_directory(METADATA_TOPIC, 0)):
+        # A directory without identity is left of a first start that was cut short.
+        if disk.exists(f"{partition_directory(METADATA_TOPIC, 0)}/{IDENTITY_FILE}"):
             opened = await self.host.spawn.blocking(
                 open_log, disk, METADATA_TOPIC, METADATA_TOPIC_ID, 0, config, self._now()
             )
         else:
             self._refuse_orphaned_data()
             created = await self.host.spawn.blocking(
-                create_logs, disk, METADATA_TOPIC, METADATA_TOPIC_ID, range(1), config
+                create_logs, disk, self.image, METADATA_TOPIC, METADATA_TOPIC_ID, range(1), config
             )
             opened = created[0]
         partition = self._make_partition(METADATA_TOPIC, 0, opened)
@@ -134,7 +157,8 @@ class Broker:
 
     def _refuse_orphaned_data(self) -> None:
         disk = self.host.disk
-        orphans = [d for d in disk.list_directory("") if disk.exists(f"{d}/checkpoint")]
+        metadata = partition_directory(METADATA_TOPIC, 0)
+        orphans = [d for d in disk.list_directory("") if d != metadata and is_partition(disk, d)]
         if orphans:
             raise Refused(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -143,13 +167,16 @@ class Broker:
             )
 
     async def _open_partitions(self) -> None:
-        await asyncio.gather(
+        opened = await asyncio.gather(
             *(
                 self._open_partition(topic.name, topic.topic_id, number, topic.configs)
                 for topic in self.image.topics.values()
                 for number in range(topic.partitions)
-            )
+            ),
+            return_exceptions=True,
         )
+        for error in filter(None, opened):
+            raise error
 
     async def _open_partition(
         self, topic: str, topic_id: str, number: int, configs: dict[str, str]

@@ -10,6 +10,7 @@ import asyncio
 
 import structlog
 
+from millrace_server.broker.partition import Partition
 from millrace_server.broker.partitions import Partitions
 from millrace_server.host import Host
 
@@ -25,17 +26,27 @@ class Housekeeping:
         self._interval_ms = interval_ms
 
     async def run(self) -> None:
-        """Looks after every partition, waits, and begins again."""
+        """Waits, looks after every partition, and begins again."""
         while True:
             await asyncio.sleep(self._interval_ms / 1000)
             for partition in self._partitions:
-                removed = partition.tidy(self._host.clock.wall_ms())
-                if removed:
-                    log.info(
-                        "segments removed",
-                        topic=partition.topic,
-                        partition=partition.number,
-                        segments=removed,
-                        log_start_offset=partition.log.start_offset,
+                try:
+                    self.look_after(partition)
+                except Exception:
+                    # One partition's trouble must not end the retention of all others.
+                    log.exception(
+                        "housekeeping failed", topic=partition.topic, partition=partition.number
                     )
                 await asyncio.sleep(0)
+
+    def look_after(self, partition: Partition) -> None:
+        """Does what is due for one partition now."""
+        removed = partition.tidy(self._host.clock.wall_ms())
+        if removed:
+            log.info(
+                "segments removed",
+                topic=partition.topic,
+                partition=partition.number,
+                segments=removed,
+                log_start_offset=partition.log.start_offset,
+            )

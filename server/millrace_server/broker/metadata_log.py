@@ -8,18 +8,30 @@ broker the log is a local partition; the records and the replay stay when a quor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from millrace_protocol.records import decode_records, encode_batch, read_header
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.records import CorruptBatch, decode_records, encode_batch, read_header
 from millrace_server.broker.partition import Partition
+from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.host import Host
 from millrace_server.metadata.image import ClusterImage
-from millrace_server.metadata.records import MetadataRecord, decode_record, encode_record
+from millrace_server.metadata.records import (
+    MetadataRecord,
+    UnreadableMetadata,
+    decode_record,
+    encode_record,
+)
+from millrace_server.refusal import Refused
 
 T = TypeVar("T")
 METADATA_TOPIC = "__cluster_metadata"
 _READ_BYTES = 1 << 20
+
+
+class NotWritten(Refused):
+    """The metadata log did not take the records; the cluster is as it was."""
 
 
 class MetadataLog:
@@ -32,9 +44,16 @@ class MetadataLog:
         # Held across the wait for the disk on purpose: the next change must be decided on an
         # image that has this one.
         self._one_change = asyncio.Lock()
+        self._is_closed = False
 
     def load(self) -> None:
-        """Replays the log from its start. Raises `UnreadableMetadata`."""
+        """Replays the log from its start. Raises `UnreadableMetadata`, `CorruptLog`, `OSError`."""
+        try:
+            self._replay_all()
+        except CorruptBatch as error:
+            raise UnreadableMetadata(f"the metadata log is damaged: {error}") from error
+
+    def _replay_all(self) -> None:
         offset = self._partition.log.start_offset
         while offset < self._partition.high_watermark:
             found = self._partition.read(offset, max_bytes=_READ_BYTES)
@@ -61,25 +80,39 @@ class MetadataLog:
 
         async def run() -> T:
             async with self._one_change:
+                if self._is_closed:
+                    raise Refused(ErrorCode.BROKER_STOPPING)
                 return await work()
 
         return await asyncio.shield(self._host.spawn.task(run(), name="metadata change"))
 
-    async def idle(self) -> None:
-        """Returns when the change in progress, if any, is done."""
+    async def close(self) -> None:
+        """Refuses every further change; returns when the one in progress, if any, is done."""
+        self._is_closed = True
         async with self._one_change:
             pass
 
-    async def write(self, records: list[MetadataRecord]) -> None:
-        """Appends records, waits until they are durable, and replays them."""
+    async def write(self, records: Sequence[MetadataRecord]) -> None:
+        """Appends records, waits until they are durable, and replays them.
+
+        Raises `NotWritten` when nothing was appended, and `Refused` when it is not known whether
+        the records are durable: the next start will tell, and the broker is about to stop.
+        """
         if not records:
             return
         now_ms = self._host.clock.wall_ms()
         batch = encode_batch([encode_record(r) for r in records], timestamps_ms=now_ms)
-        _, durable = self._partition.append(
-            memoryview(batch), read_header(batch), now_ms=now_ms, wait=True
-        )
+        try:
+            _, durable = self._partition.append(
+                memoryview(batch), read_header(batch), now_ms=now_ms, wait=True
+            )
+        except CORE_REFUSALS as error:
+            refused = as_refused(error)
+            raise NotWritten(refused.code, refused.sentence) from error
         if durable is not None:
-            await durable
+            try:
+                await durable
+            except CORE_REFUSALS as error:
+                raise as_refused(error) from error
         for record in records:
             self._image.replay(record)

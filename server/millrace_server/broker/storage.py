@@ -9,8 +9,8 @@ was never deleted is left alone, and said.
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Literal, cast
 
 import structlog
@@ -25,6 +25,9 @@ from millrace_server.topic_config import TopicConfig
 log = structlog.get_logger("millrace.storage")
 IDENTITY_FILE = "partition.json"
 DELETED_SUFFIX = ".deleted"
+_CHECKPOINT_FILE = "checkpoint"
+_NAME_SHOWN_SIZE = 150
+"""Characters of its name that a deleted directory keeps; 255 bytes is all that a name may have."""
 
 
 def partition_directory(topic: str, number: int) -> str:
@@ -49,25 +52,74 @@ def log_config(config: TopicConfig) -> LogConfig:
 
 
 def create_logs(
-    disk: Disk, topic: str, topic_id: str, numbers: range, config: LogConfig
+    disk: Disk,
+    image: ClusterImage,
+    topic: str,
+    topic_id: str,
+    numbers: range,
+    config: LogConfig,
 ) -> dict[int, PartitionLog]:
-    """New, empty, durable logs of a topic's partitions. Blocking; raises `OSError`.
+    """New, empty, durable logs of a topic's partitions. Blocking.
 
-    What an earlier, unfinished creation left in their place is removed first.
+    What an earlier, unfinished creation or deletion left in their place is removed first. Raises
+    `OSError`, and `Refused` when the place is taken by records that were never deleted; all that
+    was made is gone again then.
     """
-    logs = {}
-    for number in numbers:
-        directory = partition_directory(topic, number)
-        if disk.exists(directory):
-            disk.remove_directory(directory)
-        logs[number] = PartitionLog.create(disk, directory, config)
-        identity = disk.open(f"{directory}/{IDENTITY_FILE}", create=True, write=True)
-        identity.pwrite(json.dumps({"topic_id": topic_id}).encode(), 0)
-        identity.sync()
-        identity.release()
-        disk.sync_directory(directory)
-    disk.sync_directory("")
+    logs: dict[int, PartitionLog] = {}
+    unfinished: str | None = None
+    try:
+        for number in numbers:
+            directory = partition_directory(topic, number)
+            if disk.exists(directory):
+                _clear(disk, image, directory)
+            unfinished = directory
+            logs[number] = PartitionLog.create(disk, directory, config)
+            _write_identity(disk, directory, topic_id)
+        disk.sync_directory("")
+    except (OSError, Refused):
+        drop_logs(disk, topic, logs)
+        if unfinished is not None:
+            with suppress(OSError):
+                disk.remove_directory(unfinished)
+        raise
     return logs
+
+
+def drop_logs(disk: Disk, topic: str, logs: Mapping[int, PartitionLog]) -> None:
+    """Takes back what `create_logs` made. Blocking; what cannot be removed is left to a start."""
+    for number, made in logs.items():
+        made.discard()
+        with suppress(OSError):
+            disk.remove_directory(partition_directory(topic, number))
+
+
+def _clear(disk: Disk, image: ClusterImage, directory: str) -> None:
+    """Makes way for a new partition. Raises `Refused` rather than lose records."""
+    if not _may_go(disk, image, directory):
+        raise Refused(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"The data directory has a directory {directory} with records that no topic owns; "
+            "move it away, or choose another topic name",
+        )
+    _remove(disk, [directory])
+
+
+def _may_go(disk: Disk, image: ClusterImage, directory: str) -> bool:
+    """Whether a directory that no topic has is left of a deletion or an unfinished creation."""
+    return _topic_id(disk, directory) in image.deleted or _is_empty(disk, directory)
+
+
+def _write_identity(disk: Disk, directory: str, topic_id: str) -> None:
+    """Whole or not at all: it is the last step of a creation, and tells that it was finished."""
+    temporary = f"{directory}/{IDENTITY_FILE}.new"
+    file = disk.open(temporary, create=True, write=True)
+    try:
+        file.pwrite(json.dumps({"topic_id": topic_id}).encode(), 0)
+        file.sync()
+    finally:
+        file.release()
+    disk.rename(temporary, f"{directory}/{IDENTITY_FILE}")
+    disk.sync_directory(directory)
 
 
 def open_log(
@@ -100,12 +152,14 @@ def open_log(
     return opened
 
 
-def mark_deleted(disk: Disk, topic: str, topic_id: str, number: int) -> str:
-    """Renames a partition's directory out of the way of a new topic of that name."""
-    directory = partition_directory(topic, number)
-    deleted = f"{directory}.{uuid.UUID(topic_id).hex}{DELETED_SUFFIX}"
-    disk.rename(directory, deleted)
-    return deleted
+def remove_partitions(disk: Disk, topic: str, topic_id: str, numbers: range) -> None:
+    """Removes the directories of a deleted topic's partitions. Blocking.
+
+    One that cannot be removed now is met again at the next start, or when a topic of that name
+    is created.
+    """
+    directories = [partition_directory(topic, number) for number in numbers]
+    _remove(disk, [d for d in directories if _topic_id(disk, d) == topic_id])
 
 
 def remove_leftovers(disk: Disk, image: ClusterImage, keep: frozenset[str]) -> None:
@@ -113,19 +167,49 @@ def remove_leftovers(disk: Disk, image: ClusterImage, keep: frozenset[str]) -> N
     expected = set(keep)
     for topic in image.topics.values():
         expected.update(partition_directory(topic.name, n) for n in range(topic.partitions))
+    leftovers = []
     for name in disk.list_directory(""):
-        if name.endswith(DELETED_SUFFIX):
-            disk.remove_directory(name)
+        if name in expected or not (name.endswith(DELETED_SUFFIX) or is_partition(disk, name)):
             continue
-        if name in expected or not disk.exists(f"{name}/{IDENTITY_FILE}"):
-            continue
-        if _topic_id(disk, name) in image.deleted or _is_empty(disk, name):
-            disk.remove_directory(name)
+        if name.endswith(DELETED_SUFFIX) or _may_go(disk, image, name):
+            leftovers.append(name)
         else:
             log.warning(
                 "stray partition directory left alone: no topic has it, and it holds records",
                 directory=name,
             )
+    _remove(disk, leftovers)
+
+
+def _remove(disk: Disk, directories: Sequence[str]) -> None:
+    """Removes directories; under another name first, durably.
+
+    A power cut in the midst of it leaves half a directory, which must not be taken for a
+    partition, nor stand in the way of a new topic of that name.
+    """
+    try:
+        renamed = []
+        for directory in directories:
+            name = directory
+            if not name.endswith(DELETED_SUFFIX):
+                topic_id = "".join(filter(str.isalnum, _topic_id(disk, directory) or "none"))
+                name = (
+                    f"{directory[:_NAME_SHOWN_SIZE]}.{directory[-5:]}.{topic_id[:32]}"
+                    f"{DELETED_SUFFIX}"
+                )
+                disk.rename(directory, name)
+            renamed.append(name)
+        if renamed != list(directories):
+            disk.sync_directory("")
+        for name in renamed:
+            disk.remove_directory(name)
+    except OSError as error:
+        log.warning("deleted partitions are still on the disk", error=str(error))
+
+
+def is_partition(disk: Disk, directory: str) -> bool:
+    """Whether a directory is a partition's, finished or not."""
+    return any(disk.exists(f"{directory}/{name}") for name in (IDENTITY_FILE, _CHECKPOINT_FILE))
 
 
 def _topic_id(disk: Disk, directory: str) -> str | None:

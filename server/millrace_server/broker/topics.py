@@ -7,19 +7,21 @@ and then put in service.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from millrace_server.broker.metadata_log import MetadataLog
+from millrace_server.broker.metadata_log import MetadataLog, NotWritten
 from millrace_server.broker.partition import Partition
 from millrace_server.broker.partitions import Partitions
 from millrace_server.broker.refusals import as_refused
-from millrace_server.broker.storage import create_logs, log_config, mark_deleted
+from millrace_server.broker.storage import create_logs, drop_logs, log_config, remove_partitions
 from millrace_server.host import Host
 from millrace_server.log import PartitionLog
 from millrace_server.metadata.controller import Controller
 from millrace_server.metadata.image import ClusterImage, Topic
+from millrace_server.metadata.records import MetadataRecord
+from millrace_server.refusal import Refused
 from millrace_server.topic_config import TopicConfig
 
 log = structlog.get_logger("millrace.topics")
@@ -80,9 +82,7 @@ class Topics:
             )
             if validate_only:
                 return topic
-            logs = await self._create_logs(topic, range(topic.partitions))
-            await self._metadata.write([created])
-            self._serve(name, logs)
+            await self._add(topic, range(topic.partitions), [created])
             log.info("topic created", topic=name, partitions=topic.partitions)
             return topic
 
@@ -98,9 +98,7 @@ class Topics:
             if validate_only:
                 return
             topic = self._image.topics[name]
-            logs = await self._create_logs(topic, range(topic.partitions, partitions))
-            await self._metadata.write(records)
-            self._serve(name, logs)
+            await self._add(topic, range(topic.partitions, partitions), records)
             log.info("partitions added", topic=name, partitions=partitions)
 
         await self._metadata.change(work)
@@ -131,36 +129,32 @@ class Topics:
             await self._metadata.write(records)
             for partition in self._partitions.remove_topic(name):
                 await partition.abandon()
-            await self._host.spawn.blocking(self._remove_directories, topic)
+            await self._host.spawn.blocking(
+                remove_partitions, self._host.disk, name, topic.topic_id, range(topic.partitions)
+            )
             log.info("topic deleted", topic=name)
 
         await self._metadata.change(work)
 
-    async def _create_logs(self, topic: Topic, numbers: range) -> dict[int, PartitionLog]:
+    async def _add(self, topic: Topic, numbers: range, records: Sequence[MetadataRecord]) -> None:
+        """Makes new partitions on the disk, writes the records that tell of them, serves them."""
+        disk, blocking = self._host.disk, self._host.spawn.blocking
         config = log_config(TopicConfig(topic.configs, self._defaults))
         try:
-            return await self._host.spawn.blocking(
-                create_logs, self._host.disk, topic.name, topic.topic_id, numbers, config
+            logs = await blocking(
+                create_logs, disk, self._image, topic.name, topic.topic_id, numbers, config
             )
         except OSError as error:
             raise as_refused(error) from error
-
-    def _serve(self, name: str, logs: Mapping[int, PartitionLog]) -> None:
-        for number, opened in logs.items():
-            self._partitions.add(self._make_partition(name, number, opened))
-
-    def _remove_directories(self, topic: Topic) -> None:
-        disk = self._host.disk
-        # A directory that is missing or cannot be removed now is met again at the next start.
         try:
-            marked = [
-                mark_deleted(disk, topic.name, topic.topic_id, number)
-                for number in range(topic.partitions)
-            ]
-            disk.sync_directory("")
-            for directory in marked:
-                disk.remove_directory(directory)
-        except OSError as error:
-            log.warning(
-                "deleted topic not removed from disk yet", topic=topic.name, error=str(error)
-            )
+            await self._metadata.write(records)
+        except NotWritten:
+            await blocking(drop_logs, disk, topic.name, logs)
+            raise
+        except Refused:
+            # Nobody knows whether the records are on the disk, so what they tell of has to stay.
+            for created in logs.values():
+                created.discard()
+            raise
+        for number, created in logs.items():
+            self._partitions.add(self._make_partition(topic.name, number, created))
