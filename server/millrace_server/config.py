@@ -30,6 +30,7 @@ from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, config_key
 
 ENVIRONMENT_PREFIX = "MILLRACE_"
+_TABLES = ("topic", "limits")
 # Read by the clients, from the same environment: not the broker's to refuse.
 _CLIENT_VARIABLES = frozenset({"MILLRACE_SERVERS"})
 
@@ -121,12 +122,17 @@ def _environment_table(environment: Mapping[str, str]) -> dict[str, Any]:
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _CLIENT_VARIABLES:
             continue
         name, _, inner = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
-        if not inner:
-            table[name] = value
-        elif name == "topic":
-            table.setdefault(name, {})[inner.replace("_", ".")] = value
+        if name in _TABLES and inner:
+            key = inner.replace("_", ".") if name == "topic" else inner
+            table.setdefault(name, {})[key] = value
+        elif name in _TABLES:
+            raise ConfigError(
+                variable, "environment", f"is a table; set {variable}__KEY for one of its keys"
+            )
+        elif inner:
+            raise ConfigError(variable, "environment", f"{name} is not a table of keys")
         else:
-            table.setdefault(name, {})[inner] = value
+            table[name] = value
     return table
 
 
@@ -200,7 +206,10 @@ def _with_limits(limits: Limits, table: Any, source: str) -> Limits:
         changes[name] = _typed(f"limits.{name}", getattr(limits, name), value, source)
         if changes[name] < 1:
             raise ConfigError(f"limits.{name}", source, f"{value} is less than 1")
-    return dataclasses.replace(limits, **changes)
+    try:
+        return dataclasses.replace(limits, **changes)
+    except ValueError as error:
+        raise ConfigError("limits", source, str(error)) from None
 
 
 def _checked(config: BrokerConfig) -> BrokerConfig:
@@ -218,8 +227,10 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
             raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 1")
     if config.node_id < 0:
         raise ConfigError("node_id", "configuration", f"{config.node_id} is less than 0")
-    for name in ("listen", "advertise"):
-        if text := getattr(config, name):
+    if not config.data:
+        raise ConfigError("data", "configuration", "is empty; name a directory")
+    for name, text in (("listen", config.listen), ("advertise", config.advertise)):
+        if text or name == "listen":
             try:
                 _host_and_port(text)
             except ValueError as error:
