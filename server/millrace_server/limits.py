@@ -58,8 +58,9 @@ class Limits:
     request_memory_bytes: int = 256 << 20
     """The same for all connections together: at the limit large frames wait for their turn."""
 
-    connections_max: int = 10_000
-    """Each holds a descriptor, and a second one while its peer reads slowly."""
+    connections_max: int = 12_000
+    """Each holds a descriptor, and a second one while its peer reads slowly; a common hard limit
+    of open files is 20,000."""
 
     connections_refused_max: int = 256
     """Connections over the limit that are being told so; beyond it they are dropped unheard."""

@@ -20,6 +20,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from millrace_server import log_lines
 from millrace_server.config import BrokerConfig, ConfigError, load
 from millrace_server.disk.cold_reads import PageCache
@@ -31,6 +33,8 @@ from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.net.server import ListenError
 from millrace_server.node import Node
 from millrace_server.refusal import Refused
+
+log = structlog.get_logger("millrace.serve")
 
 
 class Exit(IntEnum):
@@ -61,7 +65,7 @@ def serve(
     except ConfigError as error:
         return _ended(Exit.CONFIG, error)
     log_lines.configure(level=config.log_level, style=config.log_format)
-    raise_open_files_limit()
+    raise_open_files_limit(config.limits.connections_max)
     data = Path(config.data)
     try:
         data.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -92,16 +96,23 @@ def read_config(
     return load(toml=toml, toml_name=str(file), environment=environment, flags=flags)
 
 
-def raise_open_files_limit() -> None:
+def raise_open_files_limit(connections_max: int) -> None:
     """Raises the soft limit to the hard one: each connection and each segment takes a descriptor.
 
-    The soft limit is 1024 by tradition, for the sake of programs that use `select`.
+    The soft limit is 1024 by tradition, for the sake of programs that use `select`. Warns when
+    even the hard limit is too low for `connections_max`.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         # A hard limit beyond what the kernel allows now is refused; then the old one stays.
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if connections_max >= hard:
+        log.warning(
+            "connections_max is above the limit of open files; raise it (ulimit -Hn)",
+            connections_max=connections_max,
+            open_files_max=hard,
+        )
 
 
 async def _run(config: BrokerConfig) -> Exit:
