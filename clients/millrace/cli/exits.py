@@ -36,7 +36,7 @@ _MEANINGS = {
     Exit.USAGE: "a flag, argument or setting is wrong",
     Exit.LOCKED: "serve: another process has the data directory",
     Exit.LISTEN: "serve: the address cannot be listened on",
-    Exit.DISK: "serve: the data cannot be read or written",
+    Exit.DISK: "the broker's data, or the output, cannot be read or written",
     Exit.INPUT: "the input is not in the format it should have",
     Exit.UNAVAILABLE: "no broker answers",
     Exit.INTERRUPTED: "interrupted by ^C",
@@ -69,9 +69,13 @@ def ended(how: Exit, why: object) -> Exit:
 
 def output_is_gone() -> Exit:
     """Ends quietly after `BrokenPipeError`: who read the output has had enough, as `head` does."""
-    # The interpreter flushes stdout when it ends, and would complain of the same pipe again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop_output()
     return Exit.PIPE_CLOSED
+
+
+def _drop_output() -> None:
+    # The interpreter flushes stdout when it ends, and would complain of the same fault again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _outcome(work: Coroutine[Any, Any, Exit]) -> Exit:
@@ -102,6 +106,9 @@ def _outcome(work: Coroutine[Any, Any, Exit]) -> Exit:
         return ended(Exit.UNAVAILABLE, error)
     except (errors.MillraceError, Refusal) as error:
         return ended(Exit.REFUSED, error)
+    except OSError as error:
+        _drop_output()
+        return ended(Exit.DISK, error)
 
 
 def loop_factory() -> Any:

@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 
+from millrace.cli.consume import consume
 from millrace.cli.dissect import dissect
 from millrace.cli.exits import EXIT_CODES, Exit
+from millrace.cli.produce import produce
 from millrace.cli.serve import serve
 from millrace.cli.topic import topic
 
@@ -26,6 +28,8 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.add_typer(topic)
+app.command()(produce)
+app.command()(consume)
 app.command()(dissect)
 
 

@@ -1,0 +1,206 @@
+"""`millrace consume`: records to stdout.
+
+Owns the flags, where reading begins and where it ends. How a record looks is `record_text`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.cli.exits import Exit, Refusal, run
+from millrace.cli.servers import DEFAULT_SERVERS, Servers
+
+if TYPE_CHECKING:
+    from millrace.cli.record_text import AnyRecord, ToText
+    from millrace.consumer import Consumer
+    from millrace.records import RecordBatch, TopicPartition
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to read.")],
+    partition: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--partition", "-p", min=0, help="Only this one; may be repeated.  [default: all]"
+        ),
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            "-o",
+            metavar="WHERE",
+            help="earliest, latest, an offset, -N for the last N of each partition, or a time: "
+            "ISO 8601, or @ and ms since the epoch.",
+        ),
+    ] = "earliest",
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more instead of stopping at the end.")
+    ] = False,
+    format_: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="How a record is written.")
+    ] = r"%s\n",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write each record as a JSON object in a line.")
+    ] = False,
+    servers: Servers = DEFAULT_SERVERS,
+) -> None:
+    r"""Print records, in order within each partition.
+
+    Without --follow, stops at the end that each partition had when the command began.
+
+    \b
+    FORMAT, like kcat's:
+      %t topic      %o offset          %k key    %K its size, -1 for null
+      %p partition  %T timestamp (ms)  %s value  %S its size, -1 for null
+      %h headers    %% percent sign    \n \t \r \0 \\ \xHH
+
+    A byte that is no UTF-8 is written as \xHH; on a terminal, so are control characters. In JSON,
+    a key or value that is no UTF-8 is {"base64": "..."}.
+    """
+    from millrace.cli.record_text import FormatError, json_line, text_format
+
+    try:
+        to_text = json_line if as_json else text_format(format_, for_terminal=sys.stdout.isatty())
+    except FormatError as error:
+        raise typer.BadParameter(f"--format: {error}") from None
+    begin = _begin(start)
+    # JSON may hold any character, whatever the terminal's encoding.
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    reading = _Reading(topic, partition or [], begin, count, follow, to_text)
+    run(reading.run(servers))
+
+
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    """Where to begin: exactly one is set."""
+
+    end: str = ""
+    offset: int | None = None
+    last: int | None = None
+    time_ms: int | None = None
+
+
+def _begin(text: str) -> _Begin:
+    from millrace.cli.formats import timestamp_ms
+
+    if text in ("earliest", "latest"):
+        return _Begin(end=text)
+    digits = text.removeprefix("-").removeprefix("@")
+    if digits.isascii() and digits.isdigit() and len(digits) < 19:
+        match text[0]:
+            case "@":
+                return _Begin(time_ms=int(digits))
+            case "-":
+                return _Begin(last=int(digits))
+            case _:
+                return _Begin(offset=int(digits))
+    try:
+        return _Begin(time_ms=timestamp_ms(text))
+    except ValueError:
+        raise typer.BadParameter(
+            f"--from {text!r} is neither earliest, latest, an offset, -N, @MS, nor ISO 8601"
+        ) from None
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One run of the command."""
+
+    topic: str
+    partitions: list[int]
+    begin: _Begin
+    count: int | None
+    follow: bool
+    to_text: ToText
+
+    async def run(self, servers: str) -> Exit:
+        """Reads until the end, the count, or an interrupt."""
+        from millrace.consumer import Consumer
+        from millrace.records import TopicPartition
+
+        async with Consumer(servers, self.topic, client_id="millrace-cli") as consumer:
+            known = consumer.assignment()
+            if self.partitions:
+                wanted = [TopicPartition(self.topic, p) for p in sorted({*self.partitions})]
+                self._refuse_unknown(wanted, known)
+                consumer.assign(wanted)
+            else:
+                wanted = known
+            ends = await consumer.end_offsets(*wanted)
+            await self._seek(consumer, wanted, ends)
+            if self.follow:
+                await self._print(consumer, {})
+            else:
+                ahead = {w: end for w, end in ends.items() if await consumer.position(w) < end}
+                consumer.assign(ahead)
+                if ahead:
+                    await self._print(consumer, ahead)
+        return Exit.OK
+
+    def _refuse_unknown(self, wanted: list[TopicPartition], known: list[TopicPartition]) -> None:
+        unknown = [where.partition for where in wanted if where not in known]
+        if unknown:
+            raise Refusal(
+                f"{self.topic} has no partition {unknown[0]}; it has 0 to {len(known) - 1}"
+            )
+
+    async def _seek(
+        self,
+        consumer: Consumer[bytes, bytes],
+        wanted: list[TopicPartition],
+        ends: dict[TopicPartition, int],
+    ) -> None:
+        begin = self.begin
+        if begin.end == "latest":
+            for where, end in ends.items():
+                consumer.seek(where, end)
+        elif begin.time_ms is not None:
+            consumer.seek_to_timestamp(begin.time_ms)
+        elif begin.offset is not None or begin.last is not None:
+            starts = await consumer.beginning_offsets(*wanted)
+            for where, end in ends.items():
+                if begin.last is not None:
+                    consumer.seek(where, max(starts[where], end - begin.last))
+                    continue
+                assert begin.offset is not None
+                if not starts[where] <= begin.offset <= end:
+                    raise Refusal(
+                        f"{where} reaches from offset {starts[where]} to {end}; "
+                        f"{begin.offset} is not in it. Name another --from, or a --partition"
+                    )
+                consumer.seek(where, begin.offset)
+
+    async def _print(
+        self, consumer: Consumer[bytes, bytes], ahead: dict[TopicPartition, int]
+    ) -> None:
+        """Prints up to the `ahead` offsets, exclusive; without them, for ever."""
+        left = self.count
+        async for batch in consumer.batches():
+            records = self._until(batch, ahead.get(batch.where))
+            if left is not None:
+                records = records[:left]
+                left -= len(records)
+            # A reader that is slow holds up the fetching too, which is what one wants in a pipe.
+            sys.stdout.write("".join(map(self.to_text, records)))
+            sys.stdout.flush()
+            if batch.where in ahead and batch.next_offset >= ahead[batch.where]:
+                del ahead[batch.where]
+                if not ahead:
+                    return
+                consumer.pause(batch.where)
+            if left == 0:
+                return
+
+    @staticmethod
+    def _until(batch: RecordBatch[bytes, bytes], end: int | None) -> list[AnyRecord]:
+        if end is None or batch.next_offset <= end:
+            return list(batch)
+        return [record for record in batch if record.offset < end]

@@ -1,0 +1,221 @@
+"""`millrace produce`: records from lines, JSON or CSV, of files or of stdin.
+
+Owns the flags, the order of sending and the summary. What a line means is `formats`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millrace.cli.exits import Exit, InputError, run
+from millrace.cli.servers import DEFAULT_SERVERS, Servers
+
+if TYPE_CHECKING:
+    from millrace.cli.formats import Reader
+    from millrace.producer import Producer
+
+
+class InputFormat(StrEnum):
+    """`formats.Format`, without importing it for `--help`."""
+
+    LINES = "lines"
+    JSON = "json"
+    CSV = "csv"
+
+
+class Codec(StrEnum):
+    """Compression of batches."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    """Who must have a record before it counts as sent."""
+
+    ALL = "all"
+    ONE = "1"
+    NONE = "0"
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to send to.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILES]...",
+            exists=True,
+            dir_okay=False,
+            allow_dash=True,
+            help="What to read, in order; - is stdin.  [default: stdin]",
+        ),
+    ] = None,
+    format_: Annotated[
+        InputFormat, typer.Option("--format", "-f", help="What the input is made of.")
+    ] = InputFormat.LINES,
+    key_separator: Annotated[
+        str, typer.Option("--key-separator", "-K", help="Lines: the key stands before the first.")
+    ] = "",
+    key_field: Annotated[
+        str, typer.Option("--key-field", "--key", "-k", help="JSON field or CSV column: the key.")
+    ] = "",
+    timestamp_field: Annotated[
+        str,
+        typer.Option(help="JSON field or CSV column: ms since the epoch, or ISO 8601."),
+    ] = "",
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", min=0, help="Where to; else the key decides."),
+    ] = None,
+    compression: Annotated[
+        Codec, typer.Option("--compression", "-z", help="Compression of batches.")
+    ] = Codec.NONE,
+    acks: Annotated[
+        Acks, typer.Option(help="Who must have a record before it counts as sent.")
+    ] = Acks.ALL,
+    servers: Servers = DEFAULT_SERVERS,
+) -> None:
+    """Send records to a topic, one per line, JSON object or CSV row.
+
+    \b
+    lines  the line is the value, without its end; an empty line is an empty value
+    json   the line is a JSON object and is sent as it stands; empty lines are skipped
+    csv    the first row names the columns; a row is sent as a JSON object, all text
+
+    A key field that is text is the key as it stands, any other as JSON; null or missing: no key.
+    Says on stderr how many records were sent; when it fails, a beginning of the input was sent.
+    """
+    if key_separator and format_ is not InputFormat.LINES:
+        raise typer.BadParameter("--key-separator is for lines; name the field with --key-field")
+    if (key_field or timestamp_field) and format_ is InputFormat.LINES:
+        raise typer.BadParameter("lines have no fields: give --format json or csv")
+    options: dict[str, Any] = {
+        "compression": compression.value,
+        "acks": "all" if acks is Acks.ALL else int(acks),
+    }
+
+    def reader(name: str) -> Reader:
+        from millrace.cli.formats import Format, Reader
+
+        return Reader(
+            name,
+            Format(format_),
+            key_separator=_unescaped(key_separator),
+            key_field=key_field,
+            timestamp_field=timestamp_field,
+        )
+
+    sending = _Sending(topic, files or [Path("-")], partition, reader, format_ is InputFormat.CSV)
+    run(sending.run(servers, options))
+
+
+@dataclass
+class _Sending:
+    """One run of the command, and how far it is."""
+
+    topic: str
+    files: list[Path]
+    partition: int | None
+    reader: Callable[[str], Reader]
+    quoted: bool
+    records: int = 0
+    size: int = 0
+    """Bytes of keys and values."""
+
+    async def run(self, servers: str, options: dict[str, Any]) -> Exit:
+        """Sends all inputs, and says what was sent however it ends."""
+        from millrace.producer import Producer
+
+        started = time.monotonic()
+        async with Producer(servers, client_id="millrace-cli", **options) as producer:
+            try:
+                with _progress(self.files) as on_read:
+                    for path in self.files:
+                        await self._send_input(producer, path, on_read)
+            finally:
+                self._summarize(time.monotonic() - started)
+        return Exit.OK
+
+    async def _send_input(
+        self, producer: Producer, path: Path, on_read: Callable[[int], None]
+    ) -> None:
+        from millrace.cli.inputs import Lines, file_chunks, stdin_chunks
+
+        is_stdin = str(path) == "-"
+        name = "stdin" if is_stdin else str(path)
+        chunks: AsyncIterator[bytes] = stdin_chunks() if is_stdin else file_chunks(path, on_read)
+        lines = Lines(quoted=self.quoted)
+        reader = self.reader(name)
+        try:
+            async for chunk in chunks:
+                first = lines.count + 1
+                await self._send_lines(producer, reader, lines.feed(chunk), first)
+            first = lines.count + 1
+            await self._send_lines(producer, reader, lines.end(), first)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise InputError(f"{name}: {error.strerror}") from None
+
+    async def _send_lines(
+        self, producer: Producer, reader: Reader, lines: list[bytes], first_line: int
+    ) -> None:
+        if not lines:
+            return
+        columns = reader.read(lines, first_line)
+        if not columns.values:
+            return
+        await producer.send_many(
+            self.topic,
+            columns.values,
+            keys=columns.keys,
+            timestamps_ms=columns.timestamps_ms,
+            partition=self.partition,
+        )
+        self.records += len(columns.values)
+        self.size += sum(map(len, columns.values)) + sum(len(k or b"") for k in columns.keys or ())
+
+    def _summarize(self, elapsed_s: float) -> None:
+        rate = f"{self.records / elapsed_s:,.0f} records/s" if elapsed_s else "-"
+        print(
+            f"sent {self.records:,} records, {self.size:,} bytes in {elapsed_s:.2f} s ({rate})",
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def _progress(files: list[Path]) -> Iterator[Callable[[int], None]]:
+    """A progress bar over the bytes of files, for a person; else nothing."""
+    if not sys.stderr.isatty() or any(str(path) == "-" for path in files):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=sum(path.stat().st_size for path in files))
+        yield lambda size: progress.advance(task, size)
+
+
+def _unescaped(text: str) -> bytes:
+    r"""The separator's bytes; a shell user writes a tab as \t."""
+    return text.replace("\\t", "\t").encode()
