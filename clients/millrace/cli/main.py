@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.consume import consume
+from millrace.cli.demo import demo
 from millrace.cli.dissect import dissect
 from millrace.cli.exits import EXIT_CODES, Exit
 from millrace.cli.produce import produce
@@ -31,6 +32,7 @@ app.add_typer(topic)
 app.command()(produce)
 app.command()(consume)
 app.command()(dissect)
+app.command()(demo)
 
 
 def _show_version(wanted: bool) -> None:

