@@ -280,7 +280,7 @@ class Outbox:
             queue = self.queue(batch.topic, batch.partition)
             result = by_partition.get((batch.topic, batch.partition))
             if result is None:
-                batch.uncertain = True
+                queue.doubt(batch)
                 missing = broker_error(-1, "the broker's answer leaves this partition out")
                 self._retry(queue, batch, missing, now_ms, settled)
             elif result.error_code == ErrorCode.NONE:
@@ -307,7 +307,7 @@ class Outbox:
             queue = self.queue(batch.topic, batch.partition)
             self.stale_topics.add(batch.topic)
             if not isinstance(error, _NEVER_LEFT):
-                batch.uncertain = True
+                queue.doubt(batch)
             if error.retriable:
                 self._retry(queue, batch, error, now_ms, settled)
             else:
@@ -323,6 +323,7 @@ class Outbox:
         settled: list[Batch],
     ) -> None:
         queue.in_flight.remove(batch)
+        queue.acked = True
         queue.recovering = False
         queue.attempts = 0
         queue.pause_until_ms = 0
@@ -340,7 +341,7 @@ class Outbox:
     ) -> None:
         code = error.code
         if code in _UNDECIDED:
-            batch.uncertain = True
+            queue.doubt(batch)
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._idempotent:
             queue.assured_after(batch)
             if queue.is_oldest(batch):
@@ -348,6 +349,9 @@ class Outbox:
             self._retry(queue, batch, error, now_ms, settled, pause=False)
         elif code is ErrorCode.UNKNOWN_PRODUCER_ID and self._idempotent:
             self._epoch_wanted = True
+            if not queue.acked:
+                # The broker has yet to see this producer here, so what was sent is not there.
+                queue.assured_after(batch)
             if batch.uncertain:
                 sentence = f"{error}; whether these records were written before is not known"
                 self._fail(queue, batch, UnknownProducerId(sentence, code=code), settled)

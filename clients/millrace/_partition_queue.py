@@ -4,7 +4,9 @@ Owns order, retries and sequence numbers of one partition. Refuses to know time,
 and the network. Invariants, with batches numbered as they were opened:
 
     in_flight < waiting < open        except that a retried batch goes back to its place in waiting
-    sequences of in_flight and waiting are gapless where they are assigned, unless `gap`
+    no batch that is known to be in no log stands before an uncertain one in waiting
+
+The last holds because a broker takes sequences without gaps only.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ class PartitionQueue:
     """One partition's open batch, those that wait, and those in flight.
 
     `recovering`: a batch came back, so nothing is sent until the rest has, and then one at a time
-    until one is acked; that keeps the order. `pause_until_ms` is when to try again.
+    until one is acked; that keeps the order. `acked`: a batch was acked in this epoch. `pause_until_ms` is when to try again.
     """
 
     __slots__ = (
+        "acked",
         "attempts",
         "in_flight",
         "next_sequence",
@@ -41,6 +44,7 @@ class PartitionQueue:
         self.in_flight: list[Batch] = []
         self.next_sequence = 0
         self.recovering = False
+        self.acked = False
         self.attempts = 0
         self.pause_until_ms = 0
 
@@ -90,6 +94,12 @@ class PartitionQueue:
         """Whether no batch before this one is unresolved."""
         return all(other.number >= batch.number for other in (*self.in_flight, *self.waiting))
 
+    def doubt(self, batch: Batch) -> None:
+        """Notes that `batch` may be in the log: unless one before it is known not to be."""
+        batch.uncertain = all(
+            other.uncertain for other in self.waiting if other.number < batch.number
+        )
+
     def assured_after(self, batch: Batch) -> None:
         """Notes that `batch` is in no log, and so nothing after it is: sequences are gapless."""
         for other in (*self.in_flight, *self.waiting):
@@ -103,6 +113,7 @@ class PartitionQueue:
     def renumber(self, producer_id: int, epoch: int) -> None:
         """Starts again at sequence 0; nothing is in flight and nothing uncertain."""
         self.next_sequence = 0
+        self.acked = False
         for batch in self.waiting:
             if batch.sequence != NO_SEQUENCE:
                 batch.renumber(producer_id, epoch, self.next_sequence)
