@@ -164,16 +164,14 @@ class _Shell:
             raise _Mistake(str(error)) from None
 
     def _request(self, line: str) -> None:
-        from millrace.cli.request_line import RequestError, read_request
+        from millrace.cli.request_line import read_request
 
         try:
             api, version, request = read_request(line, now_ms=time.time_ns() // 1_000_000)
             wait_ms = getattr(request, "max_wait_ms", 0)
             self._session.ask(api.key, version, request, wait_ms=wait_ms)
-        except RequestError as error:
-            raise _Mistake(str(error)) from None
         except ValueError as error:
-            # What the codec cannot carry: a number beyond its field.
+            # A `RequestError`, or what the codec cannot carry: a number beyond its field.
             raise _Mistake(str(error)) from None
 
     def _help(self, name: str) -> None:

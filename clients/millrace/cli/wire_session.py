@@ -13,11 +13,16 @@ from collections.abc import Iterator
 
 from millrace.cli.exchange import Passed
 from millrace.cli.paint import paint, wants_colour
+from millrace_protocol.api import ApiKey
 from millrace_protocol.codec import encode
 from millrace_protocol.dissect import dissect_frames, frame_size, render
 from millrace_protocol.dissect.frames import is_text
-from millrace_protocol.framing import HEADER, HEADER_SIZE, RESPONSE_BIT, request_frame
-from millrace_protocol.messages.produce import ProduceRequest
+from millrace_protocol.errors import WireError
+from millrace_protocol.framing import (
+    read_request_header,
+    read_response_header,
+    request_frame,
+)
 from millrace_protocol.schema import Message
 
 PASSED_BYTES_MAX = 64 << 20
@@ -77,8 +82,8 @@ class WireSession:
         wanted = self._correlation_id
         self._correlation_id += 1
         self._send(frame)
-        if isinstance(request, ProduceRequest) and request.acks == 0:
-            _say("nobody answers a produce with acks=0")
+        if _is_unanswered(frame):
+            print("nobody answers a produce with acks=0", flush=True)
             return
         for answer in self._answers(self._timeout_s + wait_ms / 1000):
             if _correlation_id(answer) == wanted:
@@ -98,11 +103,13 @@ class WireSession:
             size = frame_size(self._unfinished)
             if size is None:
                 break
-            expected += 1
             # What is no frame gets one refusal, and then the connection is closed.
-            del self._unfinished[: size or len(self._unfinished)]
+            frame = bytes(self._unfinished[: size or None])
+            del self._unfinished[: len(frame)]
+            expected += not _is_unanswered(frame)
+        if self._unfinished:
+            print("not a whole frame yet: the broker waits for more", flush=True)
         if not expected:
-            _say("not a whole frame yet: the broker waits for more")
             return
         for _ in self._answers(self._timeout_s):
             expected -= 1
@@ -183,11 +190,17 @@ class WireSession:
 
 def _correlation_id(frame: bytes) -> int | None:
     """Of a response; None for what is none."""
-    if len(frame) < HEADER_SIZE:
+    try:
+        return read_response_header(frame).correlation_id
+    except WireError:
         return None
-    _, _, api, _, correlation_id, _ = HEADER.unpack_from(frame)
-    return int(correlation_id) if api & RESPONSE_BIT else None
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)
+def _is_unanswered(frame: bytes) -> bool:
+    """Whether it is a produce with acks 0, the one request without an answer (W-4.3)."""
+    try:
+        header = read_request_header(frame)
+    except WireError:
+        return False
+    acks = frame[header.body_position : header.body_position + 2]
+    return header.api == ApiKey.PRODUCE and acks == b"\0\0"
