@@ -179,7 +179,8 @@ class Intake:
         if self._start == self._end:
             self._forget_shared()
             return
-        self._data = bytes(self._view[self._start : self._end])
+        # Writable like the scratch: whoever takes a frame may write offsets into it.
+        self._data = bytearray(self._view[self._start : self._end])
         self._view = memoryview(self._data)
         self._end -= self._start
         self._start = 0
