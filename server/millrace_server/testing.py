@@ -24,6 +24,7 @@ from typing import Any, Self
 from millrace_server.config import BrokerConfig
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.lock import DirectoryLock
+from millrace_server.disk.os_disk import DIRECTORY_MODE
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.node import Node
 
@@ -70,15 +71,15 @@ class Broker:
         """Starts the broker on the running loop."""
         if self._node is not None:
             raise RuntimeError("the broker is running already")
+        self.data.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         self._lock = DirectoryLock(self.data)
         self._spawn = LoopSpawn()
-        host = this_machine(self.data, self._spawn)
-        node = Node(
-            replace(self.config, listen=f"127.0.0.1:{self._port}"),
-            host,
-            cold_reads=PageCache(),
-        )
         try:
+            node = Node(
+                replace(self.config, listen=f"127.0.0.1:{self._port}"),
+                this_machine(self.data, self._spawn),
+                cold_reads=PageCache(),
+            )
             _, self._port = await node.start()
         except BaseException:
             self._let_go()
