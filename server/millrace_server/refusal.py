@@ -19,7 +19,7 @@ class Refused(Exception):
         self.code = code
         sentence = sentence or ERROR_TRAITS[code].sentence
         if len(sentence) > SENTENCE_SIZE_MAX:
-            half = SENTENCE_SIZE_MAX // 2 - 2
+            half = SENTENCE_SIZE_MAX // 2 - 3
             sentence = f"{sentence[:half]} ... {sentence[-half:]}"
         self.sentence = sentence
         super().__init__(f"{code.name}: {self.sentence}")
