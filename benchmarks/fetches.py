@@ -23,8 +23,6 @@ from millrace_protocol.api import ApiKey
 GROUP = "fetch"
 BATCH_BYTES_MAX = 64 << 10
 STORED_BYTES = 64 * MIB
-LEAST_ANSWERS = 4_000
-"""Small answers get less than `fetch_bytes`: their cost is per answer."""
 SIZES = (("1 MiB", MIB), ("64 KiB", 64 << 10), ("4 KiB", 4 << 10))
 TARGET = 0.7
 
@@ -57,7 +55,8 @@ def _rows_of_size(session: Session, broker: RunningBroker, label: str, size: int
     stored = session.directory / "bare-data"
     stored.write_bytes(bytes(len(batch) * batches_in_answer * answers_stored))
     session.settle()
-    count = min(scale.fetch_bytes // size, LEAST_ANSWERS * max(1, scale.requests // 2_000))
+    # The cost of small answers is per answer, so fewer bytes of them are enough.
+    count = min(scale.fetch_bytes // size, 2 * scale.requests)
     rows: list[Row] = []
     for in_flight in (1, 4):
         session.say(f"fetch: {label}, {in_flight} in flight")

@@ -18,6 +18,7 @@ def machine_facts(directory: Path) -> dict[str, str]:
         "CPUs": str(len(os.sched_getaffinity(0))),
         "CPU model": _cpu_model(),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "load before the run": f"{os.getloadavg()[0]:.2f}",
         "kernel": f"{platform.system()} {platform.release()}",
         "file system": _file_system(directory),
         "python": f"{platform.python_implementation()} {platform.python_version()}",

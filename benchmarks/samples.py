@@ -74,3 +74,8 @@ def wall_ratios(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Spread:
 def cpu_ratios(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Spread:
     """How many times their units per CPU second ours are, round by round."""
     return Spread.of([a.per_cpu_s / b.per_cpu_s for a, b in zip(ours, theirs, strict=True)])
+
+
+def best_ratio(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
+    """Our fastest round against theirs: disturbances only ever slow a round down."""
+    return max(a.per_wall_s for a in ours) / max(b.per_wall_s for b in theirs)

@@ -1,0 +1,129 @@
+"""The benchmark harness: its arithmetic, its results file, and that each yardstick works."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import HEADINGS, main
+from benchmarks.bare import bare_server
+from benchmarks.batches import batch_of
+from benchmarks.machine import machine_facts
+from benchmarks.processes import measured
+from benchmarks.results import Fact, Results, Skipped, compare, to_json, to_markdown
+from benchmarks.samples import Sample, Spread, best_ratio, interleave, wall_ratios
+from benchmarks.wire import UnexpectedAnswer, connect, pump
+from millrace_protocol.records import check_produced_batch
+
+
+def test_a_ratio_pairs_the_rounds_that_ran_next_to_each_other() -> None:
+    # The machine is three times slower in the second round, for both.
+    ours = [Sample(10, 1.0, 1.0), Sample(10, 3.0, 3.0)]
+    theirs = [Sample(10, 2.0, 1.0), Sample(10, 6.0, 3.0)]
+    assert wall_ratios(ours, theirs) == Spread(2.0, 2.0, 2.0)
+
+
+def test_the_best_rounds_are_compared_wherever_they_stand() -> None:
+    ours = [Sample(10, 1.0, 1.0), Sample(10, 9.0, 9.0)]
+    theirs = [Sample(10, 7.0, 1.0), Sample(10, 2.0, 3.0)]
+    assert best_ratio(ours, theirs) == 2.0
+
+
+def test_the_first_turn_goes_round() -> None:
+    order: list[str] = []
+
+    def run(name: str) -> Sample:
+        order.append(name)
+        return Sample(1, 1, 1)
+
+    samples = interleave({name: partial(run, name) for name in "abc"}, 3)
+    assert "".join(order) == "abcbcacab"
+    assert {name: len(of) for name, of in samples.items()} == {"a": 3, "b": 3, "c": 3}
+
+
+@pytest.mark.parametrize("size", [169, 4 << 10, 64 << 10, 1 << 20])
+def test_a_prepared_batch_has_the_size_asked_for_and_a_broker_takes_it(size: int) -> None:
+    batch, records = batch_of(size)
+    header = check_produced_batch(batch, max_bytes=size)
+    assert (header.size_bytes, header.record_count) == (size, records)
+
+
+def test_the_bare_loops_answer_every_request_with_bytes_of_the_right_size(tmp_path: Path) -> None:
+    stored = tmp_path / "stored"
+    stored.write_bytes(bytes(8_000))
+    log = tmp_path / "log"
+    loops = (
+        ("sendfile", (10, 24, 1_000, str(stored)), 1_024),
+        ("append", (10, 16, 8, 1, str(tmp_path / "appended")), 16),
+        ("reply", (10, 32), 32),
+    )
+    for kind, arguments, answer_size in loops:
+        with bare_server(log, kind, *arguments) as (address, pid), connect(address) as sock:
+            load = partial(pump, sock, [bytes(10)], in_flight=4, answer_size=answer_size)
+            sample = measured(pid, 20, partial(load, count=20))
+        assert sample.units == 20
+        assert sample.wall_s > 0
+        assert sample.cpu_s > 0
+
+
+def test_an_answer_of_another_size_stops_the_load(tmp_path: Path) -> None:
+    with (
+        bare_server(tmp_path / "log", "reply", 10, 33) as (address, _),
+        connect(address) as sock,
+        pytest.raises(UnexpectedAnswer, match="of answers where 96 were due"),
+    ):
+        pump(sock, [bytes(10)], count=3, in_flight=3, answer_size=32)
+
+
+def test_a_target_is_judged_by_the_measure_it_names() -> None:
+    samples = {"ours": [Sample(4, 1.0, 4.0)], "theirs": [Sample(2, 1.0, 1.0)]}
+    by_wall = compare("fetch", "row", "MB", samples, [("ours", "theirs", 1.5)])
+    by_cpu = compare("fetch", "row", "MB", samples, [("ours", "theirs", 1.5)], target_by="cpu")
+    assert (by_wall.ratios[0].met, by_cpu.ratios[0].met) == (True, False)
+
+
+def test_the_results_say_what_was_missed_and_what_was_skipped(tmp_path: Path) -> None:
+    results = Results(machine_facts(tmp_path), {"scale": "tiny"})
+    samples = {"ours": [Sample(1, 1.0, 1.0)], "theirs": [Sample(2, 1.0, 1.0)]}
+    results.rows = [
+        compare("fetch", "Slow row", "MB", samples, [("ours", "theirs", 0.7)]),
+        Fact("footprint", "Memory", "MiB", Spread(90.0, 80.0, 95.0), 80.0),
+        Skipped("clients", "aiokafka not installed"),
+    ]
+    read = json.loads(to_json(results))
+    assert [row["kind"] for row in read["rows"]] == ["comparison", "fact", "skipped"]
+    assert read["rows"][0]["ratios"][0]["met"] is False
+    assert read["rows"][1]["met"] is False
+    markdown = to_markdown(results, HEADINGS)
+    assert "| ours / theirs | 0.5 | 0.5 | 0.5 | ≥ 0.7 by time | **missed** |" in markdown
+    assert "| Memory | 90 (80–95) MiB | < 80 MiB | **missed** |" in markdown
+    assert "**Skipped:** aiokafka not installed" in markdown
+    assert not results.failed
+
+
+def test_a_run_measures_a_real_broker_and_writes_both_files(tmp_path: Path) -> None:
+    groups = ("fetch", "produce", "requests", "footprint", "connections")
+    only = [argument for group in groups for argument in ("--only", group)]
+    assert main(["--scale", "tiny", "--out", str(tmp_path), *only]) == 0
+    read = json.loads((tmp_path / "results.json").read_text())
+    assert {row["group"] for row in read["rows"]} == set(groups)
+    for row in read["rows"]:
+        if row["kind"] == "comparison":
+            assert all(one["per_wall_s"]["low"] > 0 for one in row["contestants"])
+            assert all(ratio["cpu"]["low"] > 0 for ratio in row["ratios"])
+    written = (tmp_path / "RESULTS.md").read_text()
+    assert all(HEADINGS[group] in written for group in groups)
+    assert str(tmp_path) not in written
+
+
+def test_clients_are_measured_beside_the_peers(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka")
+    pytest.importorskip("aiokafka")
+    assert main(["--scale", "tiny", "--out", str(tmp_path), "--only", "clients"]) == 0
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+    pairs = {(ratio["ours"], ratio["theirs"]) for row in rows for ratio in row["ratios"]}
+    assert ("millrace send", "confluent produce") in pairs
+    assert ("millrace async for", "aiokafka getone") in pairs
