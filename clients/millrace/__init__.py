@@ -3,17 +3,26 @@
     from millrace import Admin, Consumer, Producer
 
 `millrace.sync` has the same three without an event loop; `millrace.errors` is all they raise.
+
+The names below are imported when they are first used: the command line lives in this package, and
+neither its `--help` nor a broker that it starts wants a client in memory.
 """
 
-from millrace._batch import Delivery, Receipts
-from millrace.admin import Admin
-from millrace.config import ConsumerOptions, ProducerOptions
-from millrace.consumer import Consumer
-from millrace.errors import MillraceError
-from millrace.events import ConsumerHealth, Event, EventKind, ProducerHealth, State
-from millrace.partitioner import Partitioner, by_key
-from millrace.producer import Producer
-from millrace.records import Headers, Receipt, Record, RecordBatch, TopicPartition
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millrace._batch import Delivery, Receipts
+    from millrace.admin import Admin
+    from millrace.config import ConsumerOptions, ProducerOptions
+    from millrace.consumer import Consumer
+    from millrace.errors import MillraceError
+    from millrace.events import ConsumerHealth, Event, EventKind, ProducerHealth, State
+    from millrace.partitioner import Partitioner, by_key
+    from millrace.producer import Producer
+    from millrace.records import Headers, Receipt, Record, RecordBatch, TopicPartition
 
 __all__ = [
     "Admin",
@@ -37,3 +46,51 @@ __all__ = [
     "TopicPartition",
     "by_key",
 ]
+
+_HOMES = {
+    "_batch": (
+        "Delivery",
+        "Receipts",
+    ),
+    "admin": ("Admin",),
+    "config": (
+        "ConsumerOptions",
+        "ProducerOptions",
+    ),
+    "consumer": ("Consumer",),
+    "errors": ("MillraceError",),
+    "events": (
+        "ConsumerHealth",
+        "Event",
+        "EventKind",
+        "ProducerHealth",
+        "State",
+    ),
+    "partitioner": (
+        "Partitioner",
+        "by_key",
+    ),
+    "producer": ("Producer",),
+    "records": (
+        "Headers",
+        "Receipt",
+        "Record",
+        "RecordBatch",
+        "TopicPartition",
+    ),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_MODULES = ("errors", "sync")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
