@@ -197,7 +197,7 @@ def _correlation_id(frame: bytes) -> int | None:
 
 
 def _is_unanswered(frame: bytes) -> bool:
-    """Whether it is a produce with acks 0, the one request without an answer (W-4.3)."""
+    """Whether it is a produce with acks 0, the one request without an answer (W-4.3.2)."""
     try:
         header = read_request_header(frame)
     except WireError:

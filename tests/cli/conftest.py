@@ -1,0 +1,140 @@
+"""The real command, as a process or in this one, and a broker to talk to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from millrace.cli.main import app
+from millrace_server.testing import BrokerThread
+
+COMMAND = str(Path(sysconfig.get_path("scripts")) / "millrace")
+TIMEOUT_S = 30
+
+
+@dataclass
+class Millrace:
+    """Runs `millrace` against one broker."""
+
+    servers: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, *arguments: str) -> Result:
+        """In this process: fast, stdin is empty."""
+        environment = {"MILLRACE_SERVERS": self.servers, **self.environment}
+        return CliRunner().invoke(app, list(arguments), env=environment)
+
+    def process(
+        self, *arguments: str, stdin: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        """As a process, with `stdin` as a pipe."""
+        return subprocess.run(
+            [COMMAND, *arguments],
+            input=stdin,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            env={**os.environ, "MILLRACE_SERVERS": self.servers, **self.environment},
+        )
+
+    def popen(self, *arguments: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
+        """As a process that is left running."""
+        return subprocess.Popen(
+            [COMMAND, *arguments],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "MILLRACE_SERVERS": self.servers, **self.environment},
+        )
+
+
+@dataclass
+class Serving:
+    """A `millrace serve` process that said where it listens."""
+
+    process: subprocess.Popen[bytes]
+    first_line: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.first_line.removeprefix("listening on ").rpartition(":")
+        return host, int(port)
+
+    @property
+    def servers(self) -> str:
+        return f"127.0.0.1:{self.address[1]}"
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Sends a signal; returns the exit code and stderr."""
+        self.process.send_signal(number)
+        _, stderr = self.process.communicate(timeout=TIMEOUT_S)
+        return self.process.returncode, stderr.decode()
+
+
+Serve = Callable[..., AbstractContextManager[Serving]]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Serve:
+    """`with serve(*flags) as serving`: a broker process on `tmp_path/data` and a free port."""
+
+    @contextmanager
+    def start(*flags: str, before: Callable[[], None] | None = None) -> Iterator[Serving]:
+        process = subprocess.Popen(
+            [COMMAND, "serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=before,
+        )
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().decode().rstrip("\n")
+            if not line:
+                _, stderr = process.communicate(timeout=TIMEOUT_S)
+                pytest.fail(f"serve ended with {process.returncode}: {stderr.decode()}")
+            yield Serving(process, line)
+        finally:
+            process.kill()
+            process.communicate()
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[BrokerThread]:
+    """One broker for all tests of a run; each test takes a topic of its own."""
+    with BrokerThread(topic={"durability": "os"}) as running:
+        yield running
+
+
+@pytest.fixture
+def millrace(broker: BrokerThread) -> Millrace:
+    """The command line, told of the broker."""
+    return Millrace(broker.servers)
+
+
+@pytest.fixture
+def topic(millrace: Millrace, request: pytest.FixtureRequest) -> str:
+    """A topic with two partitions, named for the test."""
+    name: str = "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
+    created = millrace("topic", "create", name, "--partitions", "2")
+    assert created.exit_code == 0, created.output
+    return name
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """HOST:PORT where nobody listens."""
+    with socket.socket() as probe:
+        # Bound and not listening: connections are refused, and nobody else can take the port.
+        probe.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{probe.getsockname()[1]}"

@@ -1,0 +1,215 @@
+"""`millrace serve` as a process: what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Millrace, Serve
+
+
+def ask(address: tuple[str, int], line: str) -> str:
+    """The first line that a text command is answered with."""
+    with socket.create_connection(address, timeout=10) as connection:
+        connection.sendall(f"{line}\n".encode())
+        with connection.makefile(encoding="utf-8") as answer:
+            return answer.readline().rstrip("\n")
+
+
+def test_first_line_names_the_address_and_the_broker_answers_there(serve: Serve) -> None:
+    with serve() as serving:
+        assert serving.first_line.startswith("listening on 127.0.0.1:")
+        assert ask(serving.address, "TOPICS") == "OK 0 topics"
+        code, stderr = serving.stop()
+    assert code == 0
+    events = [json.loads(line)["event"] for line in stderr.splitlines()]
+    assert events[0] == "listening"
+    assert events[-1] == "stopped"
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_sigint_drains_on_either_loop(serve: Serve, loop: str) -> None:
+    with serve("--loop", loop) as serving:
+        assert serving.stop(signal.SIGINT)[0] == 0
+
+
+def test_sigterm_answers_a_long_poll_before_the_broker_ends(
+    serve: Serve, millrace: Millrace
+) -> None:
+    with serve() as serving:
+        millrace.servers = serving.servers
+        assert millrace("topic", "create", "quiet").exit_code == 0
+        with millrace.popen("nc", stdin=subprocess.PIPE) as session:
+            assert session.stdin is not None
+            assert session.stdout is not None
+            session.stdin.write(b"fetch partitions=quiet max_wait_ms=60000 min_bytes=1\n")
+            session.stdin.close()
+            line = session.stdout.readline()
+            while not line.startswith(b"Fetch request"):
+                assert line, "nc ended before it sent the request"
+                line = session.stdout.readline()
+            # The fetch is in the broker's socket: it was read when a later connection is answered.
+            assert ask(serving.address, "TOPICS").startswith("topic quiet")
+            code, _ = serving.stop()
+            answer = session.stdout.read()
+    assert code == 0
+    assert session.returncode == 0
+    assert b"Fetch response" in answer
+
+
+def test_a_second_signal_ends_the_process_without_draining(serve: Serve) -> None:
+    with serve("--drain-timeout-ms", "600000") as serving:
+        with socket.create_connection(serving.address) as reader:
+            # Half of a request, which the drain waits for.
+            reader.sendall(b"\0\0\0\x40MR")
+            serving.process.send_signal(signal.SIGTERM)
+            stderr = serving.process.stderr
+            assert stderr is not None
+            while b'"stopping"' not in stderr.readline():
+                assert serving.process.poll() is None
+            serving.process.send_signal(signal.SIGTERM)
+            assert serving.process.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_records_are_there_after_a_restart(serve: Serve, millrace: Millrace) -> None:
+    with serve() as serving:
+        millrace.servers = serving.servers
+        assert millrace("topic", "create", "kept").exit_code == 0
+        assert millrace.process("produce", "kept", stdin=b"one\ntwo\n").returncode == 0
+        assert serving.stop()[0] == 0
+    with serve() as serving:
+        millrace.servers = serving.servers
+        assert millrace("consume", "kept").stdout == "one\ntwo\n"
+
+
+def test_port_in_use_is_one_line_and_exit_4(millrace: Millrace, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = millrace.process(
+            "serve", "--data", str(tmp_path), "--listen", address, "--log-level", "error"
+        )
+    assert ended.returncode == 4
+    assert ended.stdout == b""
+    (line,) = ended.stderr.decode().splitlines()
+    assert line.startswith("millrace serve: cannot listen on 127.0.0.1 port ")
+    assert "choose another port" in line
+
+
+def test_locked_directory_is_one_line_and_exit_3(
+    serve: Serve, millrace: Millrace, tmp_path: Path
+) -> None:
+    with serve() as serving:
+        ended = millrace.process(
+            "serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"
+        )
+        assert ended.returncode == 3
+        (line,) = ended.stderr.decode().splitlines()
+        assert f"in use by process {serving.process.pid}" in line
+        assert ask(serving.address, "TOPICS") == "OK 0 topics"
+
+
+def test_data_that_cannot_be_made_is_one_line_and_exit_5(
+    millrace: Millrace, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    ended = millrace.process("serve", "--data", str(tmp_path / "file" / "data"))
+    assert ended.returncode == 5
+    (line,) = ended.stderr.decode().splitlines()
+    assert str(tmp_path / "file") in line
+
+
+def test_disk_fault_while_running_ends_the_broker_with_exit_5(
+    serve: Serve, millrace: Millrace
+) -> None:
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, 64 << 10))
+
+    with serve(before=small_files) as serving:
+        millrace.servers = serving.servers
+        assert millrace("topic", "create", "full").exit_code == 0
+        sent = millrace.process("produce", "full", stdin=b"x" * (1 << 17) + b"\n")
+        assert sent.returncode != 0
+        _, stderr = serving.process.communicate(timeout=30)
+    assert serving.process.returncode == 5
+    assert "File too large" in stderr.decode().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("toml", "flags", "reason"),
+    [
+        ('listn = "127.0.0.1:0"', [], "listn: there is no such key; did you mean listen?"),
+        ("listen = ", [], "TOML"),
+        ("", ["--listen", "nowhere"], "listen"),
+        ("", ["--listen", "0.0.0.0:0"], "--insecure-listen"),
+        ("", ["--loop", "trio"], "loop"),
+    ],
+)
+def test_wrong_setting_is_one_line_that_says_where_and_exit_2(
+    millrace: Millrace, tmp_path: Path, toml: str, flags: list[str], reason: str
+) -> None:
+    file = tmp_path / "millrace.toml"
+    file.write_text(toml)
+    millrace.environment = {"MILLRACE_SERVERS": "ignored:1"}
+    ended = millrace(
+        "serve", "--config", str(file), "--data", str(tmp_path / "data"), *flags
+    )
+    assert ended.exit_code == 2
+    (line,) = ended.stderr.splitlines()
+    assert reason in line
+    assert not (tmp_path / "data").exists()
+
+
+def test_config_file_that_is_not_there_is_exit_2(millrace: Millrace, tmp_path: Path) -> None:
+    ended = millrace("serve", "--config", str(tmp_path / "absent.toml"))
+    assert ended.exit_code == 2
+    assert "No such file" in ended.stderr
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(
+    serve: Serve, millrace: Millrace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "millrace.toml"
+    file.write_text('partitions = 7\nlog_level = "nonsense"\n[topic]\n"retention.ms" = 1234567\n')
+    monkeypatch.setenv("MILLRACE_LOG_LEVEL", "error")
+    monkeypatch.setenv("MILLRACE_PARTITIONS", "5")
+    with serve("--config", str(file), "--partitions", "3") as serving:
+        millrace.servers = serving.servers
+        assert millrace("topic", "create", "t").stdout == "t\t3\n"
+        described = json.loads(millrace("topic", "describe", "t", "--json").stdout)
+        assert described["configs"]["retention.ms"] == {"value": "1234567", "source": "default"}
+        code, stderr = serving.stop()
+    assert (code, stderr) == (0, "")
+
+
+def test_serve_raises_its_limit_of_open_files_to_the_hard_one(serve: Serve) -> None:
+    def few_files() -> None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+
+    with serve(before=few_files) as serving:
+        limits = Path(f"/proc/{serving.process.pid}/limits").read_text()
+    (line,) = [line for line in limits.splitlines() if line.startswith("Max open files")]
+    soft, hard = line.removeprefix("Max open files").split()[:2]
+    assert soft == hard
+
+
+def test_serve_loads_no_client_and_help_loads_neither_side() -> None:
+    code = (
+        "import sys, millrace.cli.main\n"
+        "heavy = {'asyncio', 'millrace_server', 'millrace.producer', 'millrace_protocol.api'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+        "import millrace_server.serve\n"
+        "names = ('millrace.producer', 'millrace.consumer', 'numpy', 'pyarrow', 'aiofiles')\n"
+        "print([name for name in names if name in sys.modules])\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n[]\n"
