@@ -38,7 +38,8 @@ class Batch:
     """Records of one partition that travel together.
 
     `size_bytes` is an upper bound of what the records take. `uncertain` means that an attempt
-    ended without an answer, so the batch may be in the log. `partition` -1 is the antechamber of
+    ended without an answer, so the batch may be in the log. `ordinal` counts the batches of the
+    partition in the order they were first sent in, -1 before. `partition` -1 is the antechamber of
     a topic whose partitions are not known yet: it is never sent, and is settled when its records
     have moved on, or have failed.
     """
@@ -55,6 +56,7 @@ class Batch:
         "number",
         "observed",
         "opened_ms",
+        "ordinal",
         "owner",
         "partition",
         "payload",
@@ -82,6 +84,7 @@ class Batch:
         self.opened_ms: int | None = None
         self.payload: bytearray | None = None
         self.sequence = NO_SEQUENCE
+        self.ordinal = -1
         self.uncertain = False
         self.hurried = False
         self.settled = False

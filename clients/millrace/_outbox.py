@@ -322,9 +322,7 @@ class Outbox:
         log_append_time_ms: int,
         settled: list[Batch],
     ) -> None:
-        queue.in_flight.remove(batch)
-        queue.acked = True
-        queue.recovering = False
+        queue.acknowledge(batch)
         queue.attempts = 0
         queue.pause_until_ms = 0
         if not batch.settled:

@@ -20,13 +20,15 @@ class PartitionQueue:
     """One partition's open batch, those that wait, and those in flight.
 
     `recovering`: a batch came back, so nothing is sent until the rest has, and then one at a time
-    until one is acked; that keeps the order. `acked`: a batch was acked in this epoch. `pause_until_ms` is when to try again.
+    until one is acked; that keeps the order. `acked`: a batch was acked in this epoch.
+    `pause_until_ms` is when to try again.
     """
 
     __slots__ = (
         "acked",
         "attempts",
         "in_flight",
+        "next_ordinal",
         "next_sequence",
         "open",
         "partition",
@@ -42,6 +44,7 @@ class PartitionQueue:
         self.open: Batch | None = None
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
+        self.next_ordinal = 0
         self.next_sequence = 0
         self.recovering = False
         self.acked = False
@@ -68,16 +71,37 @@ class PartitionQueue:
         return batch
 
     def may_send(self, in_flight_max: int) -> bool:
-        """Whether order allows one more batch on its way."""
+        """Whether order allows one more batch on its way.
+
+        A broker knows a producer's last `in_flight_max` batches and takes an older one that is
+        sent again for a new one. So the span from the oldest batch in flight to the newest ever
+        sent counts, and not how many of them are in flight.
+        """
+        if not self.in_flight:
+            return True
         if self.recovering:
-            return not self.in_flight
-        return len(self.in_flight) < in_flight_max
+            return False
+        if self.waiting and self.waiting[0].ordinal >= 0:
+            return len(self.in_flight) < in_flight_max
+        oldest = min(batch.ordinal for batch in self.in_flight)
+        return self.next_ordinal - oldest < in_flight_max
 
     def take(self) -> Batch:
         """Moves the first waiting batch into flight."""
         batch = self.waiting.popleft()
         self.in_flight.append(batch)
+        if batch.ordinal < 0:
+            batch.ordinal = self.next_ordinal
+            self.next_ordinal += 1
         return batch
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Takes an acked batch out of flight."""
+        self.in_flight.remove(batch)
+        self.acked = True
+        # One that overtook a batch which has to be sent again says nothing about that.
+        if all(other.number > batch.number for other in self.waiting):
+            self.recovering = False
 
     def put_back(self, batch: Batch) -> None:
         """Moves a batch from flight to its place among those that wait."""

@@ -195,6 +195,19 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
         self.drain()
 
     @precondition(lambda self: self.flying)
+    @rule(processed=st.lists(st.booleans(), min_size=10, max_size=10))
+    def connection_dies(self, processed: list[bool]) -> None:
+        # The broker may go on with what it had read.
+        flying, self.flying = self.flying, []
+        for send, is_processed in zip(flying, processed, strict=False):
+            if is_processed:
+                self._append(send)
+        for send in flying:
+            error = ConnectionLost("gone")
+            self.rig.settle(self.rig.outbox.on_request_failed(send, error, self.rig.now_ms))
+        self.drain()
+
+    @precondition(lambda self: self.flying)
     @rule(code=st.sampled_from([ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_LEADER_OR_FOLLOWER]))
     def request_is_refused(self, code: ErrorCode) -> None:
         self.rig.answer(self.flying.pop(0), code)
@@ -286,6 +299,33 @@ def test_at_most_five_batches_of_a_partition_are_in_flight() -> None:
         rig.send(bytes(150))
     sends, _ = rig.drain()
     assert len(sends) == 5
+
+
+def test_no_batch_leaves_that_would_push_an_unacked_one_out_of_the_brokers_memory() -> None:
+    rig = Rig(buffer_bytes=100_000).with_producer_id()
+    for _ in range(20):
+        rig.send(bytes(150))
+    flying, _ = rig.drain()
+    rig.settle(rig.outbox.on_request_failed(flying[0], ConnectionLost("gone"), rig.now_ms))
+    for send in flying[1:]:
+        rig.answer(send, 0)
+    rig.now_ms += 100
+    (again,), _ = rig.drain()
+    assert again.batches == flying[0].batches
+    rig.answer(again, 0)
+    assert len(rig.drain()[0]) == 5
+
+
+def test_a_batch_that_was_overtaken_still_counts_as_the_oldest_in_flight() -> None:
+    rig = Rig(buffer_bytes=100_000).with_producer_id()
+    for _ in range(20):
+        rig.send(bytes(150))
+    flying, _ = rig.drain()
+    for send in flying[1:]:
+        rig.answer(send, 0)
+    assert rig.drain()[0] == []
+    rig.answer(flying[0], 0)
+    assert len(rig.drain()[0]) == 5
 
 
 def test_without_idempotence_one_batch_of_a_partition_is_in_flight() -> None:
