@@ -334,7 +334,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_frame(self, frame: memoryview) -> None:
         header = read_response_header(frame)
-        pending = self._pending.pop(header.correlation_id, None)
+        # Taken out last: a fault found before that fails it together with the others.
+        pending = self._pending.get(header.correlation_id)
         if pending is None:
             if self.fault is not None:
                 return
@@ -343,11 +344,12 @@ class Connection(asyncio.BufferedProtocol):
             )
         if header.api != pending.api:
             raise WireError(f"api {header.api} in an answer to {pending.api}", position=6)
+        body = frame[HEADER_SIZE:]
+        refusal = decode(Refusal, body, 0) if header.error_code else None
+        del self._pending[header.correlation_id]
         if pending.future.done():
             return
-        body = frame[HEADER_SIZE:]
-        if header.error_code:
-            refusal = decode(Refusal, body, 0)
+        if refusal is not None:
             pending.future.set_exception(broker_error(header.error_code, refusal.message))
         elif header.version != pending.version:
             pending.future.set_exception(

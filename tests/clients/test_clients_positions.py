@@ -1,0 +1,131 @@
+"""The consumer's pure half: however records are taken, each comes once and in order."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace._positions import Plan, Positions
+from millrace._reading import Reading
+from millrace.config import ConsumerConfig
+from millrace.records import TopicPartition
+from millrace_protocol.messages.fetch import FetchPartitionResult
+from millrace_protocol.messages.list_offsets import EARLIEST
+from millrace_protocol.records import encode_batch
+from tests.clients.fake_broker import Log
+
+CONFIG = ConsumerConfig(
+    max_partition_bytes=400, fetch_max_bytes=800, buffer_bytes=2000, retry_backoff_ms=10
+)
+
+
+class Rig:
+    """Positions and a reading over logs in memory."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self.now_ms = 0
+        self.positions = Positions(CONFIG, rng=random.Random(1))
+        self.reading = Reading(self.positions, key_deserializer=None, value_deserializer=None)
+        self.logs = [Log() for _ in range(2)]
+        for partition, log in enumerate(self.logs):
+            for size in sizes:
+                values: list[bytes | None] = [bytes([partition])] * size
+                log.append(bytes(encode_batch(values, timestamps_ms=1)))
+        self.where = [TopicPartition("t", partition) for partition in range(2)]
+        self.positions.assign(self.where, EARLIEST)
+        self.got: dict[int, list[int]] = {0: [], 1: []}
+
+    def plan(self) -> Plan:
+        return self.positions.plan(self.now_ms, lambda *_: (0, 0))
+
+    def serve(self, plan: Plan, *, works: bool) -> None:
+        if plan.lookup is not None:
+            offsets = {state.where: 0 for state, _, _ in plan.lookup.asked}
+            self.positions.on_looked_up(plan.lookup, offsets)
+        for fetch in plan.fetches:
+            if not works:
+                self.positions.on_fetch_failed(fetch, self.now_ms)
+                continue
+            results = []
+            for wanted in fetch.request.partitions:
+                log = self.logs[wanted.partition]
+                data = log.read(wanted.fetch_offset, wanted.max_bytes)
+                results.append(
+                    FetchPartitionResult("t", wanted.partition, 0, None, log.end, 0, data)
+                )
+            self.positions.on_fetched(fetch, tuple(results), self.now_ms)
+
+    def take_records(self, count: int) -> None:
+        for _ in range(count):
+            record = next(self.reading.records, None)
+            while record is None:
+                if not self.reading.advance(self.now_ms):
+                    return
+                record = next(self.reading.records, None)
+            self.got[record.partition].append(record.offset)
+
+    def take_batch(self) -> None:
+        batch = self.reading.next_batch(self.now_ms)
+        if batch is not None:
+            self.got[batch.partition] += [record.offset for record in batch]
+
+    def check(self) -> None:
+        assert 0 <= self.positions.buffered_bytes <= CONFIG.buffer_bytes + 1000
+        for where in self.where:
+            position = self.reading.position(self.positions[where])
+            got = self.got[where.partition]
+            assert got == list(range(len(got)))
+            assert position in (None, len(got))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from([1, 3, 30]), min_size=1, max_size=12),
+    steps=st.lists(
+        st.sampled_from(
+            ["plan", "serve", "serve", "fail", "one", "five", "many", "batch", "give back", "pause"]
+        ),
+        max_size=60,
+    ),
+    seek=st.booleans(),
+)
+def test_each_record_comes_once_and_in_order_however_they_are_taken(
+    sizes: list[int], steps: list[str], seek: bool
+) -> None:
+    rig = Rig(sizes)
+    plans: list[Plan] = []
+    for step in steps:
+        rig.now_ms += 20
+        if step == "plan":
+            plans.append(rig.plan())
+        elif step in ("serve", "fail"):
+            plan = plans.pop(0) if plans else rig.plan()
+            rig.serve(plan, works=step == "serve")
+        elif step == "batch":
+            rig.take_batch()
+        elif step == "give back":
+            rig.reading.give_back()
+        elif step == "pause":
+            state = rig.positions[rig.where[0]]
+            rig.reading.give_back()
+            (rig.positions.resume if state.paused else rig.positions.pause)(state)
+        else:
+            rig.take_records({"one": 1, "five": 5, "many": 100}[step])
+        if seek and step == "give back":
+            # Going to where one is drops what was read ahead, and answers on their way.
+            for where in rig.where:
+                rig.reading.drop(rig.positions[where])
+                rig.positions.seek(rig.positions[where], len(rig.got[where.partition]))
+        rig.check()
+    for plan in plans:
+        rig.serve(plan, works=True)
+    rig.positions.resume(rig.positions[rig.where[0]])
+    for _ in range(200):
+        rig.now_ms += 2000
+        rig.serve(rig.plan(), works=True)
+        rig.take_records(1000)
+        rig.check()
+    assert rig.got == {0: list(range(sum(sizes))), 1: list(range(sum(sizes)))}
+    assert rig.positions.buffered_bytes == 0

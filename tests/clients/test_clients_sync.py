@@ -1,0 +1,109 @@
+"""The clients without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millrace import TopicPartition
+from millrace.errors import Closed, ConfigError, DeliveryFailed, UnknownTopicOrPartition
+from millrace.sync import Admin, Consumer, Producer
+from millrace_server.testing import BrokerThread
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with BrokerThread() as broker:
+        yield broker.servers
+
+
+@pytest.fixture
+def topic(servers: str, request: pytest.FixtureRequest) -> str:
+    name = f"sync-{abs(hash(request.node.name))}"
+    with Admin(servers) as admin:
+        assert admin.create_topic(name, partitions=2) == 2
+        assert name in admin.list_topics()
+    return name
+
+
+def test_what_is_sent_is_read(servers: str, topic: str) -> None:
+    with Producer(servers) as producer:
+        assert producer.send(topic, b"a", key=b"k").offset == 0
+        receipts = producer.send_many(topic, [b"%d" % i for i in range(1000)])
+        assert len(receipts) == 1000
+        for i in range(1200):
+            producer.post(topic, b"p%d" % i, key=b"k")
+        producer.flush()
+        assert producer.health().buffered_records == 0
+    with Consumer(servers, topic) as consumer:
+        records = []
+        for record in consumer:
+            records.append(record)
+            if len(records) == 2201:
+                break
+        assert sum(consumer.lag().values()) == 0
+    posted = [r.value for r in records if r.value is not None and r.value.startswith(b"p")]
+    assert posted == [b"p%d" % i for i in range(1200)]
+
+
+def test_positions_are_those_of_what_was_handed_out(servers: str, topic: str) -> None:
+    with Producer(servers) as producer:
+        producer.send_many(topic, [b"%d" % i for i in range(100)], partition=1)
+    where = TopicPartition(topic, 1)
+    with Consumer(servers) as consumer:
+        consumer.assign([where])
+        records = iter(consumer)
+        assert [next(records).offset for _ in range(3)] == [0, 1, 2]
+        assert consumer.position(where) == 3
+        assert next(records).offset == 3
+        consumer.seek(where, 50)
+        assert next(records).offset == 50
+        batch = next(consumer.batches())
+        assert (batch.base_offset, batch.next_offset) == (51, 100)
+        assert consumer.getone(timeout_ms=1) is None
+        assert consumer.end_offsets() == {where: 100}
+
+
+def test_failures_come_back_to_the_caller(servers: str) -> None:
+    with Producer(servers, retry_backoff_ms=1) as producer:
+        with pytest.raises(UnknownTopicOrPartition):
+            producer.send("no-such-topic", b"")
+        producer.post("no-such-topic", b"")
+        with pytest.raises(DeliveryFailed):
+            producer.flush()
+    with pytest.raises(ConfigError):
+        Producer("")
+    with pytest.raises(Closed):
+        producer.send("no-such-topic", b"")
+
+
+async def test_works_inside_a_running_loop(servers: str, topic: str) -> None:
+    with Producer(servers) as producer:
+        assert producer.send(topic, b"a").offset == 0
+    assert asyncio.get_running_loop().is_running()
+
+
+def test_a_forked_child_may_not_use_the_parents_client_but_may_make_its_own(
+    servers: str, topic: str
+) -> None:
+    with Producer(servers) as producer:
+        producer.send(topic, b"parent", partition=0)
+        child = os.fork()
+        if child == 0:
+            os._exit(_in_child(producer, servers, topic))
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert producer.send(topic, b"parent", partition=0).offset == 2
+
+
+def _in_child(producer: Producer[Any, Any], servers: str, topic: str) -> int:
+    try:
+        producer.send(topic, b"child")
+    except Closed:
+        with Producer(servers) as own:
+            return 0 if own.send(topic, b"child", partition=0).offset == 1 else 1
+    return 2

@@ -1,0 +1,179 @@
+"""The clients and a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from millrace import Admin, Consumer, Producer, TopicPartition
+from millrace.admin import NewTopic
+from millrace.errors import (
+    CorruptMessage,
+    InvalidConfig,
+    InvalidTopic,
+    MessageTooLarge,
+    MillraceError,
+    OffsetOutOfRange,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from millrace_server.testing import Broker
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker() as broker:
+        async with Admin(broker.servers) as admin:
+            await admin.create_topic("t", partitions=3)
+            await admin.create_topic("one", partitions=1)
+        yield broker
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_what_goes_in_comes_out(broker: Broker, compression: str) -> None:
+    values = [b"value %d " % i * 5 for i in range(3000)]
+    keys = [b"key %d" % (i % 100) for i in range(3000)]
+    async with Producer(broker.servers, compression=compression) as producer:  # type: ignore[arg-type]
+        receipts = await producer.send_many("t", values, keys=keys, timestamps_ms=range(3000))
+        sent = {(r.partition, r.offset): i for i, r in enumerate(receipts)}
+    assert len(sent) == 3000
+    async with Consumer(broker.servers, "t") as consumer:
+        for _ in range(3000):
+            record = await consumer.getone()
+            i = sent.pop((record.partition, record.offset))
+            assert (record.key, record.value, record.timestamp_ms) == (keys[i], values[i], i)
+    assert not sent
+
+
+async def test_nulls_and_headers_survive(broker: Broker) -> None:
+    headers = (("a", b"1"), ("a", None), ("é", b""))
+    async with Producer(broker.servers) as producer, Consumer(broker.servers, "one") as consumer:
+        await producer.send("one", None, key=None, headers=headers)
+        record = await consumer.getone()
+        assert (record.key, record.value, record.headers) == (None, None, headers)
+
+
+async def test_a_consumer_that_waits_gets_a_record_as_it_is_written(broker: Broker) -> None:
+    async with (
+        Producer(broker.servers) as producer,
+        Consumer(broker.servers, "t", start="latest", fetch_max_wait_ms=20_000) as consumer,
+    ):
+        await asyncio.gather(*(consumer.position(("t", p)) for p in range(3)))
+        async with asyncio.timeout(10):
+            for i in range(20):
+                await producer.send("t", b"%d" % i)
+                assert (await consumer.getone()).value == b"%d" % i
+
+
+async def test_nothing_is_lost_or_doubled_over_restarts_of_the_broker(broker: Broker) -> None:
+    values = [b"%06d" % i for i in range(3000)]
+    async with Producer(broker.servers, batch_bytes=2000, retry_backoff_ms=5) as producer:
+        deliveries = []
+        for i, value in enumerate(values):
+            deliveries.append(producer.send("one", value))
+            if i % 1000 == 700:
+                await deliveries[-500]
+                await broker.stop()
+                await broker.start()
+        offsets = [(await delivery).offset for delivery in deliveries]
+    assert offsets == list(range(3000))
+    async with Consumer(broker.servers, "one", retry_backoff_ms=5) as consumer:
+        got = [await consumer.getone() for _ in range(1000)]
+        await broker.stop()
+        await broker.start()
+        got += [await consumer.getone() for _ in range(2000)]
+    assert [record.value for record in got] == values
+
+
+async def test_the_broker_refuses_and_the_client_says_why(broker: Broker) -> None:
+    async with Admin(broker.servers) as admin:
+        await admin.create_topic("small", partitions=1, configs={"max.message.bytes": 1000})
+    async with Producer(broker.servers) as producer:
+        with pytest.raises(MessageTooLarge, match="1000"):
+            await producer.send("small", bytes(5000))
+        assert (await producer.send("small", b"x")).offset == 0
+    async with Consumer(broker.servers, "small") as consumer:
+        consumer.seek(("small", 0), 99)
+        with pytest.raises(OffsetOutOfRange, match=r"\[0, 1\)"):
+            await consumer.getone()
+
+
+async def test_offsets_by_time(broker: Broker) -> None:
+    one = TopicPartition("one", 0)
+    async with Producer(broker.servers) as producer:
+        for i in range(10):
+            await producer.send("one", b"", timestamp_ms=1000 * i + 1000)
+    async with Consumer(broker.servers, "one", start=4500) as consumer:
+        assert (await consumer.getone()).offset == 4
+        assert await consumer.offsets_for_times({one: 7000}) == {one: (6, 7000)}
+        consumer.seek_to_timestamp(9001)
+        assert (await consumer.getone()).offset == 9
+        assert await consumer.lag() == {one: 0}
+
+
+async def test_topics_are_made_described_changed_and_deleted(broker: Broker) -> None:
+    async with Admin(broker.servers) as admin:
+        outcomes = await admin.create_topics(
+            [NewTopic("new", 2), NewTopic("one", 2), NewTopic("bad name", 2)]
+        )
+        assert [type(outcome.error) for outcome in outcomes] == [
+            type(None),
+            TopicAlreadyExists,
+            InvalidTopic,
+        ]
+        assert outcomes[0].value == 2
+        assert await admin.list_topics() == ["new", "one", "t"]
+        await admin.create_partitions("new", 4)
+        assert len((await admin.describe_topic("new")).partitions) == 4
+        await admin.alter_configs("new", {"retention.ms": 1000})
+        setting = (await admin.describe_configs("new"))["retention.ms"]
+        assert (setting.value, setting.is_default) == ("1000", False)
+        with pytest.raises(InvalidConfig):
+            await admin.alter_configs("new", {"no.such.key": 1})
+        latest = await admin.list_offsets({("one", 0): "latest"})
+        assert latest[TopicPartition("one", 0)].offset == 0
+        cluster = await admin.describe_cluster()
+        assert [b.node_id for b in cluster.brokers] == [cluster.controller]
+        await admin.delete_topic("new")
+        with pytest.raises(UnknownTopicOrPartition):
+            await admin.describe_topic("new")
+
+
+async def test_a_segment_that_rots_on_disk_is_an_error_and_not_a_record(broker: Broker) -> None:
+    async with Producer(broker.servers) as producer:
+        for i in range(3):
+            await producer.send("one", b"value-%d" % i)
+    (segment,) = broker.data.rglob("*one*/*.log")
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"value-1")] ^= 1
+    with segment.open("r+b") as file:
+        file.write(data)
+    async with Consumer(broker.servers, "one", retry_backoff_ms=1) as consumer:
+        assert (await consumer.getone()).offset == 0
+        with pytest.raises(CorruptMessage):
+            await consumer.getone()
+        assert await consumer.position(("one", 0)) == 1
+        consumer.seek(("one", 0), 2)
+        assert (await consumer.getone()).value == b"value-2"
+
+
+async def test_many_tasks_share_one_producer(broker: Broker) -> None:
+    async def worker(producer: Producer, number: int) -> list[int]:
+        return [(await producer.send("one", b"%d" % number)).offset for _ in range(20)]
+
+    async with Producer(broker.servers) as producer:
+        offsets = await asyncio.gather(*(worker(producer, n) for n in range(50)))
+    assert sorted(offset for each in offsets for offset in each) == list(range(1000))
+    assert all(each == sorted(each) for each in offsets)
+
+
+async def test_a_stopped_broker_is_a_typed_error(broker: Broker) -> None:
+    async with Producer(broker.servers, delivery_timeout_ms=200, retry_backoff_ms=5) as producer:
+        await producer.send("one", b"")
+        await broker.stop()
+        with pytest.raises(MillraceError, match="delivery_timeout_ms=200"):
+            await producer.send("one", b"")
+        await broker.start()
+        assert (await producer.send("one", b"")).offset >= 1
