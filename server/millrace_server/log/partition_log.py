@@ -98,8 +98,12 @@ class PartitionLog:
         segment = Segment.create(
             disk, directory, 0, index_interval_bytes=config.index_interval_bytes
         )
-        write_checkpoint(disk, directory, Checkpoint(0, 0, 0, 0, -1, 0, (), b"", is_clean=True))
-        disk.sync_directory(directory.rpartition("/")[0])
+        try:
+            write_checkpoint(disk, directory, Checkpoint(0, 0, 0, 0, -1, 0, (), b"", is_clean=True))
+            disk.sync_directory(directory.rpartition("/")[0])
+        except OSError:
+            segment.cool()
+            raise
         report = RecoveryReport(True, True, 0, 0, None, 0, 0, 0)
         return cls(disk, directory, config, Recovered([segment], 0, 0, 0, Producers(), report))
 
@@ -122,7 +126,11 @@ class PartitionLog:
             or log._chain.unsettled
         ):
             log._is_directory_dirty = log._wants_checkpoint = True
-            log.flush(preallocate=False)
+            try:
+                log.flush(preallocate=False)
+            except OSError:
+                log.discard()
+                raise
         return log
 
     @property

@@ -124,8 +124,18 @@ class _Recovery:
         self._trimmed_bytes = 0
         self._dropped_segments = 0
         self._rebuilt_indexes = 0
+        self._made: list[Segment] = []
 
     def run(self) -> Recovered:
+        try:
+            return self._recover()
+        except BaseException:
+            # A log that is refused must not keep files open: it is opened again by who repairs it.
+            for segment in self._made:
+                segment.cool()
+            raise
+
+    def _recover(self) -> Recovered:
         names = set(self._disk.list_directory(self._directory))
         if TEMPORARY_NAME in names:
             self._disk.remove(f"{self._directory}/{TEMPORARY_NAME}")
@@ -188,12 +198,14 @@ class _Recovery:
         return Recovered(segments, 0, first_offset, first_offset, producers, self._report(None))
 
     def _segment(self, base_offset: int) -> Segment:
-        return Segment(
+        segment = Segment(
             self._disk,
             self._directory,
             base_offset,
             index_interval_bytes=self._config.index_interval_bytes,
         )
+        self._made.append(segment)
+        return segment
 
     def _trust(self, segment: Segment, size_bytes: int, names: set[str]) -> None:
         """Takes over a closed segment by name and size."""
