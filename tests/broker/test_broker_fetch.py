@@ -9,7 +9,7 @@ import pytest
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
-from millrace_protocol.records import encode_batch, seal
+from millrace_protocol.records import encode_batch, read_header, seal
 from millrace_server.testing import Broker
 from tests.broker.wire import (
     Wire,
@@ -276,8 +276,6 @@ async def test_records_below_the_high_watermark_only(broker: Broker, wire: Wire)
     await wire.produce("t", batch(b"a"))
     partition = broker.node.broker.partitions.get("t", 0)
     made = bytearray(encode_batch([b"b"], timestamps_ms=1))
-    from millrace_protocol.records import read_header
-
     # Straight into the log, behind the flusher's back: appended and not durable.
     partition.log.append(memoryview(made), read_header(made), now_ms=1, leader_epoch=0)
     assert partition.log.end_offset == 2
