@@ -75,7 +75,6 @@ class Accumulator:
         partitioner: Partitioner | None = None,
     ) -> None:
         self.buffered_bytes = 0
-        self.buffered_records = 0
         self.attention = False
         self.sealed_count = 0
         self._config = config
@@ -89,6 +88,12 @@ class Accumulator:
         self._lanes: dict[str, _Lane] = {}
         self._unassigned: dict[str, _Unassigned] = {}
         self._number = 0
+
+    @property
+    def buffered_records(self) -> int:
+        """How many records are not settled; counts batches, so it is not for each send."""
+        batches = (*self._outbox.pending(), *self.antechambers())
+        return sum(batch.record_count for batch in batches)
 
     @property
     def has_room(self) -> bool:
@@ -146,7 +151,6 @@ class Accumulator:
         batch.timestamps_ms.append(timestamp_ms)
         batch.size_bytes += size
         self.buffered_bytes = buffered
-        self.buffered_records += 1
         return Delivery(batch, index)
 
     def extend(
@@ -191,7 +195,6 @@ class Accumulator:
             _extend_columns(batch, keys, values, headers, timestamps_ms, start, start + count)
             batch.size_bytes += size
             self.buffered_bytes += size
-            self.buffered_records += count
             runs.append((batch, first, count))
             start += count
             guess = max(1, (self._batch_bytes - batch.size_bytes) * count // size)
@@ -199,6 +202,26 @@ class Accumulator:
                 guess = max(1, self._batch_bytes * count // size)
             queue = lane.sticky if partition is None else queue
         return runs
+
+    def partition(
+        self, topic: str, keys: Sequence[bytes | None] | None, count: int
+    ) -> dict[int | None, list[int]]:
+        """Which of `count` records go to which partition; None: to any. The topic is known."""
+        lane = self._lanes[topic]
+        groups: dict[int | None, list[int]] = {}
+        if keys is None:
+            keys = [None] * count
+        chosen = {key: self._choose(lane, topic, key) for key in set(keys)}
+        for index, key in enumerate(keys):
+            partition = chosen[key]
+            if partition in groups:
+                groups[partition].append(index)
+            else:
+                groups[partition] = [index]
+        for partition in groups:
+            if partition is not None:
+                self._queue_at(lane, topic, partition)
+        return groups
 
     def knows(self, topic: str) -> bool:
         """Whether the topic's partitions are known."""
@@ -226,7 +249,6 @@ class Accumulator:
         hurried = waiting.antechamber.hurried
         for delivery, (partition, key, value, headers, timestamp_ms, size) in waiting.records:
             self.buffered_bytes -= size
-            self.buffered_records -= 1
             try:
                 moved = self.append(topic, partition, key, value, headers, timestamp_ms)
             except MillraceError as error:
@@ -286,7 +308,6 @@ class Accumulator:
         for batch in settled:
             if batch.size_bytes:
                 self.buffered_bytes -= batch.size_bytes
-                self.buffered_records -= batch.count
                 batch.size_bytes = 0
 
     # Inside
@@ -303,7 +324,6 @@ class Accumulator:
         waiting.antechamber.size_bytes += size
         waiting.antechamber.count += 1
         self.buffered_bytes += size
-        self.buffered_records += 1
         return delivery
 
     def _choose(self, lane: _Lane, topic: str, key: bytes | None) -> int | None:

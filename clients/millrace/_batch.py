@@ -13,7 +13,9 @@ Settled is for good: `settled` never goes back to False, and then no column and 
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Generator, Sequence
+from itertools import accumulate
 from typing import Any, Protocol, overload
 
 from millrace.errors import MillraceError
@@ -204,10 +206,6 @@ class Delivery:
         """Whether awaiting would return or raise at once."""
         return self._batch.settled
 
-    def run(self) -> tuple[Batch, int, int]:
-        """The record's place, as a run of one for `Receipts`."""
-        return self._batch, self._index, 1
-
     def move(self, batch: Batch, index: int) -> None:
         """Follows the record to another batch."""
         self._batch = batch
@@ -223,15 +221,35 @@ class Delivery:
 class Receipts(Sequence[Receipt]):
     """The receipts of many records, in their order, each made when it is looked at."""
 
-    __slots__ = ("_length", "_runs")
+    __slots__ = ("_ends", "_order", "_runs")
 
-    def __init__(self, runs: list[tuple[Batch, int, int]]) -> None:
-        """`runs` are `(batch, first index, count)`."""
+    def __init__(
+        self, runs: list[tuple[Batch, int, int]], order: Sequence[int] | None = None
+    ) -> None:
+        """`runs` are `(batch, first index, count)`; `order` says where in them each record is."""
         self._runs = runs
-        self._length = sum(count for _, _, count in runs)
+        self._ends = list(accumulate(count for _, _, count in runs))
+        self._order = order
+
+    @classmethod
+    def merged(cls, parts: Sequence[tuple[Sequence[int], Receipts]]) -> Receipts:
+        """One for all of `parts`, each with the indices its records have in the whole."""
+        runs: list[tuple[Batch, int, int]] = []
+        order = [0] * sum(len(indices) for indices, _ in parts)
+        place = 0
+        for indices, receipts in parts:
+            runs += receipts._runs
+            for index in indices:
+                order[index] = place
+                place += 1
+        return cls(runs, order)
+
+    def batches(self) -> list[Batch]:
+        """The batches that hold the records, each once."""
+        return list(dict.fromkeys(batch for batch, _, _ in self._runs))
 
     def __len__(self) -> int:
-        return self._length
+        return self._ends[-1] if self._ends else 0
 
     @overload
     def __getitem__(self, index: int) -> Receipt: ...
@@ -239,16 +257,12 @@ class Receipts(Sequence[Receipt]):
     def __getitem__(self, index: slice) -> list[Receipt]: ...
     def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._length))]
-        left = index + self._length if index < 0 else index
-        if left >= 0:
-            for batch, first, count in self._runs:
-                if left < count:
-                    return batch.receipt(first + left)
-                left -= count
-        raise IndexError(f"receipt {index} of {self._length}")
-
-    def __iter__(self) -> Iterator[Receipt]:
-        for batch, first, count in self._runs:
-            for index in range(first, first + count):
-                yield batch.receipt(index)
+            return [self[i] for i in range(*index.indices(len(self)))]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"receipt {index} of {len(self)}")
+        if self._order is not None:
+            place = self._order[place]
+        run = bisect_right(self._ends, place)
+        batch, first, count = self._runs[run]
+        return batch.receipt(first + place - (self._ends[run] - count))

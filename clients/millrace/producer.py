@@ -16,21 +16,19 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from millrace._accumulator import Accumulator, Run
 from millrace._batch import Batch, Delivery, Receipts, fresh
-from millrace._cluster import UNKNOWN_TOPIC_TRIES, Cluster
-from millrace._outbox import Outbox, Send
+from millrace._cluster import Cluster
+from millrace._columns import as_bytes, bytes_column, checked_headers, pick
+from millrace._outbox import Outbox
+from millrace._sender import Sender, monotonic_ms
 from millrace.config import ProducerConfig, ProducerOptions, Servers, configure, parse_servers
 from millrace.errors import (
     ClientFailed,
     Closed,
-    ConnectionFailed,
     DeliveryFailed,
-    DeliveryTimeout,
     MillraceError,
 )
 from millrace.events import Event, EventFeed, EventKind, ProducerHealth, State
 from millrace.partitioner import Partitioner, by_key
-from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
-from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitProducerIdResponse
 from millrace_protocol.records import Headers
 
 if TYPE_CHECKING:
@@ -83,22 +81,25 @@ class Producer(Generic[K, V]):
         self._accumulator = Accumulator(
             self._config, self._outbox, owner=self, rng=rng, partitioner=partitioner
         )
+        self._sender = Sender(
+            self._cluster,
+            self._outbox,
+            self._accumulator,
+            self._config,
+            feed=self._feed,
+            settle=self._on_settled,
+        )
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._serializes = key_serializer is not None or value_serializer is not None
         self._state = State.NEW
         self._running = False
         self._cause: BaseException | None = None
-        self._last_error: MillraceError | None = None
         self._unobserved: deque[Batch] = deque(maxlen=FAILURES_KEPT)
         self._failed_records = 0
         self._room_waiters: list[asyncio.Future[None]] = []
-        self._denials: dict[str, int] = {}
-        self._finding = False
-        self._find_attempts = 0
         self._sealed_seen = 0
         self._wall_ms = 0
-        self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
     # Life
@@ -107,11 +108,14 @@ class Producer(Generic[K, V]):
         """Connects. Raises `ConnectionFailed` when none of the servers answers."""
         if self._state is not State.NEW:
             raise Closed(f"start: this producer is {self._state}; make a new one")
-        await self._cluster.start()
+        try:
+            await self._cluster.start()
+        except BaseException:
+            await self._cluster.close()
+            raise
         self._loop = asyncio.get_running_loop()
-        self._wake = asyncio.Event()
         self._state, self._running = State.RUNNING, True
-        self._task = asyncio.create_task(self._run(), name="millrace-producer")
+        self._task = asyncio.create_task(self._sender.run(), name="millrace-producer")
         self._task.add_done_callback(self._on_task_done)
 
     async def close(self) -> None:
@@ -136,8 +140,6 @@ class Producer(Generic[K, V]):
     async def _stop(self) -> None:
         if self._state is not State.FAILED:
             self._state = State.CLOSED
-        if self._timer is not None:
-            self._timer.cancel()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -193,19 +195,19 @@ class Producer(Generic[K, V]):
         if self._serializes:
             wire_key, wire_value = self._serialize(key, value)
         if type(wire_value) is not bytes:
-            wire_value = _as_bytes("value", wire_value)
+            wire_value = as_bytes("value", wire_value)
         if wire_key is not None and type(wire_key) is not bytes:
-            wire_key = _as_bytes("key", wire_key)
+            wire_key = as_bytes("key", wire_key)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms or self._read_clock()
         elif not 0 <= timestamp_ms < _TIMESTAMP_MAX_MS:
             raise ValueError(f"timestamp_ms: {timestamp_ms} is not in [0, 2**62)")
         if headers:
-            headers = _checked_headers(headers)
+            headers = checked_headers(headers)
         accumulator = self._accumulator
         delivery = accumulator.append(topic, partition, wire_key, wire_value, headers, timestamp_ms)
         if accumulator.attention:
-            self._wake.set()
+            self._sender.wake.set()
         return delivery
 
     async def send_many(
@@ -233,38 +235,47 @@ class Producer(Generic[K, V]):
         ):
             if column is not None and not isinstance(column, int) and len(column) != len(values):
                 raise ValueError(f"{name}: {len(column)} for {len(values)} values")
-        wire_values = _column("value", values, self._value_serializer)
-        wire_keys = None if keys is None else _column("key", keys, self._key_serializer)
-        wire_headers = None if headers is None else [_checked_headers(item) for item in headers]
+        wire_values = bytes_column("value", values, self._value_serializer)
+        wire_keys = None if keys is None else bytes_column("key", keys, self._key_serializer)
+        wire_headers = None if headers is None else [checked_headers(item) for item in headers]
         if timestamps_ms is None:
             timestamps_ms = self._wall_ms or self._read_clock()
         if values and not self._accumulator.knows(topic):
             await self._learn(topic)
-        scattered = self._partitioner_decides(partition, wire_keys)
+        columns = (wire_keys, wire_values, wire_headers, timestamps_ms)
+        if not self._partitioner_decides(partition, wire_keys):
+            return await self._acked(Receipts(await self._take(topic, partition, *columns)))
+        groups = self._accumulator.partition(topic, wire_keys, len(wire_values))
+        parts = []
+        for chosen, indices in groups.items():
+            picked = pick(indices, *columns)
+            parts.append((indices, Receipts(await self._take(topic, chosen, *picked))))
+        return await self._acked(Receipts.merged(parts))
+
+    async def _take(
+        self,
+        topic: str,
+        partition: int | None,
+        keys: Sequence[bytes | None] | None,
+        values: Sequence[bytes | None],
+        headers: Sequence[Headers] | None,
+        timestamps_ms: Sequence[int] | int,
+    ) -> list[Run]:
+        """Puts columns into batches of one partition, or of any, as room comes."""
         runs: list[Run] = []
         taken = 0
-        while taken < len(wire_values):
+        while taken < len(values):
             await self.room()
-            if scattered:
-                delivery = self._accumulator.append(
-                    topic,
-                    partition,
-                    None if wire_keys is None else wire_keys[taken],
-                    wire_values[taken],
-                    () if wire_headers is None else wire_headers[taken],
-                    timestamps_ms if isinstance(timestamps_ms, int) else timestamps_ms[taken],
-                )
-                runs.append(delivery.run())
-                taken += 1
-            else:
-                more = self._accumulator.extend(
-                    topic, partition, wire_keys, wire_values, wire_headers, timestamps_ms, taken
-                )
-                runs += more
-                taken += sum(count for _, _, count in more)
+            if not self._running:
+                raise self._not_running()
+            more = self._accumulator.extend(
+                topic, partition, keys, values, headers, timestamps_ms, taken
+            )
+            runs += more
+            taken += sum(count for _, _, count in more)
             if self._accumulator.attention:
-                self._wake.set()
-        return await self._receipts(runs)
+                self._sender.wake.set()
+        return runs
 
     async def room(self) -> None:
         """Returns when the next `send` will not raise `BufferFull`: at once, as a rule.
@@ -281,7 +292,8 @@ class Producer(Generic[K, V]):
                 raise self._not_running()
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._room_waiters.append(waiter)
-            self._wake.set()
+            self._sender.room_is_wanted = True
+            self._sender.wake.set()
             await waiter
 
     async def flush(self) -> None:
@@ -296,17 +308,17 @@ class Producer(Generic[K, V]):
 
     def health(self) -> ProducerHealth:
         """How the producer is doing, now; costs little."""
-        opened = [at for _, at in self._accumulator.unassigned(_monotonic_ms())]
+        opened = [at for _, at in self._accumulator.unassigned(monotonic_ms())]
         oldest = self._outbox.oldest_opened_ms()
         if oldest is not None:
             opened.append(oldest)
         return ProducerHealth(
             state=self._state,
-            last_error=self._last_error,
+            last_error=self._sender.last_error,
             buffered_bytes=self._accumulator.buffered_bytes,
             buffered_records=self._accumulator.buffered_records,
             in_flight_requests=self._outbox.in_flight_requests,
-            oldest_ms=_monotonic_ms() - min(opened) if opened else 0,
+            oldest_ms=monotonic_ms() - min(opened) if opened else 0,
             failed_records=self._failed_records,
         )
 
@@ -322,7 +334,7 @@ class Producer(Generic[K, V]):
         if not batch.hurried:
             batch.hurried = True
             if self._running:
-                self._wake.set()
+                self._sender.wake.set()
         await self._wait(batch)
 
     async def _wait(self, batch: Batch) -> None:
@@ -338,20 +350,21 @@ class Producer(Generic[K, V]):
                 batch.waiters.remove(waiter)
             raise
 
-    async def _receipts(self, runs: list[Run]) -> Receipts:
+    async def _acked(self, receipts: Receipts) -> Receipts:
+        """Returns when all is settled; raises the error of the first batch that failed."""
         failed: MillraceError | None = None
-        for batch, _, _ in runs:
+        for batch in receipts.batches():
             await self.settle(batch)
             failed = failed or batch.error
         if failed is not None:
             raise fresh(failed)
-        return Receipts(runs)
+        return receipts
 
     async def _flush_batches(self) -> None:
         for antechamber in self._accumulator.antechambers():
             await self._wait(antechamber)
         self._accumulator.seal_all()
-        self._wake.set()
+        self._sender.wake.set()
         for batch in self._outbox.pending():
             await self._wait(batch)
 
@@ -397,161 +410,6 @@ class Producer(Generic[K, V]):
     def _forget_clock(self) -> None:
         self._wall_ms = 0
 
-    # The task
-
-    async def _run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_fresh(), name="millrace-producer-metadata")
-            while True:
-                self._wake.clear()
-                self._pump(tasks)
-                await self._wake.wait()
-
-    def _pump(self, tasks: asyncio.TaskGroup) -> None:
-        """Does all that can be done now, and sets the timer for what cannot."""
-        accumulator, cluster = self._accumulator, self._cluster
-        accumulator.attention = False
-        now_ms = _monotonic_ms()
-        wanted: set[str] = set()
-        timeout_ms = self._config.delivery_timeout_ms
-        deadlines: list[int] = []
-        for topic, since_ms in accumulator.unassigned(now_ms):
-            count = cluster.partition_count(topic)
-            if count is not None:
-                self._on_settled(accumulator.assign(topic, count))
-            elif since_ms + timeout_ms <= now_ms:
-                error = DeliveryTimeout(
-                    f"the partitions of {topic} could not be learned within "
-                    f"delivery_timeout_ms={timeout_ms}; nothing was written"
-                )
-                error.__cause__ = self._last_error
-                self._on_settled(accumulator.reject(topic, error))
-            else:
-                wanted.add(topic)
-                deadlines.append(since_ms + timeout_ms)
-        crowded = bool(self._room_waiters) or not accumulator.has_room
-        drained = self._outbox.drain(now_ms, self._leader_of, crowded=crowded)
-        self._on_settled(drained.settled)
-        wanted |= drained.unknown_topics
-        if wanted and not self._finding:
-            self._finding = True
-            tasks.create_task(self._find(wanted), name="millrace-producer-topics")
-        if drained.wants_epoch is not None:
-            tasks.create_task(self._ask_epoch(*drained.wants_epoch), name="millrace-producer-id")
-        for send in drained.sends:
-            tasks.create_task(self._send(send), name=f"millrace-produce-{send.node_id}")
-        if drained.deadline_ms is not None:
-            deadlines.append(drained.deadline_ms)
-        self._set_timer(min(deadlines, default=None))
-
-    def _set_timer(self, at_ms: int | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at_ms is not None:
-            delay_ms = max(0, at_ms - _monotonic_ms())
-            self._timer = self._loop.call_later(delay_ms / 1000, self._wake.set)
-
-    def _leader_of(self, topic: str, partition: int) -> int | None:
-        leader = self._cluster.leader(topic, partition)
-        return None if leader is None else leader.node_id
-
-    async def _send(self, send: Send) -> None:
-        """One produce request, from the connection to the answer."""
-        try:
-            connection = await self._cluster.connection(send.node_id)
-            # A batch that was given up meanwhile has no payload any more.
-            partitions = tuple(
-                ProducePartition(batch.topic, batch.partition, memoryview(batch.payload))
-                for batch in send.batches
-                if batch.payload is not None
-            )
-            if not partitions:
-                raise ConnectionFailed("every batch was given up before there was a connection")
-            timeout_ms = self._config.request_timeout_ms
-            # The broker shall say that it was too slow before we give the connection up.
-            request = ProduceRequest(self._config.wire_acks, timeout_ms * 3 // 4, partitions)
-            if self._config.wire_acks == 0:
-                connection.post(request)
-                settled = self._outbox.on_posted(send)
-            else:
-                answer = await connection.call(request, ProduceResponse, timeout_ms=timeout_ms)
-                settled = self._outbox.on_answer(send, answer.partitions, _monotonic_ms())
-        except MillraceError as error:
-            self._last_error = error
-            settled = self._outbox.on_request_failed(send, error, _monotonic_ms())
-        self._on_settled(settled)
-        self._wake.set()
-
-    async def _ask_epoch(self, producer_id: int, epoch: int) -> None:
-        try:
-            answer = await self._cluster.call(
-                InitProducerIdRequest(producer_id, epoch), InitProducerIdResponse
-            )
-        except MillraceError as error:
-            self._last_error = error
-            self._on_settled(self._outbox.on_producer_id_failed(error, _monotonic_ms()))
-        else:
-            self._outbox.on_producer_id(answer.producer_id, answer.producer_epoch)
-            if producer_id >= 0:
-                self._feed.emit(
-                    EventKind.PRODUCER_EPOCH,
-                    f"producer {answer.producer_id} goes on with epoch {answer.producer_epoch}",
-                )
-        self._wake.set()
-
-    async def _find(self, topics: set[str]) -> None:
-        """Asks for topics whose partitions or leaders are not known."""
-        try:
-            await self._cluster.refresh(topics)
-        except MillraceError as error:
-            self._last_error = error
-            missing = topics
-        else:
-            missing = {topic for topic in topics if self._still_missing(topic)}
-        if missing:
-            await self._cluster.pause(self._find_attempts)
-            self._find_attempts += 1
-        else:
-            self._find_attempts = 0
-        self._finding = False
-        self._wake.set()
-
-    def _still_missing(self, topic: str) -> bool:
-        """Takes note of what was learned of a topic; whether to ask again."""
-        count = self._cluster.partition_count(topic)
-        if count is not None:
-            self._denials.pop(topic, None)
-            if self._accumulator.knows(topic):
-                self._accumulator.assign(topic, count)
-            return any(self._leader_of(topic, partition) is None for partition in range(count))
-        error = self._cluster.topic_errors.get(topic)
-        if error is None:
-            return True
-        self._denials[topic] = self._denials.get(topic, 0) + 1
-        if error.retriable and self._denials[topic] < UNKNOWN_TOPIC_TRIES:
-            return True
-        self._denials.pop(topic)
-        self._on_settled(self._accumulator.reject(topic, error))
-        self._on_settled(self._outbox.fail_all(error, topic=topic))
-        self._accumulator.forget(topic)
-        return False
-
-    async def _keep_fresh(self) -> None:
-        """Looks for new partitions and leaders now and then."""
-        while True:
-            await asyncio.sleep(self._config.metadata_max_age_ms / 1000)
-            topics = tuple(self._cluster.leaders)
-            try:
-                await self._cluster.refresh(topics)
-            except MillraceError as error:
-                self._last_error = error
-                continue
-            for topic in topics:
-                count = self._cluster.partition_count(topic)
-                if count is not None and self._accumulator.knows(topic):
-                    self._accumulator.assign(topic, count)
-
     # Outcomes
 
     def _on_settled(self, settled: list[Batch]) -> None:
@@ -568,12 +426,13 @@ class Producer(Generic[K, V]):
 
     def _wake_room_waiters(self) -> None:
         waiters, self._room_waiters = self._room_waiters, []
+        self._sender.room_is_wanted = False
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     def _note_failure(self, batch: Batch, error: MillraceError) -> None:
-        self._last_error = error
+        self._sender.last_error = error
         self._failed_records += batch.count
         if not batch.observed:
             self._unobserved.append(batch)
@@ -609,40 +468,3 @@ class Producer(Generic[K, V]):
             error.__cause__ = self._cause
             return error
         return Closed("the producer is closed")
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
-
-
-def _as_bytes(name: str, item: object) -> bytes | None:
-    if item is None or type(item) is bytes:
-        return item
-    if isinstance(item, (bytes, bytearray, memoryview)):
-        return bytes(item)
-    raise TypeError(
-        f"{name}: must be bytes or None, not {type(item).__name__}; give the producer a "
-        f"{name}_serializer, or encode it"
-    )
-
-
-def _column(
-    name: str, items: Sequence[Any], serializer: Callable[[Any], bytes] | None
-) -> list[bytes | None]:
-    if serializer is not None:
-        items = [None if item is None else serializer(item) for item in items]
-    column = items if isinstance(items, list) else list(items)
-    if {*map(type, column)} <= _PLAIN:
-        return column
-    return [_as_bytes(name, item) for item in column]
-
-
-_PLAIN = {bytes, type(None)}
-
-
-def _checked_headers(headers: Headers) -> Headers:
-    checked = tuple((name, value) for name, value in headers)
-    for name, value in checked:
-        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
-            raise TypeError(f"headers: pairs of str and bytes or None, not {name!r}: {value!r}")
-    return checked

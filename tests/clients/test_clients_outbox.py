@@ -32,6 +32,10 @@ from tests.clients.fake_broker import Log, Refuse
 PARTITIONS = 2
 
 
+def place(delivery: Delivery) -> tuple[Batch, int]:
+    return delivery._batch, delivery._index
+
+
 class NoOwner:
     async def settle(self, batch: Batch) -> None:
         raise AssertionError("nobody waits in these tests")
@@ -240,7 +244,7 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
             values = [record[3] for record in log.records()]
             assert values == sorted(set(values), key=lambda value: value or b"")
             for value, delivery in self.sent[partition]:
-                batch, index, _ = delivery.run()
+                batch, index = place(delivery)
                 if delivery.done() and batch.error is None:
                     assert values[batch.receipt(index).offset] == value
 
@@ -368,7 +372,7 @@ def test_an_uncertain_batch_of_a_forgotten_producer_is_not_sent_again() -> None:
     rig.answer(send, ErrorCode.UNKNOWN_PRODUCER_ID)
     assert delivery.done()
     with pytest.raises(UnknownProducerId):
-        delivery.run()[0].receipt(0)
+        place(delivery)[0].receipt(0)
 
 
 def test_what_is_not_acked_in_time_fails_and_says_whether_it_may_be_written() -> None:
@@ -379,7 +383,7 @@ def test_what_is_not_acked_in_time_fails_and_says_whether_it_may_be_written() ->
     rig.now_ms += 1000
     rig.drain()
     with pytest.raises(DeliveryTimeout, match="were not written"):
-        delivery.run()[0].receipt(0)
+        place(delivery)[0].receipt(0)
 
 
 def test_an_outbox_that_cannot_send_asks_to_be_looked_at_only_for_deadlines() -> None:
@@ -399,7 +403,7 @@ def test_a_record_for_a_partition_that_is_not_there_is_refused() -> None:
     early = rig.send(b"x", 9)
     rig.settle(rig.accumulator.assign("t", PARTITIONS))
     with pytest.raises(UnknownTopicOrPartition, match="partitions 0 to 1"):
-        early.run()[0].receipt(0)
+        place(early)[0].receipt(0)
     with pytest.raises(UnknownTopicOrPartition, match="partition 9"):
         rig.send(b"x", 9)
     assert rig.accumulator.buffered_bytes == 0
@@ -416,7 +420,7 @@ def test_a_record_larger_than_a_request_is_refused_and_not_held() -> None:
 def test_records_without_a_key_stay_in_one_partition_until_its_batch_is_full() -> None:
     rig = Rig(buffer_bytes=100_000)
     rig.accumulator.assign("t", PARTITIONS)
-    partitions = [rig.send(bytes(30), None).run()[0] for _ in range(40)]
+    partitions = [place(rig.send(bytes(30), None))[0] for _ in range(40)]
     batches = list(dict.fromkeys(partitions))
     assert len(batches) == 10
     assert all(a.partition != b.partition for a, b in pairwise(batches))

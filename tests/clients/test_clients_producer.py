@@ -468,7 +468,7 @@ async def test_an_idle_producer_sends_nothing(broker: FakeBroker) -> None:
         for _ in range(200):
             await asyncio.sleep(0)
         assert len(broker.requests) == before
-        assert producer._timer is None
+        assert producer._sender._timer is None
 
 
 @pytest.mark.parametrize(
