@@ -46,8 +46,10 @@ class Command:
 
 def help_lines(broker: Broker) -> Lines:
     """Every command with its usage."""
-    width = max(len(command.usage) for command in COMMANDS.values())
-    return [f"{c.usage:<{width}}  {c.doc}" for c in COMMANDS.values()] + ["OK"]
+    listed = [(command.usage, command.doc) for command in COMMANDS.values()]
+    listed += CONVERSATIONS
+    width = max(len(usage) for usage, _ in listed)
+    return [f"{usage:<{width}}  {doc}" for usage, doc in listed] + ["OK"]
 
 
 def topics(broker: Broker) -> Lines:
@@ -194,6 +196,11 @@ def usage_error(reason: str) -> Refused:
     return Refused(ErrorCode.INVALID_REQUEST, f"{reason}. HELP lists the commands")
 
 
+CONVERSATIONS = (
+    ("TAIL TOPIC PARTITION", "new records as they come, until you hang up"),
+    ("QUIT", "end the connection"),
+)
+"""What the dialect itself does, because it is not one line and its answer."""
 COMMANDS: dict[str, Command] = {
     "HELP": Command("HELP", "this list", (0, 0), False, help_lines),
     "TOPICS": Command("TOPICS", "topics and their partition counts", (0, 0), False, topics),
