@@ -94,6 +94,13 @@ def values_of(result: FetchPartitionResult, *, offset: int = 0) -> list[bytes | 
     return [record[3] for record in records_of(result, offset=offset)]
 
 
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Hangs up with a reset, as a process that is killed with data unread."""
+    borrowed = writer.get_extra_info("socket")
+    borrowed.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
 class Wire:
     """One connection. `client_id` is sent with every request."""
 
@@ -163,10 +170,8 @@ class Wire:
                 return b""
 
     def reset(self) -> None:
-        """Hangs up with a reset, as a process that is killed with data unread."""
-        borrowed = self.writer.get_extra_info("socket")
-        borrowed.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
+        """See `reset`."""
+        reset(self.writer)
 
     # Apis
 
