@@ -1,0 +1,149 @@
+"""The broker's configuration: where values come from, and what a mistake is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from millrace_server.config import BrokerConfig, ConfigError, load
+from millrace_server.limits import Limits
+
+
+def loaded(
+    toml: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    **flags: Any,
+) -> BrokerConfig:
+    return load(toml=toml, toml_name="m.toml", environment=environment or {}, flags=flags)
+
+
+def mistake(
+    toml: str | None = None, environment: Mapping[str, str] | None = None, **flags: Any
+) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        loaded(toml, environment, **flags)
+    return caught.value
+
+
+def test_nothing_given_gives_the_defaults() -> None:
+    assert loaded() == BrokerConfig()
+
+
+def test_a_flag_beats_the_environment_which_beats_the_file() -> None:
+    toml = 'data = "file"\nlisten = "127.0.0.1:1"\nnode_id = 1\npartitions = 7\n'
+    environment = {"MILLRACE_LISTEN": "127.0.0.1:2", "MILLRACE_NODE_ID": "2"}
+    config = loaded(toml, environment, node_id=3, data=None)
+    assert (config.data, config.listen, config.node_id) == ("file", "127.0.0.1:2", 3)
+    assert config.partitions == 7
+
+
+def test_tables_are_merged_key_by_key() -> None:
+    toml = '[topic]\n"retention.ms" = 1000\n"durability" = "os"\n[limits]\nlinger_ms = 5\n'
+    environment = {
+        "MILLRACE_TOPIC__RETENTION_MS": "2000",
+        "MILLRACE_TOPIC__SEGMENT_BYTES": "4096",
+        "MILLRACE_LIMITS__CONNECTIONS_MAX": "9",
+    }
+    config = loaded(toml, environment)
+    assert config.topic == {"retention.ms": "2000", "durability": "os", "segment.bytes": "4096"}
+    assert config.limits == Limits(linger_ms=5, connections_max=9)
+
+
+def test_other_peoples_variables_are_not_read() -> None:
+    assert loaded(environment={"PATH": "/bin", "MILLRACE_SERVERS": "a:1"}) == BrokerConfig()
+
+
+@pytest.mark.parametrize("text", ["true", "True", "FALSE", "false"])
+def test_truth_values_are_words_in_the_environment(text: str) -> None:
+    config = loaded(environment={"MILLRACE_TEXT_DIALECT": text})
+    assert config.text_dialect is (text.lower() == "true")
+
+
+@pytest.mark.parametrize(
+    ("toml", "environment", "key", "source", "words"),
+    [
+        ("listn = 'x'", {}, "listn", "m.toml", "did you mean listen?"),
+        ("zzz = 1", {}, "zzz", "m.toml", "the keys are data, listen"),
+        ("data = [", {}, "TOML", "m.toml", ""),
+        ("node_id = 'one'", {}, "node_id", "m.toml", "'one' is not a whole number"),
+        ("node_id = 1.5", {}, "node_id", "m.toml", "not a whole number"),
+        ("node_id = true", {}, "node_id", "m.toml", "not a whole number"),
+        ("text_dialect = 1", {}, "text_dialect", "m.toml", "neither true nor false"),
+        ("data = 5", {}, "data", "m.toml", "5 is not text"),
+        ("data = ''", {}, "data", "configuration", "empty"),
+        ("topic = 5", {}, "topic", "m.toml", "table"),
+        ("limits = 'x'", {}, "limits", "m.toml", "table"),
+        ("[topic]\nretention.ms = 1", {}, "topic.retention", "m.toml", "quote the name"),
+        (
+            "[topic]\n'retention.m' = 1", {}, "topic.retention.m", "m.toml",
+            "did you mean retention.ms?",
+        ),
+        ("[topic]\nzzz = 1", {}, "topic.zzz", "m.toml", "the settings are cleanup.policy"),
+        ("[topic]\n'retention.ms' = 'x'", {}, "topic.retention.ms", "m.toml", "whole number"),
+        ("[topic]\n'durability' = 'no'", {}, "topic.durability", "m.toml", "fsync or os"),
+        (
+            "[limits]\nconnection_max = 1", {}, "limits.connection_max", "m.toml",
+            "did you mean connections_max?",
+        ),
+        ("[limits]\nconnections_max = 0", {}, "limits.connections_max", "m.toml", "less than 1"),
+        ("[limits]\nconnections_max = 'x'", {}, "limits.connections_max", "m.toml", "whole"),
+        ("[limits]\nframe_bytes_max = 100", {}, "limits", "m.toml", "at most frame_bytes_max"),
+        ("[limits]\nline_bytes_max = 999999999", {}, "limits", "m.toml", "line_bytes_max"),
+        ("loop = 'trio'", {}, "loop", "configuration", "uvloop, asyncio"),
+        ("log_level = 'loud'", {}, "log_level", "configuration", "debug, info"),
+        ("log_format = 'xml'", {}, "log_format", "configuration", "auto, json"),
+        ("partitions = 0", {}, "partitions", "configuration", "less than 1"),
+        ("drain_timeout_ms = -5", {}, "drain_timeout_ms", "configuration", "less than 1"),
+        ("node_id = -1", {}, "node_id", "configuration", "less than 0"),
+        ("", {"MILLRACE_LISTN": "x"}, "listn", "environment", "did you mean listen?"),
+        ("", {"MILLRACE_LIMITS__X": "1"}, "limits.x", "environment", "no such key"),
+        ("", {"MILLRACE_TOPIC": "x"}, "MILLRACE_TOPIC", "environment", "MILLRACE_TOPIC__KEY"),
+        (
+            "", {"MILLRACE_TOPIC": "x", "MILLRACE_TOPIC__DURABILITY": "os"}, "MILLRACE_TOPIC",
+            "environment", "table",
+        ),
+        ("", {"MILLRACE_LISTEN__X": "1"}, "MILLRACE_LISTEN__X", "environment", "not a table"),
+        ("", {"MILLRACE_NODE_ID": ""}, "node_id", "environment", "not a whole number"),
+    ],
+)  # fmt: skip
+def test_a_mistake_names_the_key_its_source_and_the_remedy(
+    toml: str, environment: dict[str, str], key: str, source: str, words: str
+) -> None:
+    error = mistake(toml, environment)
+    assert (error.key, error.source) == (key, source)
+    assert words in error.reason
+    assert str(error).startswith(f"{source}: {key}: ")
+
+
+@pytest.mark.parametrize(
+    "listen", ["", "9092", "localhost", "localhost:", "localhost:x", "localhost:65536", "h:-1"]
+)
+def test_what_is_no_address_is_refused(listen: str) -> None:
+    error = mistake(listen=listen)
+    assert error.key == "listen"
+    assert "HOST:PORT" in error.reason
+    if listen:
+        assert mistake(advertise=listen).key == "advertise"
+
+
+@pytest.mark.parametrize(
+    "listen", ["0.0.0.0:9092", ":9092", "[::]:9092", "192.168.1.1:1", "example.org:9092"]
+)
+def test_listening_beyond_loopback_must_be_meant(listen: str) -> None:
+    error = mistake(listen=listen)
+    assert error.key == "listen"
+    assert "--insecure-listen" in error.reason
+    assert loaded(listen=listen, insecure_listen=True).listen == listen
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.9.9.9:1", "localhost:9092", "[::1]:9092"])
+def test_loopback_needs_no_permission(listen: str) -> None:
+    host, port = loaded(listen=listen).listen_address
+    assert (host, port) == (listen.rpartition(":")[0].strip("[]"), int(listen.rpartition(":")[2]))
+
+
+def test_the_advertised_address_is_another_or_none() -> None:
+    assert loaded().advertised_address is None
+    assert loaded(advertise="log.example:9").advertised_address == ("log.example", 9)
