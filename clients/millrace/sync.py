@@ -14,6 +14,7 @@ blocks the caller's loop, as any blocking call does). After a fork, make new one
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -273,16 +274,24 @@ class Consumer(_Crossing, Generic[K, V]):
             return [self._ahead.popleft() for _ in range(min(max_records, len(self._ahead)))]
         return self._run(self._consumer.getmany(max_records, timeout_ms=timeout_ms))
 
-    def batches(self) -> Iterator[RecordBatch[K, V]]:
-        """The records as they came, up to a whole fetch of a partition at a time, not decoded."""
+    def batches(self, *, timeout_ms: int | None = None) -> Iterator[RecordBatch[K, V]]:
+        """The records as they came, up to a whole fetch of a partition at a time, not decoded.
+
+        Ends after `timeout_ms` without one.
+        """
         batches = self._consumer.batches()
 
         async def take() -> RecordBatch[K, V]:
-            return await anext(batches)
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                return await anext(batches)
 
         while True:
             self._give_back()
-            yield self._run(take())
+            try:
+                batch = self._run(take())
+            except TimeoutError:
+                return
+            yield batch
 
     def assign(self, partitions: Iterable[Partition], *, start: Start | None = None) -> None:
         """Reads exactly these partitions from now on."""

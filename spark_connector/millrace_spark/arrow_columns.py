@@ -1,0 +1,92 @@
+"""Fetches as Arrow record batches with exactly the columns and types that Spark expects.
+
+Owns the Arrow types, the cut at the end of a range, and the size of a batch. Spark compares the
+schema of the first batch only and reads the buffers of the others blindly, so every batch is
+built with the same schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millrace.errors import CorruptMessage
+from millrace.records import RecordBatch, TopicPartition, corrupt
+from millrace_protocol.records import CorruptBatch
+from millrace_protocol.records.arrow import SCHEMA as RECORD_SCHEMA
+from millrace_protocol.records.arrow import decode_arrow
+
+ROWS_MAX = 10_000
+"""Rows of one Arrow batch: Spark's own default."""
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of one Arrow batch; a row that is larger is a batch of its own."""
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+TYPES = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": pa.list_(pa.field("element", _HEADER)),
+}
+"""The Arrow type of every column of `schema.COLUMNS`."""
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """The Arrow schema of these columns; all may be null, as in the schema Spark is told."""
+    return pa.schema([pa.field(name, TYPES[name]) for name in columns])
+
+
+def arrow_batches(
+    fetch: RecordBatch[bytes, bytes], *, columns: Sequence[str], end_offset: int
+) -> Iterator[pa.RecordBatch]:
+    """The records of a fetch before `end_offset`, in batches; decodes only these columns.
+
+    Raises `CorruptMessage` for bytes that fail their checks, and for a timestamp that Spark has
+    no value for.
+    """
+    wanted = [name for name in columns if name in RECORD_SCHEMA.names]
+    try:
+        records = decode_arrow(
+            fetch.data,
+            from_offset=fetch.base_offset,
+            columns=[*dict.fromkeys((*wanted, "offset"))],
+            check_crc=False,  # the consumer has checked it
+        )
+    except CorruptBatch as error:
+        raise corrupt(fetch.where, fetch.base_offset, error) from error
+    if fetch.next_offset > end_offset:
+        offsets = records.column("offset").to_numpy()
+        records = records.slice(0, int(np.searchsorted(offsets, end_offset)))
+    rows = _rows_per_batch(records)
+    schema = arrow_schema(columns)
+    for first in range(0, records.num_rows, rows):
+        piece = records.slice(first, rows)
+        arrays = [_column(name, piece, fetch.where) for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _rows_per_batch(records: pa.RecordBatch) -> int:
+    count: int = records.num_rows
+    size_bytes: int = records.nbytes
+    row_bytes = -(-size_bytes // max(1, count))
+    return max(1, min(ROWS_MAX, BATCH_BYTES_MAX // max(1, row_bytes)))
+
+
+def _column(name: str, records: pa.RecordBatch, where: TopicPartition) -> Any:
+    if name == "topic":
+        return pa.repeat(where.topic, records.num_rows)
+    if name == "partition":
+        return pa.repeat(pa.scalar(where.partition, pa.int32()), records.num_rows)
+    try:
+        return records.column(name).cast(TYPES[name])
+    except pa.ArrowInvalid as error:
+        raise CorruptMessage(
+            f"{where}: {name} has a value that Spark has none for: {error}. Leave the column out "
+            'with .schema("value binary, offset long")'
+        ) from error

@@ -1,0 +1,130 @@
+"""Reading one range on an executor, as whole fetches.
+
+Owns the wait for data and what to do when planned records are gone. Decodes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+
+from millrace.errors import BrokerError, OffsetOutOfRange, UnknownTopicOrPartition
+from millrace.records import RecordBatch
+from millrace.sync import Admin, Consumer
+from millrace_spark.errors import DataLost, ReadTimedOut
+from millrace_spark.options import ReadOptions
+from millrace_spark.patience import client_options, started
+from millrace_spark.ranges import OffsetRange
+
+FETCH_BYTES = 4 * 1024 * 1024
+"""Of one fetch: large enough to decode many batches at once, small enough to hold several."""
+
+log = logging.getLogger("millrace_spark")
+
+
+def read_range(wanted: OffsetRange, options: ReadOptions) -> Iterator[RecordBatch[bytes, bytes]]:
+    """Fetches that together cover the range; the last may reach beyond its end.
+
+    Raises `DataLost` when records are gone and not to be skipped, `ReadTimedOut`, and the errors
+    of the clients that trying again does not cure.
+    """
+    with closing(_start_admin(options)) as admin:
+        lost = _incarnation_lost(admin, wanted)
+        if lost is not None:
+            _tell(lost, options)
+            return
+        with closing(_start_consumer(options)) as consumer:
+            consumer.assign([wanted.where])
+            consumer.seek(wanted.where, wanted.start_offset)
+            position = wanted.start_offset
+            while position < wanted.end_offset:
+                try:
+                    for fetch in _fetches(consumer, wanted, options):
+                        yield fetch
+                        position = fetch.next_offset
+                        if position >= wanted.end_offset:
+                            return
+                except (OffsetOutOfRange, UnknownTopicOrPartition) as error:
+                    position = _position_after_loss(admin, wanted, position, options, error)
+                    consumer.seek(wanted.where, position)
+
+
+def _start_admin(options: ReadOptions) -> Admin:
+    return started(
+        lambda: Admin(options.servers, **client_options(options)), deadline_ms=options.deadline_ms
+    )
+
+
+def _start_consumer(options: ReadOptions) -> Consumer[bytes, bytes]:
+    def make() -> Consumer[bytes, bytes]:
+        settings = client_options(options)
+        return Consumer(
+            options.servers,
+            **settings,
+            # Must be less than the time a request may take; the data is there, so nobody waits.
+            fetch_max_wait_ms=min(500, max(1, settings["request_timeout_ms"] // 2)),
+            max_partition_bytes=FETCH_BYTES,
+            fetch_max_bytes=FETCH_BYTES,
+            buffer_bytes=FETCH_BYTES,
+        )
+
+    return started(make, deadline_ms=options.deadline_ms)
+
+
+def _fetches(
+    consumer: Consumer[bytes, bytes], wanted: OffsetRange, options: ReadOptions
+) -> Iterator[RecordBatch[bytes, bytes]]:
+    yield from consumer.batches(timeout_ms=options.deadline_ms)
+    raise ReadTimedOut(
+        f"{wanted}: no records within deadline_ms={options.deadline_ms}; "
+        f"last error: {consumer.health().last_error or 'none'}"
+    )
+
+
+def _incarnation_lost(admin: Admin, wanted: OffsetRange) -> str | None:
+    """What became of the topic that was planned, if it is not there any more."""
+    (outcome,) = admin.describe_topics([wanted.topic])
+    if isinstance(outcome.error, UnknownTopicOrPartition):
+        return f"{wanted}: the topic was deleted after the read was planned"
+    if str(outcome.unwrap().topic_id) != wanted.topic_id:
+        return f"{wanted}: the topic was deleted and created again after the read was planned"
+    return None
+
+
+def _position_after_loss(
+    admin: Admin,
+    wanted: OffsetRange,
+    position: int,
+    options: ReadOptions,
+    error: BrokerError,
+) -> int:
+    """Where to go on behind records that are gone. Raises `DataLost` unless they may be skipped."""
+    lost = _incarnation_lost(admin, wanted)
+    if lost is not None:
+        _tell(lost, options)
+        return wanted.end_offset
+    earliest = admin.list_offsets({wanted.where: "earliest"})[wanted.where].offset
+    if position < earliest:
+        gone_end = min(earliest, wanted.end_offset)
+        _tell(
+            f"{wanted.where}: records [{position}, {gone_end}) are gone: retention removed them "
+            "after the read was planned",
+            options,
+        )
+        return gone_end
+    latest = admin.list_offsets({wanted.where: "latest"})[wanted.where].offset
+    if position > latest:
+        _tell(
+            f"{wanted.where}: records [{position}, {wanted.end_offset}) are gone: the log was cut "
+            f"back to {latest} after the read was planned",
+            options,
+        )
+        return wanted.end_offset
+    raise error
+
+
+def _tell(lost: str, options: ReadOptions) -> None:
+    if options.on_data_loss == "fail":
+        raise DataLost(f"{lost}. Read again to plan anew, or set on_data_loss to skip")
+    log.warning("%s; skipped, as on_data_loss says", lost)

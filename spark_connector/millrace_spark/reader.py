@@ -1,0 +1,44 @@
+"""The batch reader that Spark plans on the driver, pickles, and runs on executors.
+
+Owns the fit to Spark's interface. Holds options and column names only: connections are made by
+the call that needs them and closed by its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from millrace_spark.options import ReadOptions
+from millrace_spark.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class MillraceReader(DataSourceReader):
+    """Reads the ranges of one plan; one range is one task."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """One partition for each offset range, found by asking the brokers."""
+        from millrace_spark.planner import plan
+
+        return [InputPartition(found) for found in plan(self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one range as Arrow batches."""
+        wanted = partition.value
+        # For a plan without ranges Spark runs one task, with a partition of its own making.
+        if not isinstance(wanted, OffsetRange):
+            return
+        from millrace_spark.arrow_columns import arrow_batches
+        from millrace_spark.range_reader import read_range
+
+        for fetch in read_range(wanted, self._options):
+            yield from arrow_batches(fetch, columns=self._columns, end_offset=wanted.end_offset)

@@ -1,0 +1,68 @@
+"""A local Spark session that works where plain pyspark fails in ways that are hard to read.
+
+Owns the settings that make it so, each with its reason. A cluster has settings of its own and
+needs none of this.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from millrace_spark.errors import JavaNotFound
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+
+
+def session(
+    app_name: str = "millrace",
+    *,
+    master: str = "local[*,3]",
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A Spark session on this machine; the running one if there is one.
+
+    `conf` goes over the settings made here. `master` is `local[threads,tries]`: plain `local[*]`
+    never tries a task again. Raises `JavaNotFound`, and `ImportError` without pyspark.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ImportError("session() needs pyspark: pip install 'millrace[spark]'") from error
+    _require_java()
+    # Workers are the `python3` of the PATH otherwise, which may lack this very package; Spark
+    # then reports no more than a worker that exited.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in {**_SETTINGS, **(conf or {})}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+_SETTINGS = {
+    # A host name that does not resolve stops the driver from binding.
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    # Cheaper than TCP between the JVM and its Python workers.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    found = Path(home, "bin", "java").is_file() if home else shutil.which("java") is not None
+    if not found:
+        where = f"under JAVA_HOME={home}" if home else "on the PATH, and JAVA_HOME is not set"
+        raise JavaNotFound(
+            f"there is no java {where}; Spark needs Java 17 or newer: "
+            "install openjdk-17-jre-headless, or set JAVA_HOME"
+        )
