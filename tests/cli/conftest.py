@@ -10,13 +10,13 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from millrace.cli.main import app
-from millrace_server.testing import BrokerThread
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "millrace")
 TIMEOUT_S = 30
@@ -34,9 +34,7 @@ class Millrace:
         environment = {"MILLRACE_SERVERS": self.servers, **self.environment}
         return CliRunner().invoke(app, list(arguments), env=environment)
 
-    def process(
-        self, *arguments: str, stdin: bytes = b""
-    ) -> subprocess.CompletedProcess[bytes]:
+    def process(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """As a process, with `stdin` as a pipe."""
         return subprocess.run(
             [COMMAND, *arguments],
@@ -46,15 +44,23 @@ class Millrace:
             env={**os.environ, "MILLRACE_SERVERS": self.servers, **self.environment},
         )
 
-    def popen(self, *arguments: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
-        """As a process that is left running."""
-        return subprocess.Popen(
+    @contextmanager
+    def running(
+        self, *arguments: str, stdin: int | None = None, stdout: int = subprocess.PIPE
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """As a process, killed on leaving."""
+        process = subprocess.Popen(
             [COMMAND, *arguments],
             stdin=stdin,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             env={**os.environ, "MILLRACE_SERVERS": self.servers, **self.environment},
         )
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
 
 @dataclass
@@ -83,41 +89,46 @@ class Serving:
 Serve = Callable[..., AbstractContextManager[Serving]]
 
 
+@contextmanager
+def serving(*flags: str, before: Callable[[], None] | None = None) -> Iterator[Serving]:
+    """A broker process on a free port, killed on leaving."""
+    process = subprocess.Popen(
+        [COMMAND, "serve", "--listen", "127.0.0.1:0", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=before,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode().rstrip("\n")
+        if not line:
+            _, stderr = process.communicate(timeout=TIMEOUT_S)
+            pytest.fail(f"serve ended with {process.returncode}: {stderr.decode()}")
+        yield Serving(process, line)
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Serve:
-    """`with serve(*flags) as serving`: a broker process on `tmp_path/data` and a free port."""
-
-    @contextmanager
-    def start(*flags: str, before: Callable[[], None] | None = None) -> Iterator[Serving]:
-        process = subprocess.Popen(
-            [COMMAND, "serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", *flags],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=before,
-        )
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline().decode().rstrip("\n")
-            if not line:
-                _, stderr = process.communicate(timeout=TIMEOUT_S)
-                pytest.fail(f"serve ended with {process.returncode}: {stderr.decode()}")
-            yield Serving(process, line)
-        finally:
-            process.kill()
-            process.communicate()
-
-    return start
+    """`with serve(*flags) as serving`: a broker process on `tmp_path/data`."""
+    return partial(serving, "--data", str(tmp_path / "data"))
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[BrokerThread]:
-    """One broker for all tests of a run; each test takes a topic of its own."""
-    with BrokerThread(topic={"durability": "os"}) as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """One broker for all tests of a run, each of which takes topics of its own.
+
+    A process: what a broker in this one logs would mix with what commands print.
+    """
+    data = tmp_path_factory.mktemp("broker")
+    with serving("--data", str(data), "--log-level", "error") as running:
         yield running
 
 
 @pytest.fixture
-def millrace(broker: BrokerThread) -> Millrace:
+def millrace(broker: Serving) -> Millrace:
     """The command line, told of the broker."""
     return Millrace(broker.servers)
 

@@ -50,11 +50,9 @@ def demo(
 async def _demo(partitions: int, limit: int | None) -> Exit:
     from millrace.admin import Admin
     from millrace.cli.flights import departures_of_csv, flights_file
-    from millrace_server import log_lines
     from millrace_server.testing import Broker
 
     file = flights_file()
-    log_lines.configure(level="warning", style="auto")
     async with Broker() as broker:
         async with Admin(broker.servers) as admin:
             await admin.create_topic(TOPIC, partitions=partitions, configs=_KEEP_ALL)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 _COLUMNS = re.compile(
     r"(?P<position>[ ~]?[0-9a-f]{8} +\d+  )(?P<bytes>.{47}  )"
-    r"(?P<name>[^ ]+)(?P<value>(?: = .*?)?)(?P<type>  .*?)?(?P<fault>  <-- .*)?"
+    r"(?P<name>[^ ]+)(?P<value>(?: = .*?)?)(?P<type>  (?!<-- ).*?)?(?P<fault>  <-- .*)?"
 )
 _DIM, _CYAN, _BOLD, _RED, _PLAIN = "\x1b[2m", "\x1b[36m", "\x1b[1m", "\x1b[1;31m", "\x1b[0m"
 _COLOURS = {"position": _DIM, "bytes": _CYAN, "name": _BOLD, "type": _DIM, "fault": _RED}

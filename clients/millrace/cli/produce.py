@@ -20,8 +20,10 @@ from millrace.cli.exits import Exit, InputError, run
 from millrace.cli.servers import DEFAULT_SERVERS, Servers
 
 if TYPE_CHECKING:
-    from millrace.cli.formats import Reader
+    from millrace.cli.formats import Columns, Reader
     from millrace.producer import Producer
+
+INTERRUPT_TIMEOUT_S = 5
 
 
 class InputFormat(StrEnum):
@@ -176,16 +178,31 @@ class _Sending:
     ) -> None:
         if not lines:
             return
+        import asyncio
+
         columns = reader.read(lines, first_line)
         if not columns.values:
             return
-        await producer.send_many(
-            self.topic,
-            columns.values,
-            keys=columns.keys,
-            timestamps_ms=columns.timestamps_ms,
-            partition=self.partition,
+        sending = asyncio.ensure_future(
+            producer.send_many(
+                self.topic,
+                columns.values,
+                keys=columns.keys,
+                timestamps_ms=columns.timestamps_ms,
+                partition=self.partition,
+            )
         )
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            # ^C: what was handed over is finished and counted, if the broker answers at all.
+            await asyncio.wait([sending], timeout=INTERRUPT_TIMEOUT_S)
+            if sending.done() and sending.exception() is None:
+                self._count(columns)
+            raise
+        self._count(columns)
+
+    def _count(self, columns: Columns) -> None:
         self.records += len(columns.values)
         self.size += sum(map(len, columns.values)) + sum(len(k or b"") for k in columns.keys or ())
 

