@@ -111,11 +111,8 @@ def test_every_line_of_the_tour_prints_what_the_readme_says(shell: Shell) -> Non
         lines, code = shell.run(step.command.replace("9092", port))
         shown = [line.rstrip().replace(port, "9092") for line in lines]
         wanted = [line.rstrip() for line in step.expected]
-        assert matches(wanted, shown), (
-            f"$ {step.command}\nREADME says:\n"
-            + "\n".join(wanted)
-            + "\nbut it prints:\n\n".join(shown)
-        )
+        report = [f"$ {step.command}", "README says:", *wanted, "but it prints:", *shown]
+        assert matches(wanted, shown), "\n".join(report)
         assert code == 0, step.command
 
 
@@ -134,3 +131,33 @@ def test_the_two_commands_are_each_one_line() -> None:
         block = re.search(rf"<!-- ci: {name} -->\n```bash\n(.*?)\n```", readme, re.S)
         assert block is not None
         assert "\n" not in block[1]
+
+
+def python_blocks() -> list[str]:
+    """The python blocks, in order."""
+    return re.findall(r"^```python\n(.*?)^```", README.read_text(), re.M | re.S)
+
+
+def test_the_python_example_prints_what_the_readme_says(tmp_path: Path) -> None:
+    printed = re.search(r"^```text\n(.*?)^```", README.read_text(), re.M | re.S)
+    assert printed is not None
+    script = tmp_path / "example.py"
+    script.write_text(python_blocks()[0])
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == printed[1]
+
+
+def test_the_fixture_example_passes(tmp_path: Path) -> None:
+    test = tmp_path / "test_example.py"
+    test.write_text(python_blocks()[1])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout

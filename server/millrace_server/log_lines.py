@@ -1,37 +1,75 @@
-"""Structured logs: how the broker's log lines look and where they go.
+"""Structured log lines: an event and its fields.
 
-Lines go to stderr, so that stdout stays for what a program reads (the address listened on).
+They go through the standard library's `logging`, below the logger `millrace`, so that a program
+that embeds a broker has them where it has its own, and is silent by default below WARNING. A
+broker process (`configure`) writes them to stderr, as JSON or for people.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+
+class _Line(dict[str, Any]):
+    """An event and its fields; as text for handlers that know nothing of fields."""
+
+    def __str__(self) -> str:
+        fields = (f" {name}={value}" for name, value in self.items() if name != "event")
+        return f"{self['event']}{''.join(fields)}"
+
+
+def _to_logging(
+    logger: WrappedLogger, method: str, event: EventDict
+) -> tuple[tuple[_Line], dict[str, Any]]:
+    keywords: dict[str, Any] = {"extra": {"_logger": logger, "_name": method}}
+    if (exc_info := event.pop("exc_info", None)) is not None:
+        keywords["exc_info"] = exc_info
+    return (_Line(event),), keywords
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """The logger of that name, for example `millrace.broker`."""
+    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        logging.getLogger(name),
+        processors=[structlog.stdlib.filter_by_level, _to_logging],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    return logger
 
 
 def configure(*, level: str, style: str) -> None:
-    """Sets up structlog for this process.
+    """Writes this process's log lines to stderr; stdout stays for what a program reads.
 
     `level` is debug, info, warning or error; `style` is json, console, or auto: console on a
     terminal, else json.
     """
-    if style == "auto":
-        style = "console" if sys.stderr.isatty() else "json"
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    last: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
-        if style == "console"
+    terminal = sys.stderr.isatty()
+    last: list[Any] = (
+        [structlog.dev.ConsoleRenderer(colors=terminal)]
+        if style == "console" or (style == "auto" and terminal)
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
-    structlog.configure(
-        processors=[*shared, *last],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=False,
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                *shared,
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *last,
+            ],
+        )
     )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())

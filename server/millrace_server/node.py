@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from millrace_server.broker.broker import Broker
 from millrace_server.config import BrokerConfig
 from millrace_server.dialects.front import Front
 from millrace_server.host import Host
+from millrace_server.log_lines import get_logger
 from millrace_server.net.output import ColdReads
 from millrace_server.net.server import Server
 
-log = structlog.get_logger("millrace.node")
+log = get_logger("millrace.node")
 
 
 class Node:

@@ -20,21 +20,20 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from millrace_server import log_lines
 from millrace_server.config import BrokerConfig, ConfigError, load
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.lock import DataDirectoryLocked, DirectoryLock
 from millrace_server.disk.os_disk import DIRECTORY_MODE
 from millrace_server.log.errors import CorruptLog, LogFailed
+from millrace_server.log_lines import get_logger
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.net.server import ListenError
 from millrace_server.node import Node
 from millrace_server.refusal import Refused
 
-log = structlog.get_logger("millrace.serve")
+log = get_logger("millrace.serve")
 
 
 class Exit(IntEnum):

@@ -13,8 +13,6 @@ import asyncio
 import uuid
 from functools import partial
 
-import structlog
-
 from millrace_protocol.errors import ErrorCode
 from millrace_server.broker.appends import Appends
 from millrace_server.broker.fetches import Fetches
@@ -37,13 +35,14 @@ from millrace_server.broker.waiting import WaitingRoom
 from millrace_server.config import BrokerConfig
 from millrace_server.host import Host
 from millrace_server.log import LogConfig, PartitionLog
+from millrace_server.log_lines import get_logger
 from millrace_server.metadata.controller import Controller, TopicDefaults
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import ClusterCreated
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import TopicConfig
 
-log = structlog.get_logger("millrace.broker")
+log = get_logger("millrace.broker")
 METADATA_TOPIC_ID = str(uuid.UUID(int=1))
 """The metadata topic has no record of its creation, so its identity is fixed."""
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from millrace_server.broker.partition import Partition
 from millrace_server.broker.partitions import Partitions
 from millrace_server.host import Host
+from millrace_server.log_lines import get_logger
 
-log = structlog.get_logger("millrace.housekeeping")
+log = get_logger("millrace.housekeeping")
 
 
 class Housekeeping:

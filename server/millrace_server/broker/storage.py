@@ -13,16 +13,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, cast
 
-import structlog
-
 from millrace_protocol.errors import ErrorCode
 from millrace_server.host import Disk
 from millrace_server.log import CorruptLog, LogConfig, PartitionLog
+from millrace_server.log_lines import get_logger
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import TopicConfig
 
-log = structlog.get_logger("millrace.storage")
+log = get_logger("millrace.storage")
 IDENTITY_FILE = "partition.json"
 DELETED_SUFFIX = ".deleted"
 _CHECKPOINT_FILE = "checkpoint"

@@ -9,8 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-import structlog
-
 from millrace_server.broker.metadata_log import MetadataLog, NotWritten
 from millrace_server.broker.partition import Partition
 from millrace_server.broker.partitions import Partitions
@@ -18,13 +16,14 @@ from millrace_server.broker.refusals import as_refused
 from millrace_server.broker.storage import create_logs, drop_logs, log_config, remove_partitions
 from millrace_server.host import Host
 from millrace_server.log import PartitionLog
+from millrace_server.log_lines import get_logger
 from millrace_server.metadata.controller import Controller
 from millrace_server.metadata.image import ClusterImage, Topic
 from millrace_server.metadata.records import MetadataRecord
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import TopicConfig
 
-log = structlog.get_logger("millrace.topics")
+log = get_logger("millrace.topics")
 
 
 class Topics:

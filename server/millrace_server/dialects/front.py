@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import refusal_frame
 from millrace_protocol.messages.refusal import Refusal
@@ -18,11 +16,12 @@ from millrace_server.dialects.native.dialect import NativeDialect
 from millrace_server.dialects.text.dialect import TextDialect
 from millrace_server.dialects.text.lines import error_line, reply
 from millrace_server.host import Reply
+from millrace_server.log_lines import get_logger
 from millrace_server.net.connection import Connection
 from millrace_server.net.stream import Stream
 from millrace_server.refusal import Refused
 
-log = structlog.get_logger("millrace.connection")
+log = get_logger("millrace.connection")
 
 
 class Front:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-import structlog
-
 from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import decode, encode
 from millrace_protocol.errors import ErrorCode, WireError
@@ -26,10 +24,11 @@ from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.answer import Answer, BodyParts, frame_parts
 from millrace_server.dialects.native.handlers import HANDLERS
 from millrace_server.host import Reply
+from millrace_server.log_lines import get_logger
 from millrace_server.net.connection import Connection
 from millrace_server.refusal import Refused
 
-log = structlog.get_logger("millrace.native")
+log = get_logger("millrace.native")
 
 
 class NativeDialect:
