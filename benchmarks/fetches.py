@@ -53,7 +53,10 @@ def _rows_of_size(session: Session, broker: RunningBroker, label: str, size: int
         answer = connection.exchange(requests[-1])
         connection.response(ApiKey.FETCH, answer)
     stored = session.directory / "bare-data"
-    stored.write_bytes(bytes(len(batch) * batches_in_answer * answers_stored))
+    # Written in the same pieces as the log: they decide how the page cache lays its pages out.
+    with stored.open("wb", buffering=0) as file:
+        for _ in range(answers_stored * batches_in_answer):
+            file.write(batch)
     session.settle()
     # The cost of small answers is per answer, so fewer bytes of them are enough.
     count = min(scale.fetch_bytes // size, 2 * scale.requests)

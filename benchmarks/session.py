@@ -1,7 +1,7 @@
 """One run of the harness: how much work a row does, where its data lies, what it says meanwhile.
 
 Owns the three scales. `FULL` is what the results file is made with; `QUICK` shows a trend in
-under two minutes; `TINY` proves that the harness works and measures nothing.
+about a minute; `TINY` proves that the harness works and measures nothing.
 """
 
 from __future__ import annotations
