@@ -106,7 +106,7 @@ def raise_open_files_limit(connections_max: int) -> None:
         # A hard limit beyond what the kernel allows now is refused; then the old one stays.
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if connections_max >= hard:
+    if hard != resource.RLIM_INFINITY and connections_max >= hard:
         log.warning(
             "connections_max is above the limit of open files; raise it (ulimit -Hn)",
             connections_max=connections_max,
