@@ -138,9 +138,11 @@ def test_disk_fault_while_running_ends_the_broker_with_exit_5(
     with serve(before=small_files) as serving:
         millrace.servers = serving.servers
         assert millrace("topic", "create", "full").exit_code == 0
-        sent = millrace.process("produce", "full", stdin=b"x" * (1 << 17) + b"\n")
-        assert sent.returncode != 0
-        _, stderr = serving.process.communicate(timeout=30)
+        with millrace.running("produce", "full", stdin=subprocess.PIPE) as writer:
+            assert writer.stdin is not None
+            writer.stdin.write(b"x" * (1 << 17) + b"\n")
+            writer.stdin.close()
+            _, stderr = serving.process.communicate(timeout=30)
     assert serving.process.returncode == 5
     assert "File too large" in stderr.decode().splitlines()[-1]
 

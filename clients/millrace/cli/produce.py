@@ -17,21 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millrace.cli.exits import Exit, InputError, run
+from millrace.cli.formats import Columns, Format, Reader
 from millrace.cli.servers import DEFAULT_SERVERS, Servers
 
 if TYPE_CHECKING:
-    from millrace.cli.formats import Columns, Reader
     from millrace.producer import Producer
 
 INTERRUPT_TIMEOUT_S = 5
-
-
-class InputFormat(StrEnum):
-    """`formats.Format`, without importing it for `--help`."""
-
-    LINES = "lines"
-    JSON = "json"
-    CSV = "csv"
 
 
 class Codec(StrEnum):
@@ -65,8 +57,8 @@ def produce(
         ),
     ] = None,
     format_: Annotated[
-        InputFormat, typer.Option("--format", "-f", help="What the input is made of.")
-    ] = InputFormat.LINES,
+        Format, typer.Option("--format", "-f", help="What the input is made of.")
+    ] = Format.LINES,
     key_separator: Annotated[
         str, typer.Option("--key-separator", "-K", help="Lines: the key stands before the first.")
     ] = "",
@@ -101,9 +93,9 @@ def produce(
 
     Says on stderr how many records were sent; when it fails, a beginning of the input was sent.
     """
-    if key_separator and format_ is not InputFormat.LINES:
+    if key_separator and format_ is not Format.LINES:
         raise typer.BadParameter("--key-separator is for lines; name the field with --key-field")
-    if (key_field or timestamp_field) and format_ is InputFormat.LINES:
+    if (key_field or timestamp_field) and format_ is Format.LINES:
         raise typer.BadParameter("lines have no fields: give --format json or csv")
     options: dict[str, Any] = {
         "compression": compression.value,
@@ -111,17 +103,15 @@ def produce(
     }
 
     def reader(name: str) -> Reader:
-        from millrace.cli.formats import Format, Reader
-
         return Reader(
             name,
-            Format(format_),
+            format_,
             key_separator=_unescaped(key_separator),
             key_field=key_field,
             timestamp_field=timestamp_field,
         )
 
-    sending = _Sending(topic, files or [Path("-")], partition, reader, format_ is InputFormat.CSV)
+    sending = _Sending(topic, files or [Path("-")], partition, reader, format_ is Format.CSV)
     run(sending.run(servers, options))
 
 
