@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from millrace_server.testing import Broker
 from tests.broker.wire import Wire, connect
+
+ON_BOTH_LOOPS = ("test_broker_fetch.py", "test_broker_races.py", "test_broker_text.py")
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Where connections end and files are sent, the two event loops differ most."""
+    loops = {"asyncio": asyncio.new_event_loop}
+    if item.path.name in ON_BOTH_LOOPS:
+        return {**loops, "uvloop": uvloop.new_event_loop}
+    return loops
 
 
 @pytest.fixture
