@@ -52,7 +52,9 @@ def timestamp_text(timestamp_ms: int) -> str:
 def record_line(record: Record) -> str:
     """One record as one line: offset, time, key, headers if any, and the value last."""
     offset, timestamp_ms, key, value, headers = record
-    listed = "".join(f" header {name}={shown(content)}" for name, content in headers)
+    listed = "".join(
+        f" header {shown(name.encode())}={shown(content)}" for name, content in headers
+    )
     return (
         f"offset {offset} time {timestamp_text(timestamp_ms)} key {shown(key)}{listed} "
         f"value {shown(value)}"
