@@ -141,3 +141,16 @@ async def test_a_producer_that_is_silent_for_long_is_forgotten(broker: Broker, w
     assert unknown.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
     producer, epoch = await wire.producer_id(producer, epoch)
     assert (await wire.produce("t", sequenced(producer, epoch, 0, b"b"))).base_offset == 1
+
+
+async def test_what_the_page_cache_holds_is_made_durable_in_the_background(
+    broker: Broker, wire: Wire
+) -> None:
+    await wire.create("t", configs={"durability": "os"})
+    await wire.produce("t", batch(b"a"))
+    partition = broker.node.broker.partitions.get("t", 0)
+    assert (partition.high_watermark, partition.log.durable_offset) == (1, 0)
+    await tidy(broker)
+    assert partition.log.durable_offset == 1
+    broker.node.broker.housekeeping.look_after(partition)
+    assert partition._flusher._task is None, "a quiet partition costs no flush"

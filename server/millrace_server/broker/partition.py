@@ -106,12 +106,14 @@ class Partition:
         self._flusher.request()
 
     def tidy(self, now_ms: int) -> int:
-        """Retention, and a checkpoint if there is something to write; returns segments removed."""
-        if self.log.is_failed:
+        """Retention, and a flush if there is something to write; returns segments removed."""
+        log = self.log
+        if log.is_failed:
             return 0
-        removed = len(self.log.retention(now_ms, high_watermark=self._high_watermark))
-        self.log.expire_producers(now_ms, silent_ms=PRODUCER_SILENT_MS_MAX)
-        self._flusher.request()
+        removed = len(log.retention(now_ms, high_watermark=self._high_watermark))
+        log.expire_producers(now_ms, silent_ms=PRODUCER_SILENT_MS_MAX)
+        if log.is_flush_due or log.durable_offset < log.end_offset:
+            self._flusher.request()
         return removed
 
     async def shut(self, spawn: Spawn) -> None:
