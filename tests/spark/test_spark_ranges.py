@@ -1,0 +1,197 @@
+"""Planning and reading against a real broker, without Spark around them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from millrace.errors import ConnectionFailed, UnknownTopicOrPartition
+from millrace.sync import Admin, Producer
+from millrace_server.testing import BrokerThread
+from millrace_spark.arrow_columns import ROWS_MAX, arrow_batches, arrow_schema
+from millrace_spark.errors import DataLost, OptionError, ReadTimedOut
+from millrace_spark.options import ReadOptions, parse_read_options
+from millrace_spark.patience import started
+from millrace_spark.planner import plan
+from millrace_spark.range_reader import read_range
+from millrace_spark.ranges import OffsetRange
+from millrace_spark.schema import COLUMNS
+
+
+@pytest.fixture(scope="module")
+def admin(broker: BrokerThread) -> Iterator[Admin]:
+    """A connected admin client."""
+    with Admin(broker.servers) as connected:
+        yield connected
+
+
+def options_for(broker: BrokerThread, topic: str, **options: str) -> ReadOptions:
+    """Parsed options of a read of `topic`."""
+    return parse_read_options({"servers": broker.servers, "topic": topic, **options})
+
+
+def read_batches(wanted: OffsetRange, options: ReadOptions, *columns: str) -> list[pa.RecordBatch]:
+    """What an executor hands to Spark for a range."""
+    return [
+        batch
+        for fetch in read_range(wanted, options)
+        for batch in arrow_batches(fetch, columns=columns, end_offset=wanted.end_offset)
+    ]
+
+
+def read_offsets(options: ReadOptions, ranges: list[OffsetRange]) -> list[int]:
+    """The offsets of all records of some ranges, in the order read."""
+    return [
+        offset
+        for wanted in ranges
+        for batch in read_batches(wanted, options, "offset")
+        for offset in batch.column("offset").to_pylist()
+    ]
+
+
+def test_split_ranges_read_every_record_once(broker: BrokerThread, admin: Admin) -> None:
+    admin.create_topic("split", partitions=1)
+    with Producer(broker.servers) as producer:
+        for first in range(0, 1000, 100):
+            producer.send_many("split", [b"%d" % n for n in range(first, first + 100)])
+    options = options_for(broker, "split", max_offsets_per_partition="130")
+    ranges = plan(options)
+    assert len(ranges) == 8
+    assert read_offsets(options, ranges) == list(range(1000))
+
+
+def test_batches_are_bounded_in_rows_and_all_have_the_same_schema(
+    broker: BrokerThread, admin: Admin
+) -> None:
+    admin.create_topic("rows", partitions=1)
+    with Producer(broker.servers) as producer:
+        producer.send_many("rows", [b"x"] * 25_000)
+    options = options_for(broker, "rows")
+    (wanted,) = plan(options)
+    batches = read_batches(wanted, options, *COLUMNS)
+    assert sum(batch.num_rows for batch in batches) == 25_000
+    assert max(batch.num_rows for batch in batches) == ROWS_MAX
+    assert all(batch.schema.equals(arrow_schema(tuple(COLUMNS))) for batch in batches)
+
+
+def test_batches_of_large_records_are_bounded_in_bytes(broker: BrokerThread, admin: Admin) -> None:
+    admin.create_topic("large", partitions=1)
+    with Producer(broker.servers, compression="zstd") as producer:
+        producer.send_many("large", [bytes(900_000)] * 30)
+    options = options_for(broker, "large")
+    (wanted,) = plan(options)
+    batches = read_batches(wanted, options, "value")
+    assert sum(batch.num_rows for batch in batches) == 30
+    assert max(batch.nbytes for batch in batches) <= 9_000_000
+
+
+def test_times_select_records_from_the_first_as_late_to_the_last_before(
+    broker: BrokerThread, admin: Admin
+) -> None:
+    admin.create_topic("times", partitions=2)
+    with Producer(broker.servers) as producer:
+        producer.send_many(
+            "times", [b"x"] * 10, timestamps_ms=range(1_000, 2_000, 100), partition=0
+        )
+        producer.send_many("times", [b"x"] * 2, timestamps_ms=[1_000, 1_100], partition=1)
+    ranges = plan(options_for(broker, "times", start="1300", end="1970-01-01T00:00:01.700Z"))
+    assert [(r.partition, r.start_offset, r.end_offset) for r in ranges] == [(0, 3, 7)]
+
+
+def test_an_empty_topic_has_no_ranges(broker: BrokerThread, admin: Admin) -> None:
+    admin.create_topic("nothing", partitions=3)
+    assert plan(options_for(broker, "nothing")) == []
+
+
+def test_an_unknown_topic_is_an_error_that_names_it(broker: BrokerThread) -> None:
+    with pytest.raises(UnknownTopicOrPartition, match="nowhere"):
+        plan(options_for(broker, "nowhere"))
+
+
+def test_offsets_of_a_partition_there_is_not_are_refused(
+    broker: BrokerThread, admin: Admin
+) -> None:
+    admin.create_topic("narrow", partitions=1)
+    with pytest.raises(OptionError, match="start: there is no narrow-1; narrow has 1"):
+        plan(options_for(broker, "narrow", start='{"narrow": {"1": 0}}'))
+
+
+def test_planning_gives_up_at_the_deadline_when_no_broker_answers() -> None:
+    nobody = parse_read_options({"servers": "127.0.0.1:1", "topic": "x", "deadline_ms": "200"})
+    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1"):
+        plan(nobody)
+
+
+def test_a_broker_that_is_away_for_a_moment_is_tried_again() -> None:
+    class Client:
+        def start(self) -> None:
+            if len(made) < 3:
+                raise ConnectionFailed("no broker yet")
+
+    made: list[Client] = []
+
+    def make() -> Client:
+        made.append(Client())
+        return made[-1]
+
+    assert started(make, deadline_ms=60_000) is made[2]
+
+
+def test_a_read_gives_up_when_nothing_comes_before_the_deadline(
+    broker: BrokerThread, admin: Admin
+) -> None:
+    admin.create_topic("slow", partitions=1)
+    with Producer(broker.servers) as producer:
+        producer.send_many("slow", [b"x"] * 5)
+    options = options_for(broker, "slow", deadline_ms="200")
+    (wanted,) = plan(options)
+    beyond = replace(wanted, end_offset=6)
+    with pytest.raises(ReadTimedOut, match=r"slow-0 \[0, 6\): no records within deadline_ms=200"):
+        read_offsets(options, [beyond])
+
+
+def test_records_that_retention_removed_after_planning_fail_or_are_skipped(
+    broker: BrokerThread, admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin.create_topic("short", partitions=1, configs={"segment.bytes": 1024})
+    with Producer(broker.servers) as producer:
+        for _ in range(10):
+            producer.send_many("short", [bytes(100)] * 10)
+    failing = options_for(broker, "short")
+    ranges = plan(failing)
+    assert [(r.start_offset, r.end_offset) for r in ranges] == [(0, 100)]
+    admin.alter_configs("short", {"retention.bytes": 2048})
+    where = ranges[0].where
+    while not (earliest := admin.list_offsets({where: "earliest"})[where].offset):
+        pass
+    with pytest.raises(DataLost, match=r"short-0: records \[0, \d+\) are gone: retention"):
+        read_offsets(failing, ranges)
+    with caplog.at_level(logging.WARNING, "millrace_spark"):
+        left = read_offsets(options_for(broker, "short", on_data_loss="skip"), ranges)
+    assert left == list(range(left[0], 100))
+    assert left[0] >= earliest
+    assert "skipped" in caplog.text
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_a_topic_deleted_after_planning_is_not_mistaken_for_its_successor(
+    broker: BrokerThread, admin: Admin, is_created_again: bool
+) -> None:
+    name = f"gone-{is_created_again}"
+    with Producer(broker.servers) as producer:
+        admin.create_topic(name, partitions=1)
+        producer.send_many(name, [b"old"] * 10)
+        failing = options_for(broker, name)
+        ranges = plan(failing)
+        admin.delete_topic(name)
+    if is_created_again:
+        admin.create_topic(name, partitions=1)
+        with Producer(broker.servers) as producer:
+            producer.send_many(name, [b"new"] * 20)
+    with pytest.raises(DataLost, match="created again" if is_created_again else "was deleted"):
+        read_offsets(failing, ranges)
+    assert read_offsets(options_for(broker, name, on_data_loss="skip"), ranges) == []
