@@ -68,6 +68,19 @@ def test_positions_are_those_of_what_was_handed_out(servers: str, topic: str) ->
         assert consumer.end_offsets() == {where: 100}
 
 
+def test_batches_end_after_the_time_without_one_and_can_be_asked_for_again(
+    servers: str, topic: str
+) -> None:
+    where = TopicPartition(topic, 1)
+    with Producer(servers) as producer, Consumer(servers) as consumer:
+        consumer.assign([where])
+        for first in (0, 100):
+            producer.send_many(topic, [b"x"] * 100, partition=1)
+            batches = list(consumer.batches(timeout_ms=200))
+            assert batches[0].base_offset == first
+            assert batches[-1].next_offset == first + 100
+
+
 def test_failures_come_back_to_the_caller(servers: str) -> None:
     with Producer(servers, retry_backoff_ms=1) as producer:
         with pytest.raises(UnknownTopicOrPartition):
