@@ -16,7 +16,9 @@ from millrace.errors import ConfigError
 from millrace_spark.bounds import AtOffsets, Bound, Edge, check_order, parse_bound
 from millrace_spark.errors import OptionError
 
+DEADLINE_MS_MIN = 100
 DEADLINE_MS_MAX = 24 * 60 * 60 * 1000
+OFFSETS_PER_PARTITION_MAX = 2**63 - 1
 OnDataLoss = Literal["fail", "skip"]
 
 
@@ -102,11 +104,12 @@ def _topics(text: str) -> tuple[str, ...]:
     return topics
 
 
-def _count(maximum: int) -> Callable[[str, str], int]:
+def _count(minimum: int, maximum: int) -> Callable[[str, str], int]:
     def parse(name: str, text: str) -> int:
         digits = text.strip()
-        if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits) <= maximum:
-            raise OptionError(name, f"{text!r} is not a whole number from 1 to {maximum}")
+        if not (digits.isascii() and digits.isdigit()) or not minimum <= int(digits) <= maximum:
+            reason = f"{text!r} is not a whole number from {minimum} to {maximum}"
+            raise OptionError(name, reason)
         return int(digits)
 
     return parse
@@ -124,7 +127,7 @@ def _word(*words: str) -> Callable[[str, str], str]:
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "start": parse_bound,
     "end": parse_bound,
-    "max_offsets_per_partition": _count(2**63 - 1),
+    "max_offsets_per_partition": _count(1, OFFSETS_PER_PARTITION_MAX),
     "on_data_loss": _word("fail", "skip"),
-    "deadline_ms": _count(DEADLINE_MS_MAX),
+    "deadline_ms": _count(DEADLINE_MS_MIN, DEADLINE_MS_MAX),
 }

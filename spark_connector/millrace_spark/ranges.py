@@ -146,7 +146,7 @@ def _require(
         )
     if first > extent.latest or (is_end_named and last > extent.latest):
         raise DataLost(
-            f"{where}: records [{max(extent.latest, 0)}, {max(first, last)}) are not there, "
+            f"{where}: records [{extent.latest}, {max(first, last)}) are not there, "
             f"{holds}: they were not written yet, or the topic was created again. Give offsets "
             "in the log, or set on_data_loss to skip"
         )

@@ -9,8 +9,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from millrace.errors import ConnectionFailed, UnknownTopicOrPartition
+from millrace.errors import ConnectionFailed, CorruptMessage, UnknownTopicOrPartition
+from millrace.records import RecordBatch, TopicPartition
 from millrace.sync import Admin, Producer
+from millrace_protocol.records import encode_batch
 from millrace_server.testing import BrokerThread
 from millrace_spark.arrow_columns import ROWS_MAX, arrow_batches, arrow_schema
 from millrace_spark.errors import DataLost, OptionError, ReadTimedOut
@@ -87,6 +89,15 @@ def test_batches_of_large_records_are_bounded_in_bytes(broker: BrokerThread, adm
     batches = read_batches(wanted, options, "value")
     assert sum(batch.num_rows for batch in batches) == 30
     assert max(batch.nbytes for batch in batches) <= 9_000_000
+
+
+def test_a_timestamp_beyond_what_spark_can_hold_leaves_the_other_columns_readable() -> None:
+    data = bytes(encode_batch([b"x"], timestamps_ms=2**62))
+    fetch: RecordBatch = RecordBatch(TopicPartition("t", 0), data, base_offset=0, next_offset=1)
+    with pytest.raises(CorruptMessage, match=r"t-0: timestamp has a value.*Leave the column out"):
+        list(arrow_batches(fetch, columns=("timestamp",), end_offset=1))
+    (batch,) = arrow_batches(fetch, columns=("value",), end_offset=1)
+    assert batch.column("value").to_pylist() == [b"x"]
 
 
 def test_times_select_records_from_the_first_as_late_to_the_last_before(
