@@ -30,7 +30,7 @@ from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket, IndexTail
 from millrace_server.log.preallocation import wanted_bytes
 from millrace_server.log.producers import Producers
 from millrace_server.log.recovery import Recovered, RecoveryReport, recover
-from millrace_server.log.retention import expired_segments
+from millrace_server.log.retention import expired_segments, is_too_old
 from millrace_server.log.segment import RELATIVE_OFFSET_MAX, Segment
 from millrace_server.log.timestamps import FoundTime, first_at_or_after, newest
 
@@ -458,8 +458,10 @@ class PartitionLog:
 
         `start_offset` moves at once. The next flush writes it down, and only then deletes the
         files; whoever is reading them is not disturbed. Never the active segment, and nothing at
-        or above the high watermark.
+        or above the high watermark. An active segment that is too old as a whole is rolled, so
+        that a topic nobody writes to is emptied too, by the next call after a flush.
         """
+        self._roll_if_too_old(now_ms)
         limit_offset = min(high_watermark, self._durable_offset)
         chain = self._chain
         if chain.unsettled:
@@ -475,6 +477,19 @@ class PartitionLog:
         self._wants_checkpoint = True
         self._has_clean_checkpoint = False
         return removed
+
+    def _roll_if_too_old(self, now_ms: int) -> None:
+        active = self._chain.active
+        if self._failure is not None or not active.size_bytes:
+            return
+        if is_too_old(active, self.config, now_ms=now_ms):
+            try:
+                self._roll()
+            except OSError as error:
+                # A full disk may have room again once the older segments are gone.
+                if error.errno not in DISK_FULL_ERRNOS:
+                    self.fail(error)
+                    raise
 
     def expire_producers(self, now_ms: int, *, silent_ms: int) -> int:
         """Forgets idempotent producers silent for longer than `silent_ms`; returns how many."""

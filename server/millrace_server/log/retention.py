@@ -28,13 +28,17 @@ def expired_segments(
         if segment.end_offset > limit_offset:
             break
         rest_bytes -= segment.size_bytes
-        is_too_old = (
-            config.retention_ms >= 0
-            and segment.max_timestamp >= 0
-            and now_ms - segment.max_timestamp > config.retention_ms
-        )
         is_too_much = config.retention_bytes >= 0 and rest_bytes >= config.retention_bytes
-        if not (is_too_old or is_too_much):
+        if not (is_too_much or is_too_old(segment, config, now_ms=now_ms)):
             break
         count += 1
     return count
+
+
+def is_too_old(segment: Segment, config: LogConfig, *, now_ms: int) -> bool:
+    """Returns whether even the segment's newest record is older than the log keeps records."""
+    return (
+        config.retention_ms >= 0
+        and segment.max_timestamp >= 0
+        and now_ms - segment.max_timestamp > config.retention_ms
+    )

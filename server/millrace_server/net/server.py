@@ -24,6 +24,8 @@ SWEEP_MS = 1_000
 _TICKS_PER_SWEEP = 20
 """A sweep is spread out: 10,000 connections at once would hold the loop for 20 ms."""
 _TICK_S = SWEEP_MS / 1000 / _TICKS_PER_SWEEP
+_FEW = 200
+"""So many are looked at in one go, well under a millisecond: an idle broker wakes once a second."""
 
 _STOPPING = "the broker is stopping"
 
@@ -153,6 +155,11 @@ class Server:
             unseen.extend(self._refused)
         now_ms = self._host.clock.monotonic_ms()
         everyone = len(self.connections) + len(self._refused)
+        if everyone <= _FEW:
+            while unseen:
+                unseen.popleft().look(now_ms)
+            self._tick = self._loop.call_later(SWEEP_MS / 1000, self._on_tick)
+            return
         for _ in range(min(len(unseen), everyone // _TICKS_PER_SWEEP + 1)):
             unseen.popleft().look(now_ms)
         self._tick = self._loop.call_later(_TICK_S, self._on_tick)
