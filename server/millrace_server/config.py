@@ -65,6 +65,8 @@ class BrokerConfig:
     """Whether lines typed into netcat are answered."""
     partitions: int = 1
     """Partitions of a topic that is created without a number."""
+    partitions_max: int = 4_000
+    """Partitions of all topics together. Each holds a descriptor, more while old data is read."""
     housekeeping_interval_ms: int = 5_000
     """How often retention, checkpoints and segment ages are looked at."""
     drain_timeout_ms: int = 10_000
@@ -222,7 +224,7 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
             raise ConfigError(
                 name, "configuration", f"{getattr(config, name)!r}; use {', '.join(words)}"
             )
-    for name in ("partitions", "housekeeping_interval_ms", "drain_timeout_ms"):
+    for name in ("partitions", "partitions_max", "housekeeping_interval_ms", "drain_timeout_ms"):
         if getattr(config, name) < 1:
             raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 1")
     if config.node_id < 0:

@@ -15,7 +15,6 @@ from millrace_protocol.messages.admin import (
     NewTopic,
 )
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
-from millrace_server.metadata.controller import PARTITIONS_PER_TOPIC_MAX
 from millrace_server.testing import Broker
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 from tests.broker.wire import Wire, batch, connect, open_files, until, values_of
@@ -93,13 +92,25 @@ async def test_every_other_name_is_served_and_deleted(
     assert (await wire.create(name)).error_code == 0
 
 
-@pytest.mark.parametrize("partitions", [0, -2, -(2**31), PARTITIONS_PER_TOPIC_MAX + 1, 2**31 - 1])
+@pytest.mark.parametrize("partitions", [0, -2, -(2**31), 4_001, 2**31 - 1])
 async def test_a_count_of_partitions_out_of_bounds_is_refused(wire: Wire, partitions: int) -> None:
     """W-4.7"""
     created = await wire.create("t", partitions=partitions)
     assert created.error_code == ErrorCode.INVALID_PARTITIONS
     assert str(partitions) in (created.error_message or "")
     assert await wire.topics() == []
+
+
+async def test_all_topics_together_have_a_most_of_partitions() -> None:
+    """W-6.6"""
+    async with Broker(partitions_max=5) as broker, connect(broker.port) as wire:
+        await wire.create("a", partitions=3)
+        too_many = await wire.create("b", partitions=3)
+        assert too_many.error_code == ErrorCode.INVALID_PARTITIONS
+        assert "has 3 partitions and may have 5" in (too_many.error_message or "")
+        assert (await wire.create("b", partitions=1)).error_code == 0
+        assert (await wire.widen("a", 5)).error_code == ErrorCode.INVALID_PARTITIONS
+        assert (await wire.widen("a", 4)).error_code == 0
 
 
 async def test_minus_one_is_the_brokers_default() -> None:
@@ -247,7 +258,7 @@ async def test_partitions_can_only_be_added(broker: Broker, wire: Wire) -> None:
     """W-4.9"""
     await wire.create("t", partitions=2)
     await wire.produce("t", batch(b"kept"), partition=1)
-    for count in (2, 1, 0, -1, PARTITIONS_PER_TOPIC_MAX + 1):
+    for count in (2, 1, 0, -1, 4_001):
         result = await wire.widen("t", count)
         assert result.error_code == ErrorCode.INVALID_PARTITIONS
     assert (await wire.widen("nope", 2)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -57,7 +57,7 @@ class Broker:
         self.partitions = Partitions()
         self.advertised_address = config.advertised_address or config.listen_address
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        defaults = TopicDefaults(config.partitions, 1, config.topic)
+        defaults = TopicDefaults(config.partitions, 1, config.topic, config.partitions_max)
         self.controller = Controller(self.image, defaults, broker_count=1)
         self._append_waits = WaitingRoom(host)
         self._fetch_waits = WaitingRoom(host)

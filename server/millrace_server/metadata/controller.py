@@ -28,8 +28,6 @@ from millrace_server.topic_config import (
 
 PRODUCER_ID_BLOCK = 1000
 """Producer ids reserved with one metadata record; a restart wastes at most a block."""
-PARTITIONS_PER_TOPIC_MAX = 10_000
-"""Bounds what one request can make the broker open: two files and a directory per partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,8 @@ class TopicDefaults:
     partitions: int
     replication_factor: int
     configs: Mapping[str, str]
+    partitions_max: int = 4_000
+    """Partitions of all topics together, that clients may make a broker open."""
 
 
 class Controller:
@@ -79,7 +79,7 @@ class Controller:
         if name in self._image.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} exists already")
         partitions = self._defaults.partitions if partitions == -1 else partitions
-        self._check_partitions(partitions)
+        self._check_partitions(partitions, more=partitions)
         if replication_factor == -1:
             replication_factor = self._defaults.replication_factor
         if not 1 <= replication_factor <= self._broker_count:
@@ -96,7 +96,7 @@ class Controller:
     def add_partitions(self, name: str, partitions: int) -> list[MetadataRecord]:
         """Records that widen a topic to `partitions` partitions. Raises `Refused`."""
         topic = self._changeable_topic(name)
-        self._check_partitions(partitions)
+        self._check_partitions(partitions, more=partitions - topic.partitions)
         if partitions <= topic.partitions:
             raise Refused(
                 ErrorCode.INVALID_PARTITIONS,
@@ -131,11 +131,19 @@ class Controller:
             )
         return topic
 
-    def _check_partitions(self, partitions: int) -> None:
-        if not 1 <= partitions <= PARTITIONS_PER_TOPIC_MAX:
+    def _check_partitions(self, partitions: int, *, more: int) -> None:
+        most = self._defaults.partitions_max
+        if not 1 <= partitions <= most:
             raise Refused(
                 ErrorCode.INVALID_PARTITIONS,
-                f"A topic has 1 to {PARTITIONS_PER_TOPIC_MAX} partitions, not {partitions}",
+                f"A topic has 1 to {most} partitions, not {partitions}",
+            )
+        held = sum(topic.partitions for topic in self._image.topics.values())
+        if held + more > most:
+            raise Refused(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The broker has {held} partitions and may have {most}, so {more} more are too "
+                "many; delete topics, or raise partitions_max in the broker's configuration",
             )
 
     def _check_min_isr(self, config: TopicConfig, replication_factor: int) -> None:
