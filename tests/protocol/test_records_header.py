@@ -6,6 +6,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
+
 from millrace_protocol.records import (
     BATCH_HEADER,
     HEADER_SIZE,
