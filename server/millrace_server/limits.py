@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millrace_protocol.framing import FRAME_BYTES_MAX, FRAME_BYTES_MAX_BEFORE_HELLO
+from millrace_protocol.framing import (
+    FRAME_BYTES_MAX,
+    FRAME_BYTES_MAX_BEFORE_HELLO,
+    FRAME_BYTES_MOST,
+)
 
 READ_BYTES = 256 << 10
 """Size of the buffer that all connections of a server share for reading."""
@@ -77,6 +81,11 @@ class Limits:
                     f"{small} is {getattr(self, small)}; it must be at most {large}, "
                     f"{getattr(self, large)}"
                 )
+        if self.frame_bytes_max > FRAME_BYTES_MOST:
+            raise ValueError(
+                f"frame_bytes_max is {self.frame_bytes_max}; it must be at most {FRAME_BYTES_MOST}, "
+                "or a frame could be taken for text"
+            )
         for name in self.__dataclass_fields__:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")

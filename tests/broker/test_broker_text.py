@@ -39,6 +39,14 @@ async def test_a_command_may_be_typed_in_either_case(text: Text, command: str) -
     assert await text.ask(command) == ["OK 0 topics"]
 
 
+@pytest.mark.parametrize("ending", ["", "\r"])
+async def test_whoever_presses_enter_first_is_answered_all_the_same(
+    text: Text, ending: str
+) -> None:
+    """W-1.1"""
+    assert await text.ask(f"{ending}\nTOPICS") == ["OK 0 topics"]
+
+
 async def test_a_session_from_create_to_offsets(text: Text) -> None:
     """W-8.2"""
     assert await text.ask("CREATE clicks 2") == ["OK topic clicks with 2 partitions"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import string
 import struct
 
 import pytest
@@ -95,12 +96,13 @@ def test_arbitrary_bytes_give_requests_or_a_typed_error(data: bytes, cuts: list[
     assert len(taken) <= len(data)
 
 
-def test_only_a_letter_opens_the_text_dialect() -> None:
+def test_only_a_letter_or_an_empty_line_opens_the_text_dialect() -> None:
+    """W-1.1"""
     for first in range(256):
         cutter = Intake(SCRATCH, frame_bytes_max=1 << 31, line_bytes_max=100)
         cutter.buffer()[:1] = bytes([first])
         cutter.received(1)
-        assert cutter.text == (chr(first) in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+        assert cutter.text == (chr(first) in string.ascii_letters + "\r\n")
 
 
 def test_length_out_of_bounds_is_known_from_four_bytes() -> None:

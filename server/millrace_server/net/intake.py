@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import struct
 
+from millrace_protocol.framing import TEXT_OPENINGS
 from millrace_server.limits import FRAME_BYTES_MIN, READ_BYTES
 
 IN_PLACE_BYTES = 4096
@@ -110,8 +111,7 @@ class Intake:
         self._data = self._scratch.data
         self._view = self._scratch.view
         if self.text is None:
-            first = self._data[0]
-            self.text = 65 <= first <= 90 or 97 <= first <= 122
+            self.text = self._data[0] in TEXT_OPENINGS
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame with its length field, or None when more bytes are needed.
