@@ -83,8 +83,8 @@ class Limits:
                 )
         if self.frame_bytes_max > FRAME_BYTES_MOST:
             raise ValueError(
-                f"frame_bytes_max is {self.frame_bytes_max}; it must be at most {FRAME_BYTES_MOST}, "
-                "or a frame could be taken for text"
+                f"frame_bytes_max is {self.frame_bytes_max}; it must be at most "
+                f"{FRAME_BYTES_MOST}, or a frame could be taken for text"
             )
         for name in self.__dataclass_fields__:
             if getattr(self, name) < 1:
