@@ -4,6 +4,7 @@ The broker needs `header` and `validate` and never decodes a record; clients add
 `decode` and `murmur2`; `arrow` is imported only by who needs columns, because it brings pyarrow.
 """
 
+from millrace_protocol.records.columns import Columns
 from millrace_protocol.records.compression import (
     Codec,
     CompressionError,
@@ -14,6 +15,7 @@ from millrace_protocol.records.compression import (
 from millrace_protocol.records.corruption import BatchTooLarge, CorruptBatch, Fault
 from millrace_protocol.records.decode import (
     CHUNK_RECORDS,
+    decode_columns,
     decode_fetch,
     decode_records,
     offset_after,
@@ -67,6 +69,7 @@ __all__ = [
     "BatchHeader",
     "BatchTooLarge",
     "Codec",
+    "Columns",
     "CompressionError",
     "CorruptBatch",
     "DecompressedTooLarge",
@@ -81,6 +84,7 @@ __all__ = [
     "check_batch",
     "check_produced_batch",
     "compress",
+    "decode_columns",
     "decode_fetch",
     "decode_records",
     "decompress",

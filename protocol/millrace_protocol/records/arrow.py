@@ -15,14 +15,9 @@ import pyarrow.compute as pc
 
 from millrace_protocol.records.compression import Codec
 from millrace_protocol.records.corruption import CorruptBatch, Fault
-from millrace_protocol.records.decode import (
-    Malformed,
-    decode_records,
-    decompress_payload,
-    read_headers,
-    read_varint,
-)
+from millrace_protocol.records.decode import decode_records, decompress_payload
 from millrace_protocol.records.encode import encode_batch, finish_batch
+from millrace_protocol.records.fields import Malformed, read_headers, read_varint
 from millrace_protocol.records.header import (
     HEADER_SIZE,
     PAYLOAD_BYTES_MAX,

@@ -1,4 +1,4 @@
-"""Read record batches back into tuples.
+"""Read record batches back into columns and tuples.
 
 Owns the suspicion that the broker does not have: the CRC only says that the bytes are those the
 producer sealed, so every length, count and delta behind it is checked here, and anything false is
@@ -9,9 +9,16 @@ with records. Source: Kafka protocol guide, "Record"; the layout is drawn in `en
 from collections.abc import Iterator
 from typing import Final
 
+from millrace_protocol.records.columns import NO_HEADERS, Columns
 from millrace_protocol.records.compression import Codec, CompressionError, decompress
 from millrace_protocol.records.corruption import CorruptBatch, Fault
 from millrace_protocol.records.encode import Record
+from millrace_protocol.records.fields import (
+    Malformed,
+    read_headers,
+    read_nullable,
+    read_varint,
+)
 from millrace_protocol.records.header import (
     HEADER_SIZE,
     PAYLOAD_BYTES_MAX,
@@ -21,6 +28,7 @@ from millrace_protocol.records.header import (
     batch_positions,
     batch_span,
 )
+from millrace_protocol.records.table_run import TIME_DELTA_MAX, TableRun, read_table_run
 from millrace_protocol.records.validate import check_batch
 from millrace_protocol.records.varint import OFFSET_DELTA_WIDTHS, VARINTS
 
@@ -29,7 +37,6 @@ CHUNK_RECORDS: Final = 512
 
 _UNUSUAL: Final = ~0x3FFE
 _INT64_MAX: Final = 2**63 - 1
-_NO_HEADERS: Final[tuple[tuple[str, bytes | None], ...]] = ()
 
 
 def decode_records(
@@ -46,7 +53,9 @@ def decode_records(
     """
     header = check_batch(buf, position, check_crc=check_crc)
     payload = _Payload(buf, position, header, limit_bytes)
-    return [record for chunk in payload.chunks(header.record_count) for record in chunk]
+    return [
+        record for columns in payload.chunks(header.record_count) for record in columns.records()
+    ]
 
 
 def decode_fetch(
@@ -58,6 +67,28 @@ def decode_fetch(
     limit_bytes: int = PAYLOAD_BYTES_MAX,
 ) -> Iterator[tuple[list[Record], int]]:
     """Yield `(records, next_offset)` over the batches of a fetch, a chunk at a time.
+
+    As `decode_columns`, in tuples.
+    """
+    for columns, next_offset in decode_columns(
+        buf,
+        from_offset=from_offset,
+        chunk_records=chunk_records,
+        check_crc=check_crc,
+        limit_bytes=limit_bytes,
+    ):
+        yield list(columns.records()), next_offset
+
+
+def decode_columns(
+    buf: ReadBuffer,
+    *,
+    from_offset: int = 0,
+    chunk_records: int = CHUNK_RECORDS,
+    check_crc: bool = True,
+    limit_bytes: int = PAYLOAD_BYTES_MAX,
+) -> Iterator[tuple[Columns, int]]:
+    """Yield `(columns, next_offset)` over the batches of a fetch, a chunk at a time.
 
     Records before `from_offset` are left out: a broker answers with whole batches, and the first
     may begin earlier. `next_offset` is where to go on once the chunk is done with; it also covers
@@ -77,14 +108,13 @@ def decode_fetch(
         reached = from_offset
         if header.next_offset > from_offset and not header.is_control:
             payload = _Payload(whole, position, header, limit_bytes)
-            for chunk in payload.chunks(chunk_records):
-                if chunk[0][0] < from_offset:
-                    chunk = [record for record in chunk if record[0] >= from_offset]
-                if chunk:
-                    reached = chunk[-1][0] + 1
-                    yield chunk, reached
+            for columns in payload.chunks(chunk_records):
+                columns.drop_before(from_offset)
+                if len(columns):
+                    reached = columns.offsets[-1] + 1
+                    yield columns, reached
         if header.next_offset > reached:
-            yield [], header.next_offset
+            yield Columns(range(0)), header.next_offset
         position += header.size_bytes
 
 
@@ -116,10 +146,6 @@ def decompress_payload(
         ) from error
 
 
-class Malformed(Exception):
-    """What is wrong with a record; `_Payload` adds where."""
-
-
 class _Payload:
     """The records of one checked batch, decompressed."""
 
@@ -147,83 +173,105 @@ class _Payload:
             self._buf = decompress_payload(buf, position, header, limit_bytes=limit_bytes)
             self._start, self._end = 0, len(self._buf)
 
-    def chunks(self, chunk_records: int) -> Iterator[list[Record]]:
-        """Yield all records, `chunk_records` at a time; none of the lists is empty."""
+    def chunks(self, chunk_records: int) -> Iterator[Columns]:
+        """Yield all records, `chunk_records` at a time; none of the chunks is empty."""
         position, first, count = self._start, 0, self._header.record_count
-        read = (
-            self._read_dense if count == self._header.last_offset_delta + 1 else self._read_sparse
-        )
+        is_dense = count == self._header.last_offset_delta + 1
         previous_delta = -1
         while first < count:
-            records: list[Record] = []
             stop = min(first + chunk_records, count)
-            position = read(records, position, first, stop, previous_delta)
+            if is_dense:
+                columns, position = self._read_dense(position, first, stop)
+            else:
+                columns, position = self._read_sparse(position, first, stop, previous_delta)
+                previous_delta = columns.offsets[-1] - self._header.base_offset
             if position > self._end:
                 raise self._corrupt(stop - 1, position, "runs past the end of the batch")
-            previous_delta = records[-1][0] - self._header.base_offset
-            yield records
+            yield columns
             first = stop
         if position != self._end:
             behind = f"and {self._end - position} bytes follow it"
             raise self._corrupt(count - 1, position, f"is the last, {behind}")
 
-    def _read_dense(
-        self, records: list[Record], position: int, first: int, stop: int, _: int
-    ) -> int:
-        """Append the records `[first, stop)` of a batch without gaps; return where they end."""
+    def _read_dense(self, position: int, first: int, stop: int) -> tuple[Columns, int]:
+        """Read the records `[first, stop)` of a batch without gaps; return where they end."""
+        base_offset = self._header.base_offset
+        columns = Columns(range(base_offset + first, base_offset + stop))
         for width, width_first, width_end in OFFSET_DELTA_WIDTHS:
             low, high = max(first, width_first), min(stop, width_end)
-            if low < high:
-                position = self._read_dense_run(records, position, low, high, width)
-        return position
+            while low < high:
+                run = read_table_run(
+                    self._buf, position, self._end, first_delta=low, count=high - low, width=width
+                )
+                if run is None or not self._take_run(columns, low - first, run):
+                    position = self._read_one_by_one(columns, position, first, low, high, width)
+                    break
+                position = run.end
+                low += len(run.values)
+        return columns, position
+
+    def _take_run(self, columns: Columns, index: int, run: TableRun) -> bool:
+        """Put a run into the rows from `index` on; False if its times cannot be told so simply."""
+        end = index + len(run.values)
+        base = self._base_timestamp
+        if self._fixed_timestamp is not None:
+            columns.timestamps_ms[index:end] = [self._fixed_timestamp] * (end - index)
+        elif abs(base) < _INT64_MAX - TIME_DELTA_MAX:
+            columns.timestamps_ms[index:end] = [base + delta for delta in run.time_deltas]
+        else:
+            return False
+        if run.keys is not None:
+            columns.keys[index:end] = run.keys
+        columns.values[index:end] = run.values
+        return True
 
     # The hot loop, and where its time goes. One record of 100 bytes takes some 25 bytecodes beyond
-    # what its tuple and its slice cost, because: lengths and counts are single bytes read in place,
-    # with a second byte for the two that are often over 63; a time delta equal to the previous
-    # record's reuses its timestamp; and in a batch without gaps the offset delta is known, so it is
-    # compared and not decoded. `buf` is `bytes`, whose slices are what the caller gets.
+    # what its slice costs, because: lengths and counts are single bytes read in place, with a
+    # second byte for the two that are often over 63; a time delta equal to the previous record's
+    # reuses its timestamp; in a batch without gaps the offset delta is known, so it is compared
+    # and not decoded; and a null key or no headers are in the columns before they are read. `buf`
+    # is `bytes`, whose slices are what the caller gets.
     #
     # Each step only has to be right about records it accepts. All that is unusual (a null
     # value, a length over 8 KiB) or false fails the one test at the end, or the comparison, and is
     # read again by `_record`, which is slow, complete and says what is wrong. `_UNUSUAL` is what no
     # length of one or two bytes has: the sign in bit 0, and bits above 13, which a continuation bit
     # in the second byte also sets.
-    def _read_dense_run(
-        self, records: list[Record], position: int, first: int, stop: int, width: int
+    def _read_one_by_one(
+        self, columns: Columns, position: int, first: int, low: int, high: int, width: int
     ) -> int:
-        buf, base_offset = self._buf, self._header.base_offset
-        append, is_at = records.append, buf.startswith
+        """Read the records `[low, high)` of a chunk from `first` on; return where they end."""
+        buf = self._buf
+        timestamps, keys, values = columns.timestamps_ms, columns.keys, columns.values
         time_byte, timestamp = -1, 0
-        offset = base_offset + first
+        index = start = 0
         try:
-            for offset_delta in VARINTS.row(stop)[first:]:
+            for index, offset_delta in enumerate(VARINTS.row(high, low), low - first):
                 start = position
                 length = buf[position]
-                position += 1
                 if length > 127:
+                    position += 1
                     length += (buf[position] << 7) - 128
-                    position += 1
-                body = position
-                byte = buf[position + 1]
+                byte = buf[position + 2]
+                record_end = position + 1 + (length >> 1)
                 if byte == time_byte:
-                    position += 2
+                    position += 3
                 else:
-                    timestamp, position = self._timestamp(position + 1)
+                    timestamp, position = self._timestamp(position + 2)
                     time_byte = byte if byte < 128 else -1
-                if is_at(offset_delta, position):
-                    position += width
-                    size = buf[position]
-                    position += 1
-                    if size == 1:
-                        key = None
-                    else:
+                timestamps[index] = timestamp
+                key_start = position + width
+                if buf[position:key_start] == offset_delta:
+                    size = buf[key_start]
+                    position = key_start + 1
+                    if size != 1:
                         if size > 127:
                             size += (buf[position] << 7) - 128
                             position += 1
                         length |= size & _UNUSUAL
-                        size >>= 1
-                        key = buf[position : position + size]
-                        position += size
+                        key_start = position
+                        position += size >> 1
+                        keys[index] = buf[key_start:position]
                     size = buf[position]
                     position += 1
                     if size > 127:
@@ -231,48 +279,47 @@ class _Payload:
                         position += 1
                     end = position + (size >> 1)
                     if not (length | size) & _UNUSUAL:
-                        record_end = body + (length >> 1)
                         count = buf[end]
                         if not count:
-                            headers, headers_end = _NO_HEADERS, end + 1
+                            headers_end = end + 1
                         elif count & 0x81:
                             headers_end = -1
                         else:
-                            headers, headers_end = read_headers(
+                            columns.headers[index], headers_end = read_headers(
                                 buf, end + 1, record_end, count >> 1
                             )
                         if headers_end == record_end:
-                            append((offset, timestamp, key, buf[position:end], headers))
-                            offset += 1
+                            values[index] = buf[position:end]
                             position = record_end
                             continue
-                record, position = self._record(start, offset - base_offset)
-                append(record)
-                offset += 1
+                _, position = self._record(columns, index, start, first + index)
         except (IndexError, Malformed) as error:
-            raise self._corrupt(offset - base_offset, start, error) from error
+            raise self._corrupt(first + index, start, error) from error
         return position
 
     def _read_sparse(
-        self, records: list[Record], position: int, first: int, stop: int, previous_delta: int
-    ) -> int:
-        """Append the records `[first, stop)` of a compacted batch; return where they end."""
+        self, position: int, first: int, stop: int, previous_delta: int
+    ) -> tuple[Columns, int]:
+        """Read the records `[first, stop)` of a compacted batch; return where they end."""
         base_offset = self._header.base_offset
-        for index in range(first, stop):
+        offsets = [0] * (stop - first)
+        columns = Columns(offsets)
+        for index in range(stop - first):
             start = position
             try:
-                record, position = self._record(start, None)
-                delta = record[0] - base_offset
+                delta, position = self._record(columns, index, start, None)
                 if not previous_delta < delta <= self._header.last_offset_delta:
                     raise Malformed(f"has offset delta {delta} after {previous_delta}")
             except (IndexError, Malformed) as error:
-                raise self._corrupt(index, start, error) from error
+                raise self._corrupt(first + index, start, error) from error
             previous_delta = delta
-            records.append(record)
-        return position
+            offsets[index] = base_offset + delta
+        return columns, position
 
-    def _record(self, position: int, expected_delta: int | None) -> tuple[Record, int]:
-        """Read any record, field by field; return it and where it ends.
+    def _record(
+        self, columns: Columns, index: int, position: int, expected_delta: int | None
+    ) -> tuple[int, int]:
+        """Read any record into a row, field by field; return its offset delta and where it ends.
 
         Raises `Malformed` for everything that the record's own bytes can get wrong.
         """
@@ -285,15 +332,18 @@ class _Payload:
         offset_delta, position = read_varint(buf, position)
         if expected_delta is not None and offset_delta != expected_delta:
             raise Malformed(f"has offset delta {offset_delta}")
-        key, position = _nullable(buf, position, end)
-        value, position = _nullable(buf, position, end)
+        key, position = read_nullable(buf, position, end)
+        value, position = read_nullable(buf, position, end)
         count, position = read_varint(buf, position)
-        headers = _NO_HEADERS
+        headers = NO_HEADERS
         if count:
             headers, position = read_headers(buf, position, end, count)
         if position != end:
             raise Malformed(f"has a length of {length} and fields that end {position - end:+} off")
-        return (self._header.base_offset + offset_delta, timestamp, key, value, headers), end
+        columns.timestamps_ms[index] = timestamp
+        columns.keys[index], columns.values[index] = key, value
+        columns.headers[index] = headers
+        return offset_delta, end
 
     def _timestamp(self, position: int) -> tuple[int, int]:
         """Read a time delta; return the record's time in ms, and where the delta ends."""
@@ -312,66 +362,3 @@ class _Payload:
             fault = "runs past the end of the batch"
         record = f"record {index}" if index >= 0 else "no record"
         return CorruptBatch(f"{record} {fault}", position, Fault.PAYLOAD)
-
-
-def read_varint(buf: bytes, position: int) -> tuple[int, int]:
-    """Read one number of up to 64 bits; return it and where it ends."""
-    byte = buf[position]
-    position += 1
-    number = byte & 0x7F
-    shift = 7
-    while byte > 127:
-        byte = buf[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if shift > 70:
-            raise Malformed("has a number of more than ten bytes")
-    if number > 0xFFFF_FFFF_FFFF_FFFF:
-        raise Malformed("has a number of more than 64 bits")
-    return (number >> 1) ^ -(number & 1), position
-
-
-def _nullable(buf: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    """Read a length and as many bytes, which do not reach beyond `end`."""
-    size, position = read_varint(buf, position)
-    if size == -1:
-        return None, position
-    if not 0 <= size <= end - position:
-        raise Malformed(f"has a field of {size} bytes where {end - position} are left")
-    return buf[position : position + size], position + size
-
-
-def read_headers(
-    buf: bytes, position: int, end: int, count: int
-) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    """Read `count` headers; two bytes is the least that one takes.
-
-    A field of less than 64 bytes is read in place and not held against `end`: the caller compares
-    where the headers end with where the record does.
-    """
-    if not 0 <= count <= (end - position) // 2:
-        raise Malformed(f"has a count of {count} headers in {end - position} bytes")
-    headers = []
-    for _ in range(count):
-        size = buf[position]
-        if size & 0x81:
-            name, position = _nullable(buf, position, end)
-            if name is None:
-                raise Malformed("has a header without a name")
-        else:
-            start = position + 1
-            position = start + (size >> 1)
-            name = buf[start:position]
-        size = buf[position]
-        if size & 0x81:
-            value, position = _nullable(buf, position, end)
-        else:
-            start = position + 1
-            position = start + (size >> 1)
-            value = buf[start:position]
-        try:
-            headers.append((name.decode(), value))
-        except UnicodeDecodeError as error:
-            raise Malformed(f"has a header whose name is not UTF-8, {name[:40]!r}") from error
-    return tuple(headers), position

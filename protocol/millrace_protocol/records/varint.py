@@ -52,10 +52,10 @@ class VarintTable:
                 table[number] if number < TABLE_SIZE else self._wrap(number) for number in numbers
             ]
 
-    def row(self, count: int) -> list[bytes]:
-        """Encode `0, 1, ... count - 1`."""
-        row = self._encoded[:count]
-        row.extend(map(self._wrap, range(TABLE_SIZE, count)))
+    def row(self, end: int, first: int = 0) -> list[bytes]:
+        """Encode `first, first + 1, ... end - 1`."""
+        row = self._encoded[first:end]
+        row.extend(map(self._wrap, range(max(first, TABLE_SIZE), end)))
         return row
 
     def _wrap(self, number: int) -> bytes:
