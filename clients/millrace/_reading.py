@@ -2,7 +2,8 @@
 
 Owns the boundary between what the user has got and what not, to the record. An iterator over the
 current chunk is the cursor: whoever takes from it, be it a loop or a single call, moves the
-position, at no cost per record.
+position, at no cost per record. It makes each record when it is taken, from the chunk's columns;
+the iterator over their offsets, inside it, tells how many are left.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ from millrace.records import (
     Deserializer,
     Record,
     RecordBatch,
-    Row,
     corrupt,
+    deserialize,
     make_records,
 )
-from millrace_protocol.records import CorruptBatch, batch_extent, check_batch, decode_fetch
+from millrace_protocol.records import (
+    Columns,
+    CorruptBatch,
+    batch_extent,
+    check_batch,
+    decode_columns,
+)
 
 
 class Reading:
@@ -38,15 +45,21 @@ class Reading:
         value_deserializer: Deserializer | None,
     ) -> None:
         self.records: Iterator[Record[Any, Any]] = iter(())
-        self._chunk: list[Record[Any, Any]] = []
+        self._chunk = Columns(())
+        self._offsets: Iterator[int] = iter(())
         self._chunk_end = -1
         self._state: PartitionState | None = None
         self._slice: Slice | None = None
-        self._chunks: Iterator[tuple[list[Row], int]] = iter(())
+        self._chunks: Iterator[tuple[Columns, int]] = iter(())
         self._error: MillraceError | None = None
         self._positions = positions
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
+
+    @property
+    def left(self) -> int:
+        """How many records `records` still has."""
+        return length_hint(self._offsets)
 
     @property
     def may_advance(self) -> bool:
@@ -56,11 +69,8 @@ class Reading:
     def position(self, state: PartitionState) -> int | None:
         """Offset of the next record the user gets from a partition, None until known."""
         if state is self._state:
-            left = length_hint(self.records)
-            if left:
-                offset: int = self._chunk[len(self._chunk) - left].offset
-                return offset
-            return self._chunk_end
+            left = self.left
+            return self._chunk.offsets[-left] if left else self._chunk_end
         return state.position
 
     def advance(self, now_ms: int) -> bool:
@@ -81,7 +91,7 @@ class Reading:
                 self._abandon(state)
                 raise error
             try:
-                rows, self._chunk_end = next(self._chunks)
+                columns, self._chunk_end = next(self._chunks)
             except StopIteration:
                 self._finish(state)
             except CorruptBatch as fault:
@@ -89,8 +99,8 @@ class Reading:
                 self._abandon(state)
                 raise corrupt(state.where, position, fault) from fault
             else:
-                if rows:
-                    self._show(state, rows)
+                if len(columns):
+                    self._show(state, columns)
                     return True
 
     def next_batch(self, now_ms: int) -> RecordBatch[Any, Any] | None:
@@ -146,39 +156,30 @@ class Reading:
             return False
         self._state, self._slice = taken
         self._chunk_end = self._slice.from_offset
-        self._chunks = decode_fetch(self._slice.data, from_offset=self._slice.from_offset)
+        self._chunks = decode_columns(self._slice.data, from_offset=self._slice.from_offset)
         return True
 
-    def _show(self, state: PartitionState, rows: list[Row]) -> None:
-        try:
-            chunk = make_records(
-                rows, state.where, self._key_deserializer, self._value_deserializer
-            )
-        except Exception:  # a deserializer is the user's code and may raise anything
-            chunk = self._readable(state, rows)
-        self._chunk = chunk
-        self.records = iter(chunk)
+    def _show(self, state: PartitionState, columns: Columns) -> None:
+        """Makes a chunk current, up to the record that a deserializer refuses.
 
-    def _readable(self, state: PartitionState, rows: list[Row]) -> list[Record[Any, Any]]:
-        """The records before the one that a deserializer refuses; `advance` raises after them."""
-        chunk: list[Record[Any, Any]] = []
-        for row in rows:
-            try:
-                chunk += make_records(
-                    [row], state.where, self._key_deserializer, self._value_deserializer
-                )
-            except Exception as error:
-                self._error = DeserializationFailed(
-                    f"{state.where}: the record at offset {row[0]} cannot be deserialized: "
-                    f"{error!r}; seek to {row[0] + 1} to go on behind it",
-                    topic=state.where.topic,
-                    partition=state.where.partition,
-                    offset=row[0],
-                )
-                self._error.__cause__ = error
-                self._chunk_end = row[0]
-                break
-        return chunk
+        `advance` raises after them.
+        """
+        refused = deserialize(columns, self._key_deserializer, self._value_deserializer)
+        if refused is not None:
+            index, error = refused
+            self._chunk_end = columns.offsets[index]
+            columns.truncate(index)
+            self._error = DeserializationFailed(
+                f"{state.where}: the record at offset {self._chunk_end} cannot be deserialized: "
+                f"{error!r}; seek to {self._chunk_end + 1} to go on behind it",
+                topic=state.where.topic,
+                partition=state.where.partition,
+                offset=self._chunk_end,
+            )
+            self._error.__cause__ = error
+        self._chunk = columns
+        self._offsets = iter(columns.offsets)
+        self.records = make_records(columns, state.where, self._offsets)
 
     def _finish(self, state: PartitionState) -> None:
         assert self._slice is not None
@@ -191,9 +192,10 @@ class Reading:
         self._positions.refetch(state)
 
     def _close(self) -> None:
-        # A loop may hold the iterator: emptying the list ends it.
-        self._chunk.clear()
+        # A loop may hold the iterator: emptying the columns ends it.
+        self._chunk.truncate(0)
         self.records = iter(())
+        self._offsets = iter(())
         self._chunks = iter(())
         self._state = self._slice = self._error = None
 

@@ -11,7 +11,6 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from itertools import islice
-from operator import length_hint
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, Self, Unpack
 
@@ -237,7 +236,7 @@ class Consumer(Generic[K, V]):
         """Returns with records at hand. Lets other tasks run, so that reading starves nobody."""
         self._check()
         await asyncio.sleep(0)
-        while not length_hint(self._reading.records):
+        while not self._reading.left:
             self._check()
             try:
                 if self._reading.advance(monotonic_ms()):

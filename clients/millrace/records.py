@@ -7,14 +7,15 @@ the bytes as they came and decodes them when asked to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
 from millrace.errors import CorruptMessage
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.records import CorruptBatch, decode_fetch
+from millrace_protocol.records import Columns, CorruptBatch, decode_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,8 +32,6 @@ else:
 Headers = tuple[tuple[str, bytes | None], ...]
 """A record's headers, in order; a name may occur twice."""
 Deserializer = Callable[[bytes], Any]
-Row = tuple[int, int, bytes | None, bytes | None, Headers]
-"""`(offset, timestamp_ms, key, value, headers)`, as the codec gives records."""
 
 
 class TopicPartition(NamedTuple):
@@ -117,36 +116,54 @@ class Record(tuple[Any, ...], Generic[K, V]):
         )
 
 
-_new_record = tuple.__new__
-
-
 def make_records(
-    rows: list[Row],
-    where: TopicPartition,
-    key_deserializer: Deserializer | None,
-    value_deserializer: Deserializer | None,
-) -> list[Record[Any, Any]]:
-    """Decoded rows as records of a partition. A null key or value stays None.
+    columns: Columns, where: TopicPartition, offsets: Iterable[int]
+) -> Iterator[Record[Any, Any]]:
+    """The records of a partition, each made when it is taken; `offsets` are those of `columns`.
 
-    Raises what a deserializer raises.
+    A record that nobody keeps is gone before the next is made, so that the garbage collector,
+    which counts tuples that are alive, has no reason to run.
     """
     topic, partition = where
-    new = _new_record
-    if key_deserializer is not None or value_deserializer is not None:
-        rows = [
-            (
-                offset,
-                timestamp_ms,
-                key_deserializer(key) if key_deserializer and key is not None else key,
-                value_deserializer(value) if value_deserializer and value is not None else value,
-                headers,
-            )
-            for offset, timestamp_ms, key, value, headers in rows
-        ]
-    return [
-        new(Record, (topic, partition, offset, timestamp_ms, key, value, headers))
-        for offset, timestamp_ms, key, value, headers in rows
-    ]
+    return map(
+        Record,
+        zip(
+            repeat(topic),
+            repeat(partition),
+            offsets,
+            columns.timestamps_ms,
+            columns.keys,
+            columns.values,
+            columns.headers,
+            strict=False,
+        ),
+    )
+
+
+def deserialize(
+    columns: Columns,
+    key_deserializer: Deserializer | None,
+    value_deserializer: Deserializer | None,
+) -> tuple[int, Exception] | None:
+    """Deserialize columns in place; a null stays None.
+
+    Returns what a deserializer raised, and at which row, the first of both columns.
+    """
+    refused: tuple[int, Exception] | None = None
+    for column, deserializer in (
+        (columns.keys, key_deserializer),
+        (columns.values, value_deserializer),
+    ):
+        if deserializer is None:
+            continue
+        index = 0
+        try:
+            for index, data in enumerate(column if refused is None else column[: refused[0]]):
+                if data is not None:
+                    column[index] = deserializer(data)
+        except Exception as error:  # the user's code may raise anything
+            refused = index, error
+    return refused
 
 
 def corrupt(where: TopicPartition, offset: int, error: CorruptBatch) -> CorruptMessage:
@@ -211,18 +228,19 @@ class RecordBatch(Generic[K, V]):
 
     def __len__(self) -> int:
         if self._length is None:
-            self._length = sum(len(rows) for rows, _ in self._rows())
+            self._length = sum(map(len, self._columns()))
         return self._length
 
     def __iter__(self) -> Iterator[Record[K, V]]:
-        for rows, _ in self._rows():
-            yield from make_records(
-                rows, self.where, self._key_deserializer, self._value_deserializer
-            )
+        for columns in self._columns():
+            refused = deserialize(columns, self._key_deserializer, self._value_deserializer)
+            if refused is not None:
+                raise refused[1]
+            yield from make_records(columns, self.where, columns.offsets)
 
     def values(self) -> list[bytes | None]:
         """All values as bytes, the cheapest way to get at them."""
-        return [row[3] for rows, _ in self._rows() for row in rows]
+        return list(chain.from_iterable(columns.values for columns in self._columns()))
 
     def to_arrow(self) -> pa.RecordBatch:
         """The records as columns, keys and values as bytes, without an object per record.
@@ -240,10 +258,13 @@ class RecordBatch(Generic[K, V]):
         except CorruptBatch as error:
             raise corrupt(self.where, self.base_offset, error) from error
 
-    def _rows(self) -> Iterator[tuple[list[Any], int]]:
+    def _columns(self) -> Iterator[Columns]:
         # The CRC was checked when the batch was handed out.
         try:
-            yield from decode_fetch(self.data, from_offset=self.base_offset, check_crc=False)
+            for columns, _ in decode_columns(
+                self.data, from_offset=self.base_offset, check_crc=False
+            ):
+                yield columns
         except CorruptBatch as error:
             raise corrupt(self.where, self.base_offset, error) from error
 

@@ -45,3 +45,9 @@ class Columns:
             self.offsets = self.offsets[count:]
             for column in (self.timestamps_ms, self.keys, self.values, self.headers):
                 del column[:count]
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` records; iterators over the lists see their new end."""
+        self.offsets = self.offsets[:count]
+        for column in (self.timestamps_ms, self.keys, self.values, self.headers):
+            del column[count:]
