@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from millrace.cli.paint import paint
 from millrace_protocol import encode, request_frame
 from millrace_protocol.dissect import dissect_frames, render
 from millrace_protocol.messages.hello import HelloRequest
+from millrace_protocol.records import encode_batch
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace, Serve
@@ -55,6 +58,23 @@ def test_malformed_frame_is_shown_up_to_the_byte_and_is_exit_1(
     assert ended.exit_code == Exit.REFUSED
     assert "software = 'tool'" in ended.stdout
     assert "<-- string needs 3 bytes and only 2 are left" in ended.stdout.splitlines()[-1]
+
+
+def test_segment_from_a_pipe_is_known_by_its_content(millrace: Millrace) -> None:
+    batches = encode_batch([b"first"], timestamps_ms=1) + encode_batch([b"second"], timestamps_ms=2)
+    for stdin in (batches, xxd(batches)):
+        ended = millrace.process("dissect", stdin=stdin)
+        assert (ended.returncode, ended.stderr) == (0, b"")
+        assert b"batch[1].records[0].value = 'second'" in ended.stdout
+
+
+def test_output_that_cannot_be_written_is_one_line_and_exit_5(millrace: Millrace) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    with millrace.running("dissect", "--as", "hex", stdin=subprocess.PIPE, stdout=full) as process:
+        os.close(full)
+        _, stderr = process.communicate(HELLO.hex().encode())
+    assert process.returncode == Exit.DISK
+    assert stderr == b"millrace: [Errno 28] No space left on device\n"
 
 
 def test_text_that_is_not_hex_is_exit_65(millrace: Millrace, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.exits import Exit, ended, output_is_gone
+from millrace.cli.exits import Exit, ended, output_failed, output_is_gone
 
 if TYPE_CHECKING:
     from millrace_protocol.dissect import Limits, Span
@@ -69,6 +69,8 @@ def _dissect(file: Path | None, kind: Kind, records_max: int) -> Exit:
         return ended(Exit.INPUT, f"{file or 'stdin'}: {error}")
     except BrokenPipeError:
         return output_is_gone()
+    except OSError as error:
+        return output_failed(error)
 
 
 def _read(file: Path | None) -> memoryview:
@@ -105,13 +107,15 @@ def _spans(data: memoryview, kind: Kind, name: str, limits: Limits) -> Iterator[
 
 def _by_content(data: memoryview, name: str) -> Kind:
     from millrace.cli.exchange import TITLE
-    from millrace_protocol.dissect import HexError, is_capture, read_hex
+    from millrace_protocol.dissect import HexError, is_capture, is_segment, read_hex
 
     for ending, kind in _ENDINGS.items():
         if name.endswith(ending):
             return kind
     if is_capture(data):
         return Kind.PCAP
+    if is_segment(data):
+        return Kind.SEGMENT
     if bytes(data[: len(TITLE)]) == TITLE.encode():
         return Kind.EXCHANGE
     try:

@@ -73,6 +73,12 @@ def output_is_gone() -> Exit:
     return Exit.PIPE_CLOSED
 
 
+def output_failed(error: OSError) -> Exit:
+    """Says why the output, or what else the machine was asked for, cannot be had."""
+    _drop_output()
+    return ended(Exit.DISK, error)
+
+
 def _drop_output() -> None:
     # The interpreter flushes stdout when it ends, and would complain of the same fault again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -107,8 +113,7 @@ def _outcome(work: Coroutine[Any, Any, Exit]) -> Exit:
     except (errors.MillraceError, Refusal) as error:
         return ended(Exit.REFUSED, error)
     except OSError as error:
-        _drop_output()
-        return ended(Exit.DISK, error)
+        return output_failed(error)
 
 
 def loop_factory() -> Any:

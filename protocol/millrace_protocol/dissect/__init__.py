@@ -29,6 +29,7 @@ from millrace_protocol.dissect.files import (
     dissect_index,
     dissect_segment,
     dissect_time_index,
+    is_segment,
 )
 from millrace_protocol.dissect.frames import dissect_frame, dissect_frames, frame_size
 from millrace_protocol.dissect.hexdump import HexError, read_hex
@@ -54,6 +55,7 @@ __all__ = [
     "dissect_time_index",
     "frame_size",
     "is_capture",
+    "is_segment",
     "read_hex",
     "read_segments",
     "render",
@@ -65,8 +67,9 @@ def dissect(
 ) -> Iterator[Span]:
     """The spans of a file, chosen by its name's ending, and else by how it begins.
 
-    `.log`, `.index` and `.timeindex` are files of a partition; what opens like a capture is one;
-    anything else is a stream of frames. Every span has its own buffer. Raises `CaptureError`.
+    `.log`, `.index` and `.timeindex` are files of a partition; what opens like a capture or like
+    a segment is one; anything else is a stream of frames. Every span has its own buffer. Raises
+    `CaptureError`.
     """
     if file_name.endswith(".log"):
         return dissect_segment(data, limits=limits)
@@ -78,11 +81,14 @@ def dissect(
         return (
             sighting.titled() for sighting in dissect_segments(read_segments(data), limits=limits)
         )
+    if is_segment(data):
+        return dissect_segment(data, limits=limits)
     return dissect_frames(data, limits=limits)
 
 
 def dissect_hex(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Span]:
-    """The spans of hex as people paste it: a stream, or the packets of a `tcpdump -X` or `-XX`.
+    """The spans of hex as people paste it: a stream, record batches, or the packets of a
+    `tcpdump -X` or `-XX`.
 
     Raises `HexError` when it is no hex.
     """
@@ -92,4 +98,7 @@ def dissect_hex(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Span]
         if all(segments):
             found = (segment for segment in segments if segment is not None)
             return (sighting.titled() for sighting in dissect_segments(found, limits=limits))
-    return dissect_frames(b"".join(pieces), limits=limits)
+    data = b"".join(pieces)
+    if is_segment(data):
+        return dissect_segment(data, limits=limits)
+    return dissect_frames(data, limits=limits)

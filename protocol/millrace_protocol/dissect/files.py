@@ -12,7 +12,11 @@ from dataclasses import replace
 
 from millrace_protocol.dissect.batches import dissect_batch, show_time
 from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
+from millrace_protocol.framing import MAGIC as FRAME_MAGIC
+from millrace_protocol.records import BATCH_LENGTH_MIN, HEADER_SIZE
+from millrace_protocol.records.header import MAGIC
 
+_BATCH_OPENING = struct.Struct(">qi4xb")
 _LENGTH_FIELD = struct.Struct(">8xi")
 _INDEX_ENTRY = struct.Struct(">ii")
 _TIME_INDEX_ENTRY = struct.Struct(">qi")
@@ -28,6 +32,14 @@ def base_offset_of(file_name: str) -> int | None:
     stem = file_name.rpartition("/")[2].partition(".")[0]
     digits = len(stem) == _BASE_OFFSET_DIGITS and stem.isascii() and stem.isdigit()
     return int(stem) if digits else None
+
+
+def is_segment(data: Buffer) -> bool:
+    """Whether `data` opens with the header of a batch, as a segment does, and not with a frame."""
+    if len(data) < HEADER_SIZE or bytes(data[4:6]) == FRAME_MAGIC:
+        return False
+    base_offset, batch_length, magic = _BATCH_OPENING.unpack_from(data, 0)
+    return bool(base_offset >= 0 and batch_length >= BATCH_LENGTH_MIN and magic == MAGIC)
 
 
 def dissect_segment(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Span]:
