@@ -29,12 +29,10 @@ def main() -> int:
             )
         )
     print(
-        f"{outcome.rounds} rounds, {outcome.sent} records, {time.monotonic() - started:.0f} s, "
-        f"{len(outcome.violations)} violations"
+        f"{outcome.rounds} rounds in {time.monotonic() - started:.0f} s, {outcome.sent} records, "
+        f"{outcome.polled} of them read meanwhile: {outcome.report}"
     )
-    for violation in outcome.violations:
-        print(violation)
-    return 1 if outcome.violations else 0
+    return 0 if outcome.report.is_valid else 1
 
 
 if __name__ == "__main__":
