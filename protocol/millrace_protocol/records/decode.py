@@ -28,15 +28,20 @@ from millrace_protocol.records.header import (
     batch_positions,
     batch_span,
 )
-from millrace_protocol.records.table_run import TIME_DELTA_MAX, TableRun, read_table_run
+from millrace_protocol.records.table_run import TableRun, read_table_run
 from millrace_protocol.records.validate import check_batch
-from millrace_protocol.records.varint import OFFSET_DELTA_WIDTHS, VARINTS
+from millrace_protocol.records.varint import OFFSET_DELTA_WIDTHS, TABLE_SIZE, VARINTS
 
 CHUNK_RECORDS: Final = 512
 """Records per list: below the 700 allocations after which CPython's collector looks at them."""
 
-_UNUSUAL: Final = ~0x3FFE
 _INT64_MAX: Final = 2**63 - 1
+
+_BEYOND: Final = 1 << 62
+_SIZES: Final = [_BEYOND if byte & 1 else (byte & 0x7F) >> 1 for byte in range(256)]
+"""What the first byte of a length says, `_BEYOND` if that is less than none."""
+_SIZES_ABOVE: Final = [byte << 6 if byte < 128 else _BEYOND for byte in range(256)]
+"""What the second byte adds, `_BEYOND` if it is not the last."""
 
 
 def decode_records(
@@ -156,6 +161,7 @@ class _Payload:
         "_end",
         "_fixed_timestamp",
         "_header",
+        "_is_time_plain",
         "_start",
     )
 
@@ -166,6 +172,9 @@ class _Payload:
         self._batch_position = position
         self._base_timestamp = header.base_timestamp
         self._fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
+        self._is_time_plain = (
+            not header.is_log_append_time and abs(header.base_timestamp) < _INT64_MAX - TABLE_SIZE
+        )
         self._start, self._end = position + HEADER_SIZE, position + header.size_bytes
         if header.codec is Codec.NONE:
             self._buf = buf if isinstance(buf, bytes) else bytes(buf)
@@ -216,7 +225,7 @@ class _Payload:
         base = self._base_timestamp
         if self._fixed_timestamp is not None:
             columns.timestamps_ms[index:end] = [self._fixed_timestamp] * (end - index)
-        elif abs(base) < _INT64_MAX - TIME_DELTA_MAX:
+        elif self._is_time_plain:
             columns.timestamps_ms[index:end] = [base + delta for delta in run.time_deltas]
         else:
             return False
@@ -226,72 +235,86 @@ class _Payload:
         return True
 
     # The hot loop, and where its time goes. One record of 100 bytes takes some 25 bytecodes beyond
-    # what its slice costs, because: lengths and counts are single bytes read in place, with a
-    # second byte for the two that are often over 63; a time delta equal to the previous record's
-    # reuses its timestamp; in a batch without gaps the offset delta is known, so it is compared
-    # and not decoded; and a null key or no headers are in the columns before they are read. `buf`
-    # is `bytes`, whose slices are what the caller gets.
+    # what its slice costs, because: lengths are single bytes looked up in a table, with a second
+    # byte for those that are often over 63; a time delta equal to the previous record's reuses its
+    # timestamp; in a batch without gaps the offset delta is known, so it is compared and not
+    # decoded; and a null key or no headers are in the columns before they are read. `buf` is
+    # `bytes`, whose slices are what the caller gets.
     #
-    # Each step only has to be right about records it accepts. All that is unusual (a null
-    # value, a length over 8 KiB) or false fails the one test at the end, or the comparison, and is
-    # read again by `_record`, which is slow, complete and says what is wrong. `_UNUSUAL` is what no
-    # length of one or two bytes has: the sign in bit 0, and bits above 13, which a continuation bit
-    # in the second byte also sets.
+    # Each step only has to be right about records it accepts. All that is unusual (a null value, a
+    # length over 8 KiB) or false makes one of the comparisons fail or an index run past the end,
+    # because the tables have a number beyond every buffer for it, and is read again by `_record`,
+    # which is slow, complete and says what is wrong.
     def _read_one_by_one(
         self, columns: Columns, position: int, first: int, low: int, high: int, width: int
     ) -> int:
         """Read the records `[low, high)` of a chunk from `first` on; return where they end."""
         buf = self._buf
         timestamps, keys, values = columns.timestamps_ms, columns.keys, columns.values
+        sizes, sizes_above = _SIZES, _SIZES_ABOVE
+        base_timestamp = self._base_timestamp
+        delta_end = _BEYOND if self._is_time_plain else 0
         time_byte, timestamp = -1, 0
         index = start = 0
         try:
             for index, offset_delta in enumerate(VARINTS.row(high, low), low - first):
                 start = position
-                length = buf[position]
-                if length > 127:
+                try:
+                    byte = buf[position]
                     position += 1
-                    length += (buf[position] << 7) - 128
-                byte = buf[position + 2]
-                record_end = position + 1 + (length >> 1)
-                if byte == time_byte:
-                    position += 3
-                else:
-                    timestamp, position = self._timestamp(position + 2)
-                    time_byte = byte if byte < 128 else -1
-                timestamps[index] = timestamp
-                key_start = position + width
-                if buf[position:key_start] == offset_delta:
-                    size = buf[key_start]
-                    position = key_start + 1
-                    if size != 1:
-                        if size > 127:
-                            size += (buf[position] << 7) - 128
-                            position += 1
-                        length |= size & _UNUSUAL
-                        key_start = position
-                        position += size >> 1
-                        keys[index] = buf[key_start:position]
-                    size = buf[position]
-                    position += 1
-                    if size > 127:
-                        size += (buf[position] << 7) - 128
+                    length = sizes[byte]
+                    if byte > 127:
+                        length += sizes_above[buf[position]]
                         position += 1
-                    end = position + (size >> 1)
-                    if not (length | size) & _UNUSUAL:
-                        count = buf[end]
-                        if not count:
-                            headers_end = end + 1
-                        elif count & 0x81:
-                            headers_end = -1
+                    end = position + length
+                    byte = buf[position + 1]
+                    if byte == time_byte:
+                        position += 2
+                    else:
+                        time_at = position + 1
+                        position += 2
+                        delta, time_byte = sizes[byte], byte
+                        if byte > 127:
+                            delta += sizes_above[buf[position]]
+                            position += 1
+                            time_byte = -1
+                        if delta < delta_end:
+                            timestamp = base_timestamp + delta
                         else:
+                            timestamp, position = self._timestamp(time_at)
+                    timestamps[index] = timestamp
+                    key_at = position + width
+                    if buf[position:key_at] == offset_delta:
+                        byte = buf[key_at]
+                        position = key_at + 1
+                        if byte != 1:
+                            size = sizes[byte]
+                            if byte > 127:
+                                size += sizes_above[buf[position]]
+                                position += 1
+                            key_at = position
+                            position += size
+                            keys[index] = buf[key_at:position]
+                        byte = buf[position]
+                        position += 1
+                        size = sizes[byte]
+                        if byte > 127:
+                            size += sizes_above[buf[position]]
+                            position += 1
+                        value_end = position + size
+                        headers_end = value_end + 1
+                        count = buf[value_end]
+                        if count and headers_end < end and not count & 0x81:
                             columns.headers[index], headers_end = read_headers(
-                                buf, end + 1, record_end, count >> 1
+                                buf, headers_end, end, count >> 1
                             )
-                        if headers_end == record_end:
-                            values[index] = buf[position:end]
-                            position = record_end
+                            count = 0
+                        if headers_end == end and not count:
+                            values[index] = buf[position:value_end]
+                            position = end
                             continue
+                except (IndexError, Malformed):
+                    pass
                 _, position = self._record(columns, index, start, first + index)
         except (IndexError, Malformed) as error:
             raise self._corrupt(first + index, start, error) from error

@@ -13,9 +13,6 @@ from millrace_protocol.records.fields import Malformed, read_varint
 
 RUN_MIN: Final = 32
 """Records that a run must have to be faster than reading them one by one."""
-TIME_DELTA_MAX: Final = 64
-"""No time delta in a run is further from zero."""
-
 _ONE_BYTE: Final = bytes(range(128))
 _TIME_DELTAS: Final = [(byte >> 1) ^ -(byte & 1) for byte in _ONE_BYTE]
 _OFFSET_DELTA_BYTES: Final = {
@@ -32,7 +29,10 @@ _OFFSET_DELTA_BYTES: Final = {
 
 
 class TableRun(NamedTuple):
-    """The records of a run, and where it ends in the buffer. Keys are None where all are null."""
+    """The records of a run, and where it ends in the buffer.
+
+    Time deltas are in `[-64, 64)`. Keys are None where all are null.
+    """
 
     end: int
     time_deltas: list[int]
