@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import check_produced_batch
 from millrace_server.broker.partitions import Partitions
+from millrace_server.broker.producer_ids import ProducerIds
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.broker.waiting import Waiting, WaitingRoom
 from millrace_server.host import Host
@@ -44,8 +45,15 @@ class Produced:
 class Appends:
     """The produce service."""
 
-    def __init__(self, partitions: Partitions, host: Host, waiting: WaitingRoom) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        host: Host,
+        waiting: WaitingRoom,
+        producer_ids: ProducerIds,
+    ) -> None:
         self._partitions = partitions
+        self._producer_ids = producer_ids
         self._host = host
         self._waiting = waiting
 
@@ -100,6 +108,12 @@ class Appends:
                 f"{config.max_message_bytes}; send less or raise it",
             )
         header = check_produced_batch(batch, max_bytes=config.max_message_bytes)
+        if header.producer_id >= 0 and not self._producer_ids.was_given(header.producer_id):
+            # Whoever writes with an id in advance would fence the producer that gets it.
+            raise Refused(
+                ErrorCode.UNKNOWN_PRODUCER_ID,
+                f"Producer id {header.producer_id} was not given to anybody; ask InitProducerId",
+            )
         appended, durable = partition.append(batch, header, now_ms=now_ms, wait=wait)
         result = Produced(
             topic,

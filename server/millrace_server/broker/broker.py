@@ -59,9 +59,11 @@ class Broker:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         defaults = TopicDefaults(config.partitions, 1, config.topic, config.partitions_max)
         self.controller = Controller(self.image, defaults, broker_count=1)
+        self.lookups = asyncio.Lock()
+        """Held while records are decoded for somebody, and given up after each batch: however many
+        ask, one batch at most is between two turns of the loop."""
         self._append_waits = WaitingRoom(host)
         self._fetch_waits = WaitingRoom(host)
-        self.appends = Appends(self.partitions, host, self._append_waits)
         self.fetches = Fetches(self.partitions, self._fetch_waits)
         self.housekeeping = Housekeeping(
             self.partitions, host, interval_ms=config.housekeeping_interval_ms
@@ -94,6 +96,7 @@ class Broker:
             make_partition=self._make_partition,
         )
         self.producer_ids = ProducerIds(self._metadata, self.controller, self.image)
+        self.appends = Appends(self.partitions, self.host, self._append_waits, self.producer_ids)
         if not self.image.cluster_id:
             cluster_id = str(uuid.UUID(int=self.host.rng.getrandbits(128), version=4))
             await self._metadata.write([ClusterCreated(cluster_id)])

@@ -19,16 +19,19 @@ class ProducerIds:
         self._next = 0
         self._end = 0
 
+    def was_given(self, producer_id: int) -> bool:
+        """Whether somebody may hold this id. Those of blocks cut short by a restart count."""
+        return (
+            0 <= producer_id < self._image.next_producer_id
+            and not self._next <= producer_id < self._end
+        )
+
     async def give(self, producer_id: int, epoch: int) -> tuple[int, int]:
         """An id and an epoch: the next epoch of the id given, or a new id when that is -1.
 
         An id that this cluster never gave, or whose epochs are used up, gets a new id.
         """
-        was_given = (
-            0 <= producer_id < self._image.next_producer_id
-            and not self._next <= producer_id < self._end
-        )
-        if was_given and 0 <= epoch < EPOCH_MAX:
+        if self.was_given(producer_id) and 0 <= epoch < EPOCH_MAX:
             return producer_id, epoch + 1
         while self._next == self._end:
             await self._metadata.change(self._reserve)
