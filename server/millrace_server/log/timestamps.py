@@ -2,7 +2,7 @@
 
 Owns the search through segments, headers and one batch. Refuses to know when it is asked, and by
 whom. The time indexes narrow the search to one index interval; only the batch that can hold the
-answer is decoded.
+answer is decoded, and only if its records stay below `DECODED_BYTES_MAX` and `DECODED_RECORDS_MAX`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from millrace_protocol.records import CorruptBatch, decode_records, read_header
+from millrace_protocol.records import CorruptBatch, decode_fetch, read_header
+from millrace_server.limits import DECODED_BYTES_MAX, DECODED_RECORDS_MAX
 from millrace_server.log.segment import Segment, Span
 
 
@@ -62,14 +63,19 @@ def _first_in_batch(
     segment: Segment, span: Span, timestamp_ms: int, start_offset: int
 ) -> FoundTime | None:
     data = segment.file.pread(span.size_bytes, span.position)
-    if read_header(data).is_log_append_time:
-        return FoundTime(span.max_timestamp, max(span.base_offset, start_offset))
+    header = read_header(data)
+    by_header = FoundTime(span.max_timestamp, max(span.base_offset, start_offset))
+    if header.is_log_append_time or header.record_count > DECODED_RECORDS_MAX:
+        return by_header
     try:
-        for offset, record_timestamp_ms, *_ in decode_records(data):
-            if record_timestamp_ms >= timestamp_ms and offset >= start_offset:
-                return FoundTime(record_timestamp_ms, offset)
+        for records, _ in decode_fetch(
+            data, from_offset=start_offset, limit_bytes=DECODED_BYTES_MAX
+        ):
+            for offset, record_timestamp_ms, *_ in records:
+                if record_timestamp_ms >= timestamp_ms:
+                    return FoundTime(record_timestamp_ms, offset)
     except CorruptBatch:
         # The broker never looks into a batch, so a client may have sent one that nobody can read.
         # Its header is all that is known of it, and its reader is told there.
-        return FoundTime(span.max_timestamp, max(span.base_offset, start_offset))
+        return by_header
     return None

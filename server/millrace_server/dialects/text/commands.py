@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.records import decode_fetch, encode_batch
+from millrace_protocol.records import batch_positions, decode_fetch, encode_batch, read_header
 from millrace_server.broker.appends import ACKS_ALL, Produced
 from millrace_server.broker.broker import Broker
 from millrace_server.broker.partition import Partition
 from millrace_server.dialects.text.lines import counted, record_line
+from millrace_server.limits import DECODED_BYTES_MAX, DECODED_RECORDS_MAX
 from millrace_server.log import OffsetOutOfRange
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
@@ -24,6 +25,8 @@ FETCH_COUNT_DEFAULT = 10
 FETCH_COUNT_MAX = 1_000
 FETCH_BYTES = 64 << 10
 """Bytes of log that one FETCH reads, unless the first batch is larger."""
+ANSWER_CHARACTERS = 1 << 20
+"""A FETCH or a piece of a TAIL ends with the record that reaches this, before its COUNT."""
 PRODUCE_TIMEOUT_MS = 30_000
 
 Lines = list[str]
@@ -128,7 +131,7 @@ async def _append(
     return [f"OK {topic}-{result.partition} offset {result.base_offset}"]
 
 
-def fetch(
+async def fetch(
     broker: Broker, topic: str, partition: str, offset: str, count: str = str(FETCH_COUNT_DEFAULT)
 ) -> Lines:
     """Records from an offset on; does not wait for more."""
@@ -139,7 +142,9 @@ def fetch(
     first = number(offset, "OFFSET")
     if not found.log.start_offset <= first <= found.high_watermark:
         raise OffsetOutOfRange(first, found.log.start_offset, found.high_watermark)
-    lines, next_offset = read_lines(found, first, wanted)
+    async with broker.lookups:
+        lines, next_offset = read_lines(found, first, wanted)
+        await asyncio.sleep(0)
     return [
         *lines,
         f"OK {counted(len(lines), 'record')}, next offset {next_offset}, "
@@ -148,8 +153,12 @@ def fetch(
 
 
 def read_lines(partition: Partition, offset: int, count: int) -> tuple[Lines, int]:
-    """Up to `count` records from `offset` as lines, and the offset after them."""
+    """Up to `count` records from `offset` as lines, and the offset after them.
+
+    Raises `CorruptBatch` and `Refused` for a batch that cannot be read, or not in text.
+    """
     lines: Lines = []
+    room = ANSWER_CHARACTERS
     while len(lines) < count and offset < partition.high_watermark:
         found = partition.read(offset, max_bytes=FETCH_BYTES)
         if found.slice is None:
@@ -159,15 +168,35 @@ def read_lines(partition: Partition, offset: int, count: int) -> tuple[Lines, in
         finally:
             found.slice.release()
         before = offset
-        for records, next_offset in decode_fetch(data, from_offset=offset):
-            taken = records[: count - len(lines)]
-            lines += map(record_line, taken)
-            offset = next_offset if len(taken) == len(records) else taken[-1][0] + 1
-            if len(lines) == count:
-                break
+        for records, next_offset in decode_fetch(
+            _decodable(data), from_offset=offset, limit_bytes=DECODED_BYTES_MAX
+        ):
+            for record in records:
+                lines.append(record_line(record))
+                offset = record[0] + 1
+                room -= len(lines[-1])
+                if len(lines) == count or room <= 0:
+                    return lines, offset
+            offset = next_offset
         if offset == before:
             break
     return lines, offset
+
+
+def _decodable(data: bytes) -> bytes:
+    """The batches before the first that holds too many records; it must not be the first."""
+    for position in batch_positions(data):
+        header = read_header(data, position)
+        if header.record_count <= DECODED_RECORDS_MAX:
+            continue
+        if position:
+            return data[:position]
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"The batch at offset {header.base_offset} holds {header.record_count} records, and "
+            f"text shows batches of up to {DECODED_RECORDS_MAX}; read it with a client",
+        )
+    return data
 
 
 def offsets(broker: Broker, name: str) -> Lines:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.list_offsets import (
+    EARLIEST,
+    LATEST,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -18,9 +22,24 @@ from millrace_server.net.connection import Connection
 
 
 def handle(broker: Broker, connection: Connection, request: ListOffsetsRequest) -> Answered:
-    """Answers each question for itself."""
+    """Answers each question for itself; a search by time lets others go between two questions."""
     check_entries(request.partitions, "partitions")
-    return ListOffsetsResponse(tuple(_find(broker, asked) for asked in request.partitions))
+    if all(asked.timestamp_ms in (LATEST, EARLIEST) for asked in request.partitions):
+        return ListOffsetsResponse(tuple(_find(broker, asked) for asked in request.partitions))
+    return broker.host.spawn.task(_search(broker, connection, request), name="list offsets")
+
+
+async def _search(
+    broker: Broker, connection: Connection, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    results: list[ListOffsetsResult] = []
+    for asked in request.partitions:
+        async with broker.lookups:
+            if connection.closed:
+                break
+            results.append(_find(broker, asked))
+            await asyncio.sleep(0)
+    return ListOffsetsResponse(tuple(results))
 
 
 def _find(broker: Broker, asked: ListOffsetsPartition) -> ListOffsetsResult:
