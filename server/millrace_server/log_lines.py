@@ -9,10 +9,43 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
+
+
+class MonotonicClock(Protocol):
+    """Tells how much time has passed."""
+
+    def monotonic_ms(self) -> int: ...
+
+
+class Ration:
+    """How many lines may be logged about what strangers do: `lines` in every `period_ms`.
+
+    A peer that is refused can come again as often as it likes, and the log must not grow with it.
+    """
+
+    def __init__(self, clock: MonotonicClock, *, lines: int = 20, period_ms: int = 10_000) -> None:
+        self._clock = clock
+        self._lines = lines
+        self._period_ms = period_ms
+        self._began_ms = clock.monotonic_ms()
+        self._asked = 0
+        self._unsaid = 0
+
+    def take(self) -> int | None:
+        """None when a line must not be written; else how many were not since the last one."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._began_ms >= self._period_ms:
+            self._began_ms, self._asked = now_ms, 0
+        self._asked += 1
+        if self._asked > self._lines:
+            self._unsaid += 1
+            return None
+        unsaid, self._unsaid = self._unsaid, 0
+        return unsaid
 
 
 class _Line(dict[str, Any]):

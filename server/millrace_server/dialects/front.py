@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.framing import refusal_frame
+from millrace_protocol.framing import HEADER_SIZE, LENGTH_SIZE, refusal_frame
 from millrace_protocol.messages.refusal import Refusal
 from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.dialect import NativeDialect
@@ -36,6 +36,10 @@ class Front:
         self, connection: Connection, frame: memoryview, owned: bool
     ) -> Reply | asyncio.Future[Reply] | Stream | None:
         """A frame is native; there is no other framed dialect yet."""
+        if len(frame) < HEADER_SIZE:
+            length = len(frame) - LENGTH_SIZE
+            connection.finish(f"a frame length of {length}, less than a header")
+            return self.refuse_frame_length(connection, length)
         return self._native.frame(connection, frame, owned)
 
     def line(
@@ -49,9 +53,9 @@ class Front:
         return [
             _anonymous_refusal(
                 ErrorCode.FRAME_TOO_LARGE,
-                f"A frame length of {length} is out of bounds: the limit is "
-                f"{self._limits.frame_bytes_max}, and before Hello "
-                f"{self._limits.frame_bytes_max_before_hello}",
+                f"A frame length of {length} is out of bounds: it is at least "
+                f"{HEADER_SIZE - LENGTH_SIZE} and at most {self._limits.frame_bytes_max}, before "
+                f"Hello {self._limits.frame_bytes_max_before_hello}",
             )
         ]
 

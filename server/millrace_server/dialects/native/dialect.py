@@ -24,7 +24,7 @@ from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.answer import Answer, BodyParts, frame_parts
 from millrace_server.dialects.native.handlers import HANDLERS
 from millrace_server.host import Reply
-from millrace_server.log_lines import get_logger
+from millrace_server.log_lines import Ration, get_logger
 from millrace_server.net.connection import Connection
 from millrace_server.refusal import Refused
 
@@ -37,6 +37,7 @@ class NativeDialect:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._waits: dict[Connection, dict[asyncio.Future[Answer], None]] = {}
+        self._lines = Ration(broker.host.clock)
 
     def closed(self, connection: Connection) -> None:
         """The connection is gone, and with it what it still waited for."""
@@ -50,7 +51,8 @@ class NativeDialect:
         try:
             header = read_request_header(frame)
         except WireError as error:
-            log.warning("frame refused", peer=connection.peer, reason=str(error))
+            if (unsaid := self._lines.take()) is not None:
+                log.warning("frame refused", peer=connection.peer, reason=str(error), unsaid=unsaid)
             connection.abort(f"no frame of this protocol: {error}")
             return None
         connection.client_id = header.client_id
@@ -62,7 +64,7 @@ class NativeDialect:
                 return self._later(connection, header, answered)
             return _encode(header, answered)
         except Exception as error:
-            return [_failed(connection, header, error)]
+            return [self._failed(connection, header, error)]
 
     def _handle(
         self, connection: Connection, header: RequestHeader, frame: memoryview
@@ -116,16 +118,22 @@ class NativeDialect:
         try:
             parts = _encode(header, future.result())
         except Exception as error:
-            parts = [_failed(connection, header, error)]
+            parts = [self._failed(connection, header, error)]
         reply.set_result(parts)
 
-
-def _failed(connection: Connection, header: RequestHeader, error: Exception) -> bytes:
-    """The answer to a request that was refused, or that met a bug of ours."""
-    if isinstance(error, Refused):
-        return _refusal(header, error)
-    log.error("request failed", peer=connection.peer, api=header.api, exc_info=error)
-    return _refusal(header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
+    def _failed(self, connection: Connection, header: RequestHeader, error: Exception) -> bytes:
+        """The answer to a request that was refused, or that met a bug of ours."""
+        if isinstance(error, Refused):
+            return _refusal(header, error)
+        if (unsaid := self._lines.take()) is not None:
+            log.error(
+                "request failed",
+                peer=connection.peer,
+                api=header.api,
+                unsaid=unsaid,
+                exc_info=error,
+            )
+        return _refusal(header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _encode(header: RequestHeader, answer: Answer) -> Reply:
