@@ -1,0 +1,134 @@
+"""A broker process to be attacked, and what an attack cost it.
+
+Owns the process and the three things that are measured from outside: its peak of memory, what it
+logged, and whether it lives. Knows no attack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace_server.limits import Limits
+from tests.broker.wire import batch, connect
+
+MEMORY_BYTES_MAX = Limits().request_memory_bytes
+"""What all clients together may make a broker hold above what it holds idle."""
+SLACK_BYTES = 32 << 20
+"""Connections, batches being looked at, and what the allocator keeps."""
+SHORT_LIMITS = {
+    "MILLRACE_LIMITS__FIRST_FRAME_TIMEOUT_MS": "300",
+    "MILLRACE_LIMITS__FRAME_TIMEOUT_MS": "300",
+    "MILLRACE_LIMITS__OUTPUT_STALLED_MS": "300",
+    "MILLRACE_LIMITS__CONNECTIONS_MAX_IDLE_MS": "300",
+    "MILLRACE_LIMITS__LINGER_MS": "100",
+}
+"""The environment of a broker without patience, for what would take a minute otherwise."""
+SERVE = (sys.executable, "-m", "millrace", "serve", "--listen", "127.0.0.1:0")
+GOOD = "good"
+"""The well-behaved client's topic."""
+TOPIC = "hostile"
+"""The attackers' topic, with a whole batch in each of its partitions."""
+PARTITIONS = 4
+
+
+@dataclass(slots=True)
+class Target:
+    """A running broker. `full` asks attacks for their full size."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    data: Path
+    stderr: Path
+    full: bool = False
+    idle_bytes: int = 0
+
+    def sized(self, quick: int, full: int) -> int:
+        """How often an attack repeats itself."""
+        return full if self.full else quick
+
+    @property
+    def memory_bytes_max(self) -> int:
+        """How far above idle it may go: the budget of requests, and what surrounds it."""
+        return MEMORY_BYTES_MAX + SLACK_BYTES
+
+    async def prepare(self) -> None:
+        """Makes the topics, and takes the memory of now for that of an idle broker."""
+        async with connect(self.port) as wire:
+            await wire.create(GOOD, configs={"durability": "os"})
+            await wire.create(TOPIC, partitions=PARTITIONS, configs={"durability": "os"})
+            for partition in range(PARTITIONS):
+                await wire.produce(TOPIC, batch(b"one", b"two"), partition=partition)
+        self.idle_bytes = self._memory("VmRSS")
+
+    def forget_peak(self) -> None:
+        """Lets the peak of memory begin anew (proc(5), clear_refs)."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory held since `forget_peak`, above the idle broker's."""
+        return self._memory("VmHWM") - self.idle_bytes
+
+    @property
+    def logged_bytes(self) -> int:
+        """How much the broker has written to stderr."""
+        return self.stderr.stat().st_size
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def open_files(self) -> int:
+        """Descriptors that the broker holds."""
+        return sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
+
+    async def until(self, fact: Callable[[], bool]) -> None:
+        """Waits for something that the broker does by itself."""
+        while not fact():  # noqa: ASYNC110 - another process announces nothing
+            await asyncio.sleep(0.05)
+
+    def _memory(self, name: str) -> int:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) << 10
+        raise LookupError(f"/proc tells no {name} of process {self.process.pid}")
+
+
+@contextmanager
+def broker_process(
+    directory: Path, *, environment: Mapping[str, str] | None = None, full: bool = False
+) -> Iterator[Target]:
+    """`millrace serve` on a free port, prepared; at the end it must still stop in order."""
+    stderr = directory / "stderr"
+    with stderr.open("wb") as log:
+        process = subprocess.Popen(
+            [*SERVE, "--data", str(directory / "data")],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, **(environment or {})},
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        if not line.startswith("listening on "):
+            raise RuntimeError(f"the broker did not start: {stderr.read_text()}")
+        target = Target(
+            process, int(line.rpartition(":")[2]), directory / "data", stderr, full=full
+        )
+        asyncio.run(target.prepare())
+        yield target
+        process.send_signal(signal.SIGTERM)
+        if process.wait(timeout=60) != 0:
+            raise RuntimeError(f"the broker ended with {process.returncode}: {stderr.read_text()}")
+    finally:
+        process.kill()
+        process.communicate()

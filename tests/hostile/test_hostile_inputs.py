@@ -1,0 +1,63 @@
+"""Whatever a client sends, it gets a typed error or is cut off, and nobody else notices.
+
+One broker process takes every attack after another; a well-behaved client works beside them.
+`python -m tests.hostile` runs the same at full size and measures what the others feel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hostile import against_batches, against_bodies, against_crowds, against_frames
+from tests.hostile.attack import ATTACKS, Attack
+from tests.hostile.bystander import work
+from tests.hostile.target import SHORT_LIMITS, Target, broker_process
+
+LOGGED_BYTES_MAX = 64 << 10
+assert all((against_batches, against_bodies, against_crowds, against_frames))
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with broker_process(tmp_path_factory.mktemp("patient")) as target:
+        yield target
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    directory = tmp_path_factory.mktemp("impatient")
+    with broker_process(directory, environment=SHORT_LIMITS) as target:
+        yield target
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest, attack: Attack) -> Target:
+    """The broker with the limits that the attack needs."""
+    name = "impatient" if attack.needs_short_limits else "patient"
+    chosen: Target = request.getfixturevalue(name)
+    return chosen
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+async def test_a_hostile_input_is_answered_or_closed_and_others_do_not_notice(
+    target: Target, attack: Attack
+) -> None:
+    target.forget_peak()
+    logged_before = target.logged_bytes
+    rounds_ms: list[float] = []
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        beside = group.create_task(work(target.port, stop, rounds_ms))
+        async with asyncio.timeout(60):
+            assert await attack.run(target)
+        rounds_before_the_end = len(rounds_ms)
+        stop.set()
+        async with asyncio.timeout(20):
+            await beside
+    assert len(rounds_ms) >= max(1, rounds_before_the_end)
+    assert target.is_alive
+    assert target.peak_bytes < target.memory_bytes_max
+    assert target.logged_bytes - logged_before < LOGGED_BYTES_MAX
