@@ -6,8 +6,11 @@ no broker: this is the part of a client that no network can hide. Run as
 
 Both sides do the same work: to encode, lists of values become a sealed batch; to decode, the CRC
 is checked and offset, timestamp, key, value and headers of every record become Python objects.
+Values of one size are read as a table by us and one by one by aiokafka, so there is a shape with
+values of many sizes too.
 """
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +35,8 @@ CONTESTANTS = ("millrace", "aiokafka")
 RUNS = 60
 BATCH_BYTES = 64 * 1024
 VALUE = b"v" * 100
+VALUE_SIZES = range(80, 121)
+"""Sizes of the values in the shape where they differ; 100 bytes on average."""
 BATCH_RECORDS = BATCH_BYTES // 109
 FETCH_BATCHES = 64
 FETCH_BATCH_RECORDS = 16 * 1024 // 109
@@ -96,9 +101,12 @@ def decode_to_tuples(fetch: bytes) -> None:
 
 def measure() -> Figures:
     """Measure everything; return ns per record as `{what: {who: figure}}`."""
-    values = [VALUE] * BATCH_RECORDS
     figures: Figures = {}
-    for shape, columns in SHAPES.items():
+    sizes = random.Random(1).choices(VALUE_SIZES, k=BATCH_RECORDS)
+    contents = dict.fromkeys(SHAPES, [VALUE] * BATCH_RECORDS)
+    contents["values of many sizes"] = [b"v" * size for size in sizes]
+    for shape, values in contents.items():
+        columns = SHAPES.get(shape, PLAIN)
         batch = bytes(encode_batch(values, **columns))
         figures[f"encode {shape}"] = {
             "millrace": cpu_ns_per_record(partial(encode_batch, values, **columns), len(values)),

@@ -179,8 +179,7 @@ class RecordBatch(Generic[K, V]):
     """Consecutive records of one partition, still as bytes; decoded as they are iterated over.
 
     `base_offset` is where reading began and `next_offset` where it goes on; offsets between them
-    may be missing in a compacted log. `len()` decodes nothing where the log has no gaps.
-    Iterating twice decodes twice.
+    may be missing in a compacted log. The first `len()` decodes; iterating twice decodes twice.
     """
 
     __slots__ = (

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from millrace_protocol.records import (
     HEADER_SIZE,
+    RECORD_COUNT_MAX,
     BatchHeader,
     Codec,
     CorruptBatch,
@@ -305,3 +306,19 @@ def test_any_resealed_edit_gets_one_answer_from_all_decoders(
         return
     answers = [outcome(decode, bytes(edited)) for decode in DECODERS.values()]
     assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_claimed_count_of_records_costs_no_memory() -> None:
+    batch = encode_batch([b"v" * 9] * 300, timestamps_ms=1, codec=Codec.GZIP)
+    header = read_header(batch)
+    header.last_offset_delta, header.record_count = RECORD_COUNT_MAX - 1, RECORD_COUNT_MAX
+    batch[:HEADER_SIZE] = header.pack()
+    seal(batch)
+    for decode in (decode_records, tuples):
+        tracemalloc.start()
+        try:
+            with pytest.raises(CorruptBatch, match="record 300 runs past the end"):
+                decode(bytes(batch))
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()

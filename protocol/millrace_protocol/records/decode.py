@@ -58,9 +58,7 @@ def decode_records(
     """
     header = check_batch(buf, position, check_crc=check_crc)
     payload = _Payload(buf, position, header, limit_bytes)
-    return [
-        record for columns in payload.chunks(header.record_count) for record in columns.records()
-    ]
+    return [record for columns in payload.chunks(CHUNK_RECORDS) for record in columns.records()]
 
 
 def decode_fetch(
