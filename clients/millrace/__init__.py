@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from millrace._batch import Delivery, Receipts
+    from millrace._receipts import Deliveries, Delivery, Receipts
     from millrace.admin import Admin
     from millrace.config import ConsumerOptions, ProducerOptions
     from millrace.consumer import Consumer
@@ -29,6 +29,7 @@ __all__ = [
     "Consumer",
     "ConsumerHealth",
     "ConsumerOptions",
+    "Deliveries",
     "Delivery",
     "Event",
     "EventKind",
@@ -48,7 +49,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_batch": (
+    "_receipts": (
+        "Deliveries",
         "Delivery",
         "Receipts",
     ),

@@ -8,13 +8,14 @@ time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import repeat
 
 from millrace._backoff import Rng
-from millrace._batch import Batch, Delivery, Owner
+from millrace._batch import Batch, Owner
+from millrace._columns import Columns
+from millrace._intake import Intake
 from millrace._outbox import Outbox
 from millrace._partition_queue import PartitionQueue
+from millrace._receipts import Deliveries, Receipts, Run, inverse
 from millrace.config import ProducerConfig
 from millrace.errors import (
     BufferFull,
@@ -34,10 +35,7 @@ from millrace_protocol.records import (
 ANTECHAMBER = -1
 """The partition number of a batch whose records have none yet."""
 _FIRST_GUESS = 512
-_UnassignedRecord = tuple[int | None, bytes | None, bytes | None, Headers, int, int]
-"""`(partition, key, value, headers, timestamp_ms, size)`."""
-Run = tuple[Batch, int, int]
-"""Records that lie together: `(batch, first index, count)`."""
+_NO_BOUND = 1 << 62
 
 
 class _Lane:
@@ -50,19 +48,22 @@ class _Lane:
         self.sticky = sticky
 
 
-@dataclass(slots=True)
-class _Unassigned:
-    """The records of a topic that nothing is known of, in order."""
+class _Antechamber:
+    """The records of a topic that nothing is known of, in order, and what they ask for."""
 
-    antechamber: Batch
-    records: list[tuple[Delivery, _UnassignedRecord]] = field(default_factory=list)
+    __slots__ = ("batch", "partitions")
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.partitions: list[int | None] = []
 
 
 class Accumulator:
     """The records of one producer that are not settled; `buffered_bytes <= buffer_bytes`.
 
-    `attention` is set when `Outbox.drain` may have something to do that it had not before;
-    `sealed_count` counts batches that were closed because they were full.
+    `attention` is set when `Outbox.drain` may have something to do that it had not before: with
+    each batch that is opened. Up to `roomy_bytes` any record is taken.
+    `backlog` is the call whose records did not all fit; until they do, others are refused.
     """
 
     def __init__(
@@ -76,7 +77,9 @@ class Accumulator:
     ) -> None:
         self.buffered_bytes = 0
         self.attention = False
-        self.sealed_count = 0
+        self.backlog: Intake | None = None
+        self.roomy_bytes = config.buffer_bytes - config.max_request_bytes
+        self._record_bytes_max = max(config.batch_bytes, config.max_request_bytes - HEADER_SIZE)
         self._config = config
         self._outbox = outbox
         self._owner = owner
@@ -84,9 +87,9 @@ class Accumulator:
         self._partitioner = None if partitioner is by_key else partitioner
         self._batch_bytes = config.batch_bytes
         self._buffer_bytes = config.buffer_bytes
-        self._roomy_bytes = config.buffer_bytes - config.max_request_bytes
         self._lanes: dict[str, _Lane] = {}
-        self._unassigned: dict[str, _Unassigned] = {}
+        self._antechambers: dict[str, _Antechamber] = {}
+        self._refused: list[Batch] = []
         self._number = 0
 
     @property
@@ -98,7 +101,7 @@ class Accumulator:
     @property
     def has_room(self) -> bool:
         """Whether any record that is allowed at all would be taken."""
-        return self.buffered_bytes <= self._roomy_bytes
+        return self.backlog is None and self.buffered_bytes <= self.roomy_bytes
 
     @property
     def has_own_partitioner(self) -> bool:
@@ -113,8 +116,8 @@ class Accumulator:
         value: bytes | None,
         headers: Headers,
         timestamp_ms: int,
-    ) -> Delivery:
-        """Takes one record.
+    ) -> Batch:
+        """Takes one record; it is the last of the batch that is returned.
 
         Raises `BufferFull`, `MessageTooLarge`, or `UnknownTopicOrPartition` for a partition that
         is not there; then it took nothing.
@@ -126,102 +129,79 @@ class Accumulator:
             size += len(key)
         if headers:
             size = record_size_max(key, value, headers)
-        buffered = self.buffered_bytes + size
-        if buffered > self._buffer_bytes:
+        if self.backlog is not None or self.buffered_bytes + size > self._buffer_bytes:
             raise self._buffer_full(size)
-        if size > self._batch_bytes:
-            self._check_size(size)
+        if size > self._record_bytes_max:
+            raise self._too_large(size)
         lane = self._lanes.get(topic)
         if lane is None:
-            record = (partition, key, value, headers, timestamp_ms, size)
-            return self._append_unassigned(topic, record)
-        if partition is None and (key is not None or self._partitioner is not None):
-            partition = self._choose(lane, topic, key)
-        queue = lane.sticky if partition is None else self._queue_at(lane, topic, partition)
-        batch = queue.open
-        if batch is None or batch.size_bytes + size > self._batch_bytes:
-            batch = self._next_batch(lane, queue, size, bound=partition is not None)
-        if key is not None or batch.keys is not None:
-            batch.add_key(key)
-        if headers or batch.headers is not None:
-            batch.add_headers(headers)
-        values = batch.values
-        index = len(values)
-        values.append(value)
-        batch.timestamps_ms.append(timestamp_ms)
-        batch.size_bytes += size
-        self.buffered_bytes = buffered
-        return Delivery(batch, index)
+            batch = self._antechamber(topic, [partition], size)
+        else:
+            if partition is None and (key is not None or self._partitioner is not None):
+                partition = self._choose(lane, topic, key)
+            queue = lane.sticky if partition is None else self._queue_at(lane, topic, partition)
+            opened = queue.open
+            if opened is None or opened.size_bytes + size > opened.limit_bytes:
+                opened = self._next_batch(lane, queue, size, bound=partition is not None)
+            batch = opened
+        batch.append(key, value, headers, timestamp_ms, size)
+        self.buffered_bytes += size
+        return batch
 
-    def extend(
-        self,
-        topic: str,
-        partition: int | None,
-        keys: Sequence[bytes | None] | None,
-        values: Sequence[bytes | None],
-        headers: Sequence[Headers] | None,
-        timestamps_ms: Sequence[int] | int,
-        start: int,
-    ) -> list[Run]:
-        """Takes `values[start:]` and what belongs to them, as far as there is room.
+    def take(self, topic: str, partition: int | None, columns: Columns) -> Deliveries:
+        """Takes many records, and keeps those that do not fit as the `backlog`.
 
-        For records of one partition, or without keys: whole slices go into batches. The topic is
-        known. Raises `MessageTooLarge` for a record that cannot be taken at all.
+        A record that is too large fails alone. Raises `BufferFull` while there is a backlog, or
+        `UnknownTopicOrPartition` for a partition that is not there; then it took nothing.
         """
-        lane = self._lanes[topic]
-        queue = lane.sticky if partition is None else self._queue_at(lane, topic, partition)
-        runs: list[Run] = []
-        guess = _FIRST_GUESS
-        while start < len(values):
-            batch = queue.open
-            if batch is None or batch.size_bytes + RECORD_OVERHEAD_BYTES > self._batch_bytes:
-                batch = self._next_batch(
-                    lane, queue, RECORD_OVERHEAD_BYTES, bound=partition is not None
-                )
-            free = self._buffer_bytes - self.buffered_bytes
-            room = min(self._batch_bytes - batch.size_bytes, free)
-            count = min(guess, len(values) - start)
-            size = _size_of(keys, values, headers, start, count)
-            while size > room and count > 1:
-                count = max(1, min(count // 2, count * room // size))
-                size = _size_of(keys, values, headers, start, count)
-            if size > self._batch_bytes:
-                self._check_size(size)
-            if size > free:
-                break
-            if size > room and batch.values:
-                batch = self._next_batch(lane, queue, size, bound=partition is not None)
-            first = len(batch.values)
-            _extend_columns(batch, keys, values, headers, timestamps_ms, start, start + count)
-            batch.size_bytes += size
-            self.buffered_bytes += size
-            runs.append((batch, first, count))
-            start += count
-            guess = max(1, (self._batch_bytes - batch.size_bytes) * count // size)
-            if guess == 1:
-                guess = max(1, self._batch_bytes * count // size)
-            queue = lane.sticky if partition is None else queue
-        return runs
+        if self.backlog is not None:
+            raise self._buffer_full(RECORD_OVERHEAD_BYTES)
+        lane = self._lanes.get(topic)
+        if lane is not None and partition is not None:
+            self._queue_at(lane, topic, partition)
+        intake = Intake(self._owner, topic, partition, columns)
+        self._feed(intake)
+        if not intake.is_done:
+            intake.keep_rest()
+            self.backlog = intake
+            self.attention = True
+        return intake.deliveries
 
-    def partition(
-        self, topic: str, keys: Sequence[bytes | None] | None, count: int
-    ) -> dict[int | None, list[int]]:
-        """Which of `count` records go to which partition; None: to any. The topic is known."""
-        lane = self._lanes[topic]
-        groups: dict[int | None, list[int]] = {}
-        if keys is None:
-            keys = [None] * count
-        chosen = {key: self._choose(lane, topic, key) for key in set(keys)}
-        for index, key in enumerate(keys):
-            partition = chosen[key]
-            if partition in groups:
-                groups[partition].append(index)
+    def feed(self) -> None:
+        """Takes of the backlog what there is room for by now."""
+        if self.backlog is not None:
+            self._feed(self.backlog)
+            if self.backlog.is_done:
+                self.backlog = None
+
+    def _feed(self, intake: Intake) -> None:
+        topic, partition, columns = intake.topic, intake.partition, intake.columns
+        end = len(columns.values)
+        while intake.taken < end:
+            start = intake.taken
+            free = self._buffer_bytes - self.buffered_bytes
+            lane = self._lanes.get(topic)
+            if lane is not None and not self._scatters(partition, columns):
+                intake.took(self._extend(lane, topic, partition, columns, start, end, free))
+                return
+            count, size = columns.fitting(start, end - start, free)
+            if size > self._record_bytes_max and count == 1:
+                intake.took([self._refuse(topic, 1, self._too_large(size))])
+            elif size > free:
+                return
+            elif lane is None:
+                batch = self._antechamber(topic, [partition] * count, size)
+                first = batch.extend(columns, start, start + count, size)
+                self.buffered_bytes += size
+                intake.took([(batch, first, count)])
             else:
-                groups[partition] = [index]
-        for partition in groups:
-            if partition is not None:
-                self._queue_at(lane, topic, partition)
-        return groups
+                part = columns.part(start, start + count)
+                intake.took(*self._scatter(lane, topic, [None] * count, part))
+
+    def refused(self) -> list[Batch]:
+        """Batches of records that could not be taken, settled since the last call."""
+        refused, self._refused = self._refused, []
+        return refused
 
     def knows(self, topic: str) -> bool:
         """Whether the topic's partitions are known."""
@@ -241,50 +221,49 @@ class Accumulator:
             lane.queues = queues
             return []
         first = queues[int(self._rng.random() * partition_count)]
-        self._lanes[topic] = _Lane(queues, first)
-        waiting = self._unassigned.pop(topic, None)
+        lane = self._lanes[topic] = _Lane(queues, first)
+        waiting = self._antechambers.pop(topic, None)
         if waiting is None:
             return []
-        settled = [waiting.antechamber]
-        hurried = waiting.antechamber.hurried
-        for delivery, (partition, key, value, headers, timestamp_ms, size) in waiting.records:
-            self.buffered_bytes -= size
-            try:
-                moved = self.append(topic, partition, key, value, headers, timestamp_ms)
-            except MillraceError as error:
-                refused = Batch(self._owner, topic, ANTECHAMBER, self._next_number())
-                refused.values.append(value)
-                refused.fail(error)
-                delivery.move(refused, 0)
-                settled.append(refused)
-            else:
-                delivery.follow(moved, hurried=hurried)
-        # What it held is accounted for in the batches that it went to.
-        waiting.antechamber.size_bytes = waiting.antechamber.count = 0
-        waiting.antechamber.ack(-1, -1)
-        return settled
+        antechamber = waiting.batch
+        self.buffered_bytes -= antechamber.size_bytes
+        antechamber.size_bytes = 0
+        runs, rows = self._scatter(lane, topic, waiting.partitions, antechamber.columns())
+        antechamber.moved = Receipts(runs, inverse(rows))
+        for batch, _, _ in runs:
+            batch.hurried |= antechamber.hurried
+        antechamber.ack(-1, -1)
+        return [antechamber, *self.refused()]
 
     def unassigned(self, now_ms: int) -> list[tuple[str, int]]:
         """Topics with records whose partitions are not known, and since when they wait."""
         found = []
-        for topic, waiting in self._unassigned.items():
-            opened_ms = waiting.antechamber.opened_ms
+        for topic, waiting in self._antechambers.items():
+            opened_ms = waiting.batch.opened_ms
             if opened_ms is None:
-                opened_ms = waiting.antechamber.opened_ms = now_ms
+                opened_ms = waiting.batch.opened_ms = now_ms
             found.append((topic, opened_ms))
         return found
 
     def reject(self, topic: str, error: MillraceError) -> list[Batch]:
-        """Gives up the records that wait for a topic's partitions."""
-        waiting = self._unassigned.pop(topic, None)
-        if waiting is None:
-            return []
-        waiting.antechamber.fail(error)
-        return [waiting.antechamber]
+        """Gives up the records that wait for a topic's partitions, or to be taken."""
+        waiting = self._antechambers.pop(topic, None)
+        if waiting is not None:
+            waiting.batch.fail(error)
+            self._refused.append(waiting.batch)
+        backlog = self.backlog
+        if backlog is not None and backlog.topic == topic:
+            count = len(backlog.columns.values) - backlog.taken
+            backlog.took([self._refuse(topic, count, error)])
+            self.backlog = None
+        return self.refused()
 
     def reject_all(self, error: MillraceError) -> list[Batch]:
-        """Gives up all records that wait for their topic's partitions."""
-        return [batch for topic in tuple(self._unassigned) for batch in self.reject(topic, error)]
+        """Gives up all records that wait for their topic's partitions, or to be taken."""
+        topics = [*self._antechambers]
+        if self.backlog is not None:
+            topics.append(self.backlog.topic)
+        return [batch for topic in topics for batch in self.reject(topic, error)]
 
     def forget(self, topic: str) -> None:
         """The topic is not there any more; its records wait for metadata again."""
@@ -294,7 +273,7 @@ class Accumulator:
 
     def antechambers(self) -> list[Batch]:
         """What waits for partitions; settled when it has moved on."""
-        return [waiting.antechamber for waiting in self._unassigned.values()]
+        return [waiting.batch for waiting in self._antechambers.values()]
 
     def seal_all(self) -> None:
         """Closes every open batch, so that nothing lingers."""
@@ -310,21 +289,107 @@ class Accumulator:
                 self.buffered_bytes -= batch.size_bytes
                 batch.size_bytes = 0
 
-    # Inside
+    # Filling
 
-    def _append_unassigned(self, topic: str, record: _UnassignedRecord) -> Delivery:
-        waiting = self._unassigned.get(topic)
+    def _extend(
+        self,
+        lane: _Lane,
+        topic: str,
+        partition: int | None,
+        columns: Columns,
+        start: int,
+        end: int,
+        free: int,
+    ) -> list[Run]:
+        """Takes the records in `[start, end)`, as far as they fit into `free` bytes.
+
+        Whole slices go into batches of one partition, or of any. A record that cannot be taken at
+        all is refused.
+        """
+        bound = partition is not None
+        queue = lane.sticky if partition is None else self._queue_at(lane, topic, partition)
+        runs: list[Run] = []
+        guess = _FIRST_GUESS
+        while start < end:
+            batch = queue.open
+            room = 0 if batch is None else batch.limit_bytes - batch.size_bytes
+            if room < RECORD_OVERHEAD_BYTES:
+                batch, room = None, self._batch_bytes
+            count, size = columns.fitting(start, min(guess, end - start), min(room, free))
+            if count == 1 and size > self._record_bytes_max:
+                runs.append(self._refuse(topic, 1, self._too_large(size)))
+                start += 1
+                continue
+            if size > free:
+                break
+            if batch is None or size > room:
+                # Not before it is sure that a record goes into it: none that is open is empty.
+                batch = self._next_batch(lane, queue, size, bound=bound)
+                queue = queue if bound else lane.sticky
+            first = batch.extend(columns, start, start + count, size)
+            self.buffered_bytes += size
+            free -= size
+            runs.append((batch, first, count))
+            start += count
+            guess = (batch.limit_bytes - batch.size_bytes) * count // size
+            if guess <= 1:
+                guess = max(1, self._batch_bytes * count // size)
+        return runs
+
+    def _scatter(
+        self, lane: _Lane, topic: str, partitions: Sequence[int | None], columns: Columns
+    ) -> tuple[list[Run], list[int]]:
+        """Takes all records, whatever the bound: each to the partition it names, or its key does.
+
+        Returns where they are, and the rows in that order. Those for a partition that is not
+        there are refused.
+        """
+        keys = columns.keys
+        chosen = {key: self._choose(lane, topic, key) for key in set(keys or (None,))}
+        groups: dict[int | None, list[int]] = {}
+        for row, partition in enumerate(partitions):
+            if partition is None:
+                partition = chosen[keys[row] if keys is not None else None]
+            if partition in groups:
+                groups[partition].append(row)
+            else:
+                groups[partition] = [row]
+        runs: list[Run] = []
+        order: list[int] = []
+        for partition, rows in groups.items():
+            picked = columns if len(groups) == 1 else columns.pick(rows)
+            try:
+                runs += self._extend(lane, topic, partition, picked, 0, len(rows), _NO_BOUND)
+            except UnknownTopicOrPartition as error:
+                runs.append(self._refuse(topic, len(rows), error))
+            order += rows
+        return runs, order
+
+    def _antechamber(self, topic: str, partitions: Sequence[int | None], size: int) -> Batch:
+        """Where the next records of a topic without partitions go; `size` is theirs."""
+        waiting = self._antechambers.get(topic)
         if waiting is None:
-            antechamber = Batch(self._owner, topic, ANTECHAMBER, self._next_number())
-            waiting = self._unassigned[topic] = _Unassigned(antechamber)
+            batch = Batch(self._owner, topic, ANTECHAMBER, self._next_number(), 0)
+            waiting = self._antechambers[topic] = _Antechamber(batch)
+        waiting.partitions += partitions
+        batch = waiting.batch
+        # It asks for attention like a batch that was opened, once for each that it could fill.
+        if batch.size_bytes + size > batch.limit_bytes:
+            batch.limit_bytes = batch.size_bytes + size + self._batch_bytes
             self.attention = True
-        delivery = Delivery(waiting.antechamber, len(waiting.records))
-        waiting.records.append((delivery, record))
-        size = record[-1]
-        waiting.antechamber.size_bytes += size
-        waiting.antechamber.count += 1
-        self.buffered_bytes += size
-        return delivery
+        return batch
+
+    def _refuse(self, topic: str, count: int, error: MillraceError) -> Run:
+        """A batch of records that failed before they were in one."""
+        batch = Batch(self._owner, topic, ANTECHAMBER, self._next_number(), 0)
+        batch.count = count
+        batch.fail(error)
+        self._refused.append(batch)
+        return batch, 0, count
+
+    def _scatters(self, partition: int | None, columns: Columns) -> bool:
+        """Whether records that name no partition may be bound to several."""
+        return partition is None and (columns.keys is not None or self._partitioner is not None)
 
     def _choose(self, lane: _Lane, topic: str, key: bytes | None) -> int | None:
         """The partition of a record that names none; None for the sticky one."""
@@ -345,21 +410,19 @@ class Accumulator:
 
         Records that are not `bound` to a partition move to another one with each batch.
         """
-        self._seal(queue)
+        queue.close_open()
+        self.attention = True
         if not bound:
             queue = lane.sticky = self._other_queue(lane, queue)
             batch = queue.open
-            if batch is not None and batch.size_bytes + size <= self._batch_bytes:
+            if batch is not None and batch.size_bytes + size <= batch.limit_bytes:
                 return batch
-            self._seal(queue)
-        batch = queue.open = Batch(self._owner, queue.topic, queue.partition, self._next_number())
+            queue.close_open()
+        batch = queue.open = Batch(
+            self._owner, queue.topic, queue.partition, self._next_number(), self._batch_bytes
+        )
         self._outbox.opened(queue, batch)
-        self.attention = True
         return batch
-
-    def _seal(self, queue: PartitionQueue) -> None:
-        if queue.close_open() is not None:
-            self.sealed_count += 1
 
     def _other_queue(self, lane: _Lane, queue: PartitionQueue) -> PartitionQueue:
         count = len(lane.queues)
@@ -373,65 +436,21 @@ class Accumulator:
         return self._number
 
     def _buffer_full(self, size: int) -> BufferFull:
+        if self.backlog is not None:
+            count = len(self.backlog.columns.values) - self.backlog.taken
+            return BufferFull(
+                f"{count} records of an earlier send_many wait for room in buffer_bytes="
+                f"{self._buffer_bytes}: await producer.room() first"
+            )
         return BufferFull(
             f"{self.buffered_bytes} of buffer_bytes={self._buffer_bytes} wait to be acked, and the "
             f"record needs {size}: await producer.room() before send, or await the send"
         )
 
-    def _check_size(self, size: int) -> None:
-        limit = self._config.max_request_bytes - HEADER_SIZE
-        if size > limit:
-            raise MessageTooLarge(
-                f"a record of up to {size} bytes with its frame, and max_request_bytes="
-                f"{self._config.max_request_bytes} leaves {limit}: send less, or raise it together "
-                "with the topic's max.message.bytes",
-                code=ErrorCode.MESSAGE_TOO_LARGE,
-            )
-
-
-def _size_of(
-    keys: Sequence[bytes | None] | None,
-    values: Sequence[bytes | None],
-    headers: Sequence[Headers] | None,
-    start: int,
-    count: int,
-) -> int:
-    """An upper bound of the bytes of `count` records from `start` on."""
-    end = start + count
-    if headers is not None:
-        some_keys = repeat(None) if keys is None else keys[start:end]
-        return sum(map(record_size_max, some_keys, values[start:end], headers[start:end]))
-    size = RECORD_OVERHEAD_BYTES * count + _bytes_in(values[start:end])
-    return size if keys is None else size + _bytes_in(keys[start:end])
-
-
-def _bytes_in(column: Sequence[bytes | None]) -> int:
-    try:
-        return sum(map(len, column))  # type: ignore[arg-type]
-    except TypeError:
-        return sum(len(item) for item in column if item is not None)
-
-
-def _extend_columns(
-    batch: Batch,
-    keys: Sequence[bytes | None] | None,
-    values: Sequence[bytes | None],
-    headers: Sequence[Headers] | None,
-    timestamps_ms: Sequence[int] | int,
-    start: int,
-    end: int,
-) -> None:
-    held = len(batch.values)
-    if keys is not None or batch.keys is not None:
-        if batch.keys is None:
-            batch.keys = [None] * held
-        batch.keys.extend(repeat(None, end - start) if keys is None else keys[start:end])
-    if headers is not None or batch.headers is not None:
-        if batch.headers is None:
-            batch.headers = [()] * held
-        batch.headers.extend(repeat((), end - start) if headers is None else headers[start:end])
-    if isinstance(timestamps_ms, int):
-        batch.timestamps_ms.extend(repeat(timestamps_ms, end - start))
-    else:
-        batch.timestamps_ms.extend(timestamps_ms[start:end])
-    batch.values.extend(values[start:end])
+    def _too_large(self, size: int) -> MessageTooLarge:
+        return MessageTooLarge(
+            f"a record of up to {size} bytes with its frame, and max_request_bytes="
+            f"{self._config.max_request_bytes} leaves {self._record_bytes_max}: send less, or "
+            "raise it together with the topic's max.message.bytes",
+            code=ErrorCode.MESSAGE_TOO_LARGE,
+        )

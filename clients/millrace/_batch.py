@@ -1,7 +1,8 @@
-"""A producer's batch, and the handles by which a user waits for it.
+"""A producer's batch.
 
 Owns the raw columns until they are encoded, the encoded bytes until the ack, and the outcome from
-then on. Knows no event loop: who waits does so through the batch's `owner`.
+then on. Knows no event loop: who waits does so through the batch's `owner`, by the handles in
+`_receipts`.
 
     open -> sealed -> encoded -> in flight -> settled
               ^                     |
@@ -13,14 +14,16 @@ Settled is for good: `settled` never goes back to False, and then no column and 
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
-from collections.abc import Generator, Sequence
-from itertools import accumulate
-from typing import Any, Protocol, overload
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Protocol
 
+from millrace._columns import Columns
 from millrace.errors import MillraceError
 from millrace.records import Receipt
 from millrace_protocol.records import Codec, Headers, encode_batch, seal
+
+if TYPE_CHECKING:
+    from millrace._receipts import Receipts
 
 NO_SEQUENCE = -1
 _SEQUENCE_MODULUS = 1 << 31
@@ -35,26 +38,36 @@ class Owner(Protocol):
     async def settle(self, batch: Batch) -> None:
         """Returns once the batch is settled; cancelling the wait changes nothing else."""
 
+    async def until_room(self) -> None:
+        """Returns once every record that was handed over is in a batch."""
+
 
 class Batch:
     """Records of one partition that travel together.
 
-    `size_bytes` is an upper bound of what the records take. `uncertain` means that an attempt
-    ended without an answer, so the batch may be in the log. `ordinal` counts the batches of the
-    partition in the order they were first sent in, -1 before. `partition` -1 is the antechamber of
-    a topic whose partitions are not known yet: it is never sent, and is settled when its records
-    have moved on, or have failed.
+    `size_bytes` is an upper bound of what the records take, and `limit_bytes` what it may grow to:
+    -1 once the batch is sealed. `uncertain` means that an attempt ended without an answer, so the
+    batch may be in the log. `ordinal` counts the batches of the partition in the order they were
+    first sent in, -1 before. `partition` -1 is the antechamber of a topic whose partitions are not
+    known yet: it is never sent, and is settled when its records have moved on, or have failed;
+    `moved` says where to.
+
+    Time is kept by runs, as records by the thousand are sent in one turn of the loop: those that
+    `timestamps_ms` does not reach have `clock_ms`.
     """
 
     __slots__ = (
         "__weakref__",
         "base_offset",
+        "clock_ms",
         "count",
         "error",
         "headers",
         "hurried",
         "keys",
+        "limit_bytes",
         "log_append_time_ms",
+        "moved",
         "number",
         "observed",
         "opened_ms",
@@ -72,7 +85,9 @@ class Batch:
         "waiters",
     )
 
-    def __init__(self, owner: Owner, topic: str, partition: int, number: int) -> None:
+    def __init__(
+        self, owner: Owner, topic: str, partition: int, number: int, limit_bytes: int
+    ) -> None:
         self.owner = owner
         self.topic = topic
         self.partition = partition
@@ -81,7 +96,9 @@ class Batch:
         self.keys: list[bytes | None] | None = None
         self.headers: list[Headers] | None = None
         self.timestamps_ms: list[int] = []
+        self.clock_ms = -1
         self.size_bytes = 0
+        self.limit_bytes = limit_bytes
         self.count = 0
         self.opened_ms: int | None = None
         self.payload: bytearray | None = None
@@ -95,28 +112,83 @@ class Batch:
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.waiters: list[Any] = []
+        self.moved: Receipts | None = None
 
-    def add_key(self, key: bytes | None) -> None:
-        """Appends to the key column, before the value is appended to its own."""
-        if self.keys is None:
-            self.keys = [None] * len(self.values)
-        self.keys.append(key)
+    @property
+    def is_plain(self) -> bool:
+        """Whether no record has a key or headers, so that there is no column of them."""
+        return self.keys is None and self.headers is None
 
-    def add_headers(self, headers: Headers) -> None:
-        """Appends to the headers column, before the value is appended to its own."""
-        if self.headers is None:
-            self.headers = [()] * len(self.values)
-        self.headers.append(headers)
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        size_bytes: int,
+    ) -> int:
+        """Takes one record and returns its index."""
+        index = len(self.values)
+        if timestamp_ms != self.clock_ms:
+            self._write_times()
+            self.clock_ms = timestamp_ms
+        if key is not None or self.keys is not None:
+            if self.keys is None:
+                self.keys = [None] * index
+            self.keys.append(key)
+        if headers or self.headers is not None:
+            if self.headers is None:
+                self.headers = [()] * index
+            self.headers.append(headers)
+        self.values.append(value)
+        self.size_bytes += size_bytes
+        return index
+
+    def extend(self, columns: Columns, start: int, end: int, size_bytes: int) -> int:
+        """Takes the records in `[start, end)` of `columns`; returns the index of the first."""
+        index = len(self.values)
+        keys, headers, timestamps_ms = columns.keys, columns.headers, columns.timestamps_ms
+        if not isinstance(timestamps_ms, int):
+            self._write_times()
+            self.timestamps_ms.extend(timestamps_ms[start:end])
+        elif timestamps_ms != self.clock_ms:
+            self._write_times()
+            self.clock_ms = timestamps_ms
+        if keys is not None or self.keys is not None:
+            if self.keys is None:
+                self.keys = [None] * index
+            self.keys.extend(repeat(None, end - start) if keys is None else keys[start:end])
+        if headers is not None or self.headers is not None:
+            if self.headers is None:
+                self.headers = [()] * index
+            self.headers.extend(repeat((), end - start) if headers is None else headers[start:end])
+        self.values.extend(columns.values[start:end])
+        self.size_bytes += size_bytes
+        return index
+
+    def _write_times(self) -> None:
+        """Makes `timestamps_ms` as long as `values`."""
+        missing = len(self.values) - len(self.timestamps_ms)
+        self.timestamps_ms.extend(repeat(self.clock_ms, missing))
+
+    def columns(self) -> Columns:
+        """The records of a batch that is not encoded."""
+        timestamps_ms: list[int] | int = self.clock_ms
+        if self.timestamps_ms:
+            self._write_times()
+            timestamps_ms = self.timestamps_ms
+        return Columns(self.values, self.keys, self.headers, timestamps_ms)
 
     def encode(self, codec: Codec, producer_id: int, epoch: int, sequence: int) -> None:
         """Makes `payload` of the columns, which are dropped."""
-        self.count = len(self.values)
+        columns = self.columns()
+        self.count = len(columns.values)
         self.sequence = sequence
         self.payload = encode_batch(
-            self.values,
-            timestamps_ms=self.timestamps_ms,
-            keys=self.keys,
-            headers=self.headers,
+            columns.values,
+            timestamps_ms=columns.timestamps_ms,
+            keys=columns.keys,
+            headers=columns.headers,
             codec=codec,
             producer_id=producer_id,
             producer_epoch=epoch if producer_id >= 0 else -1,
@@ -158,6 +230,7 @@ class Batch:
     def _settle(self) -> None:
         self.count = self.record_count
         self.settled = True
+        self.limit_bytes = -1
         self.values = []
         self.keys = self.headers = self.payload = None
 
@@ -166,9 +239,12 @@ class Batch:
         if self.error is not None:
             self.observed = True
             raise fresh(self.error)
+        if self.moved is not None:
+            return self.moved[index]
         timestamp_ms = self.log_append_time_ms
         if timestamp_ms < 0:
-            timestamp_ms = self.timestamps_ms[index]
+            times = self.timestamps_ms
+            timestamp_ms = times[index] if index < len(times) else self.clock_ms
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         return Receipt(self.topic, self.partition, offset, timestamp_ms)
 
@@ -179,90 +255,3 @@ def fresh(error: MillraceError) -> MillraceError:
     copy.__dict__.update(error.__dict__)
     copy.__cause__ = error.__cause__ or error
     return copy
-
-
-class Delivery:
-    """What `send` returns: await it for the `Receipt`, or keep it, or drop it.
-
-    Awaiting raises what became of the record where that was not an ack. Cancelling the await
-    gives up the wait, not the record.
-    """
-
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: Batch, index: int) -> None:
-        self._batch = batch
-        self._index = index
-
-    def __await__(self) -> Generator[Any, None, Receipt]:
-        batch = self._batch
-        while not batch.settled:
-            yield from batch.owner.settle(batch).__await__()
-            # A record moves on from its topic's antechamber to a partition's batch.
-            batch = self._batch
-        return batch.receipt(self._index)
-
-    def done(self) -> bool:
-        """Whether awaiting would return or raise at once."""
-        return self._batch.settled
-
-    def move(self, batch: Batch, index: int) -> None:
-        """Follows the record to another batch."""
-        self._batch = batch
-        self._index = index
-
-    def follow(self, other: Delivery, *, hurried: bool) -> None:
-        """Follows the record to where `other` is; `hurried` when somebody waits for it."""
-        self.move(other._batch, other._index)
-        if hurried:
-            self._batch.hurried = True
-
-
-class Receipts(Sequence[Receipt]):
-    """The receipts of many records, in their order, each made when it is looked at."""
-
-    __slots__ = ("_ends", "_order", "_runs")
-
-    def __init__(
-        self, runs: list[tuple[Batch, int, int]], order: Sequence[int] | None = None
-    ) -> None:
-        """`runs` are `(batch, first index, count)`; `order` says where in them each record is."""
-        self._runs = runs
-        self._ends = list(accumulate(count for _, _, count in runs))
-        self._order = order
-
-    @classmethod
-    def merged(cls, parts: Sequence[tuple[Sequence[int], Receipts]]) -> Receipts:
-        """One for all of `parts`, each with the indices its records have in the whole."""
-        runs: list[tuple[Batch, int, int]] = []
-        order = [0] * sum(len(indices) for indices, _ in parts)
-        place = 0
-        for indices, receipts in parts:
-            runs += receipts._runs
-            for index in indices:
-                order[index] = place
-                place += 1
-        return cls(runs, order)
-
-    def batches(self) -> list[Batch]:
-        """The batches that hold the records, each once."""
-        return list(dict.fromkeys(batch for batch, _, _ in self._runs))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    @overload
-    def __getitem__(self, index: int) -> Receipt: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Receipt]: ...
-    def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(f"receipt {index} of {len(self)}")
-        if self._order is not None:
-            place = self._order[place]
-        run = bisect_right(self._ends, place)
-        batch, first, count = self._runs[run]
-        return batch.receipt(first + place - (self._ends[run] - count))

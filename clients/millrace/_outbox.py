@@ -240,6 +240,13 @@ class Outbox:
     def _expire(self, queue: PartitionQueue, now_ms: int, drained: Drained) -> None:
         """Gives up what is over its delivery deadline; batches in flight keep their place."""
         timeout_ms = self._config.delivery_timeout_ms
+        oldest = queue.oldest()
+        if oldest is None:
+            return
+        assert oldest.opened_ms is not None
+        if oldest.opened_ms + timeout_ms > now_ms:
+            drained.by(oldest.opened_ms + timeout_ms)
+            return
         for batch in queue.batches():
             if batch.settled:
                 continue

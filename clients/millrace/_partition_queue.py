@@ -12,6 +12,7 @@ The last holds because a broker takes sequences without gaps only.
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
 
 from millrace._batch import NO_SEQUENCE, Batch
 
@@ -63,10 +64,18 @@ class PartitionQueue:
             found.append(self.open)
         return found
 
+    def oldest(self) -> Batch | None:
+        """The first batch that is not settled."""
+        for batch in chain(self.in_flight, self.waiting):
+            if not batch.settled:
+                return batch
+        return self.open
+
     def close_open(self) -> Batch | None:
         """Seals the open batch: it waits, and the next record opens another."""
         batch, self.open = self.open, None
         if batch is not None:
+            batch.limit_bytes = -1
             self.waiting.append(batch)
         return batch
 
@@ -100,7 +109,7 @@ class PartitionQueue:
         self.in_flight.remove(batch)
         self.acked = True
         # One that overtook a batch which has to be sent again says nothing about that.
-        if all(other.number > batch.number for other in self.waiting):
+        if self.recovering and all(other.number > batch.number for other in self.waiting):
             self.recovering = False
 
     def put_back(self, batch: Batch) -> None:
@@ -113,6 +122,9 @@ class PartitionQueue:
             place += 1
         self.waiting.insert(place, batch)
         self.recovering = True
+        if not batch.uncertain:
+            # A later one may have been lost, in doubt, before this one turned out never to leave.
+            self.assured_after(batch)
 
     def is_oldest(self, batch: Batch) -> bool:
         """Whether no batch before this one is unresolved."""

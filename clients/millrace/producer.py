@@ -10,15 +10,16 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
-from millrace._accumulator import Accumulator, Run
-from millrace._batch import Batch, Delivery, Receipts, fresh
+from millrace._accumulator import Accumulator
+from millrace._batch import Batch
 from millrace._cluster import Cluster
-from millrace._columns import as_bytes, bytes_column, checked_headers, pick
+from millrace._columns import Columns, as_bytes, bytes_column, checked_headers
 from millrace._outbox import Outbox
+from millrace._receipts import Deliveries, Delivery
 from millrace._sender import Sender, monotonic_ms
 from millrace.config import ProducerConfig, ProducerOptions, Servers, configure, parse_servers
 from millrace.errors import (
@@ -29,7 +30,7 @@ from millrace.errors import (
 )
 from millrace.events import Event, EventFeed, EventKind, ProducerHealth, State
 from millrace.partitioner import Partitioner, by_key
-from millrace_protocol.records import Headers
+from millrace_protocol.records import RECORD_OVERHEAD_BYTES, Headers
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -56,6 +57,9 @@ class Producer(Generic[K, V]):
                 await producer.room()                                         # back-pressure
                 producer.send("clicks", page)                                 # not awaited
             await producer.flush()                                            # all acked
+
+    What `send` and `send_many` are given is taken when they return; what they return may be
+    awaited for the acks. `room` is the way to wait before the next call.
 
     Keys and values are bytes, or what the serializers take. Settings are those of
     `config.ProducerConfig`. Made anywhere, started inside a running loop by `start` or
@@ -98,8 +102,10 @@ class Producer(Generic[K, V]):
         self._unobserved: deque[Batch] = deque(maxlen=FAILURES_KEPT)
         self._failed_records = 0
         self._room_waiters: list[asyncio.Future[None]] = []
-        self._sealed_seen = 0
         self._wall_ms = 0
+        self._hot: dict[str, Batch] = {}
+        self._has_own_partitioner = partitioner is not by_key
+        self._at_once: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     # Life
@@ -114,6 +120,8 @@ class Producer(Generic[K, V]):
             await self._cluster.close()
             raise
         self._loop = asyncio.get_running_loop()
+        self._open_gate = self._loop.create_future()
+        self._open_gate.set_result(None)
         self._state, self._running = State.RUNNING, True
         self._task = asyncio.create_task(self._sender.run(), name="millrace-producer")
         self._task.add_done_callback(self._on_task_done)
@@ -127,7 +135,7 @@ class Producer(Generic[K, V]):
         if self._state in (State.CLOSED, State.CLOSING):
             return
         was_running = self._running
-        self._running = False
+        self._stop_taking()
         if self._state is not State.FAILED:
             self._state = State.CLOSING
         try:
@@ -188,29 +196,78 @@ class Producer(Generic[K, V]):
         await the send; `MessageTooLarge`; `UnknownTopicOrPartition` for a partition that is not
         there; `TypeError` for what is not bytes; `Closed` or `ClientFailed`.
         """
+        # Why flat. This runs once per record, where a call costs 50 ns and an attribute 5, so the
+        # common record, a value and nothing else, takes one test per thing that could be special.
+        # `_hot` holds the open batch of a topic in which such a record is appended by adding to
+        # its values and to two sums. It is filled in by `_send_any`, which does everything else,
+        # and an entry counts as long as all of this holds:
+        #   - the batch is open and the record fits: sealing puts `limit_bytes` to -1;
+        #   - it has no columns of keys and headers: whoever may add them takes the entry out;
+        #   - its clock is the producer's: the end of the loop's turn clears all entries;
+        #   - no serializer or partitioner has to be asked, and the producer is running: then
+        #     there are no entries.
+        batch = self._hot.get(topic)
+        if (
+            batch is not None
+            and type(value) is bytes
+            and key is None
+            and partition is None
+            and timestamp_ms is None
+            and not headers
+        ):
+            accumulator = self._accumulator
+            size = len(value) + RECORD_OVERHEAD_BYTES
+            batch_bytes = batch.size_bytes + size
+            buffered_bytes = accumulator.buffered_bytes + size
+            if batch_bytes <= batch.limit_bytes and buffered_bytes <= accumulator.roomy_bytes:
+                batch.size_bytes = batch_bytes
+                accumulator.buffered_bytes = buffered_bytes
+                values = batch.values
+                values.append(value)
+                return Delivery(batch, len(values) - 1)
+        return self._send_any(topic, value, key, partition, headers, timestamp_ms)
+
+    def _send_any(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        headers: Headers,
+        timestamp_ms: int | None,
+    ) -> Delivery:
+        """`send`, for any record."""
         if not self._running:
             raise self._not_running()
-        wire_key: Any = key
-        wire_value: Any = value
+        is_plain = (
+            key is None
+            and partition is None
+            and timestamp_ms is None
+            and not headers
+            and not self._serializes
+            and not self._has_own_partitioner
+        )
         if self._serializes:
-            wire_key, wire_value = self._serialize(key, value)
-        if type(wire_value) is not bytes:
-            wire_value = as_bytes("value", wire_value)
-        if wire_key is not None and type(wire_key) is not bytes:
-            wire_key = as_bytes("key", wire_key)
+            key, value = self._serialize(key, value)
+        if type(value) is not bytes:
+            value = as_bytes("value", value)
+        if key is not None and type(key) is not bytes:
+            key = as_bytes("key", key)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms or self._read_clock()
         elif not 0 <= timestamp_ms < _TIMESTAMP_MAX_MS:
             raise ValueError(f"timestamp_ms: {timestamp_ms} is not in [0, 2**62)")
         if headers:
             headers = checked_headers(headers)
+        self._hot.pop(topic, None)
         accumulator = self._accumulator
-        delivery = accumulator.append(topic, partition, wire_key, wire_value, headers, timestamp_ms)
-        if accumulator.attention:
-            self._sender.wake.set()
-        return delivery
+        batch = accumulator.append(topic, partition, key, value, headers, timestamp_ms)
+        if is_plain and batch.is_plain and batch.partition >= 0:
+            self._hot[topic] = batch
+        self._look_after()
+        return Delivery(batch, len(batch.values) - 1)
 
-    async def send_many(
+    def send_many(
         self,
         topic: str,
         values: Sequence[V | None],
@@ -219,12 +276,18 @@ class Producer(Generic[K, V]):
         headers: Sequence[Headers] | None = None,
         timestamps_ms: Sequence[int] | int | None = None,
         partition: int | None = None,
-    ) -> Receipts:
-        """Sends many records of one topic, waiting for room as needed; returns when all are acked.
+    ) -> Deliveries:
+        """Takes many records of one topic at once; `await` what it returns for their `Receipts`.
 
-        Columns are as long as `values`. Receipts are in the order of `values`. Raises the error of
-        the first batch that failed, once all are settled. Cancelling it leaves a prefix of the
-        records sent.
+        Columns are as long as `values`. Receipts are in the order of `values`. Any number is
+        taken: what is more than the buffer holds is put into it as room comes, and until then
+        `room` waits. Awaiting raises the error of the first batch that failed, once all are
+        settled; a record that is too large fails alone. Cancelling the await gives up the wait,
+        not the records. Not awaited, failures are raised by the next `flush` or `close`.
+
+        Raises, and then took nothing: `BufferFull` while records of an earlier call wait for
+        room: `await producer.room()` before `send_many`; `UnknownTopicOrPartition`, `TypeError`
+        and `ValueError` for arguments that are wrong; `Closed` or `ClientFailed`.
         """
         if not self._running:
             raise self._not_running()
@@ -235,66 +298,42 @@ class Producer(Generic[K, V]):
         ):
             if column is not None and not isinstance(column, int) and len(column) != len(values):
                 raise ValueError(f"{name}: {len(column)} for {len(values)} values")
-        wire_values = bytes_column("value", values, self._value_serializer)
-        wire_keys = None if keys is None else bytes_column("key", keys, self._key_serializer)
-        wire_headers = None if headers is None else [checked_headers(item) for item in headers]
-        if timestamps_ms is None:
-            timestamps_ms = self._wall_ms or self._read_clock()
-        if values and not self._accumulator.knows(topic):
-            await self._learn(topic)
-        columns = (wire_keys, wire_values, wire_headers, timestamps_ms)
-        if not self._partitioner_decides(partition, wire_keys):
-            return await self._acked(Receipts(await self._take(topic, partition, *columns)))
-        groups = self._accumulator.partition(topic, wire_keys, len(wire_values))
-        parts = []
-        for chosen, indices in groups.items():
-            picked = pick(indices, *columns)
-            parts.append((indices, Receipts(await self._take(topic, chosen, *picked))))
-        return await self._acked(Receipts.merged(parts))
+        columns = Columns(
+            bytes_column("value", values, self._value_serializer),
+            None if keys is None else bytes_column("key", keys, self._key_serializer),
+            None if headers is None else [checked_headers(item) for item in headers],
+            (self._wall_ms or self._read_clock()) if timestamps_ms is None else timestamps_ms,
+        )
+        self._hot.pop(topic, None)
+        deliveries = self._accumulator.take(topic, partition, columns)
+        self._note_refused()
+        self._look_after()
+        return deliveries
 
-    async def _take(
-        self,
-        topic: str,
-        partition: int | None,
-        keys: Sequence[bytes | None] | None,
-        values: Sequence[bytes | None],
-        headers: Sequence[Headers] | None,
-        timestamps_ms: Sequence[int] | int,
-    ) -> list[Run]:
-        """Puts columns into batches of one partition, or of any, as room comes."""
-        runs: list[Run] = []
-        taken = 0
-        while taken < len(values):
-            await self.room()
-            if not self._running:
-                raise self._not_running()
-            more = self._accumulator.extend(
-                topic, partition, keys, values, headers, timestamps_ms, taken
-            )
-            runs += more
-            taken += sum(count for _, _, count in more)
-            if self._accumulator.attention:
-                self._sender.wake.set()
-        return runs
+    def _look_after(self) -> None:
+        """Wakes the sender, and closes the gate, where what was taken asks for it."""
+        accumulator = self._accumulator
+        if accumulator.attention:
+            self._at_once = None
+            self._sender.wake.set()
+        elif not accumulator.has_room:
+            self._at_once = None
 
-    async def room(self) -> None:
+    def room(self) -> Awaitable[None]:
         """Returns when the next `send` will not raise `BufferFull`: at once, as a rule.
 
-        Lets other tasks run whenever a batch was filled, so that a loop around `send` cannot
-        starve them.
+        Lets other tasks run whenever a batch was begun, so that a loop around `send` cannot
+        starve them, nor the task that sends.
         """
-        accumulator = self._accumulator
-        if accumulator.sealed_count != self._sealed_seen:
-            self._sealed_seen = accumulator.sealed_count
-            await asyncio.sleep(0)
-        while not accumulator.has_room:
-            if not self._running:
-                raise self._not_running()
-            waiter: asyncio.Future[None] = self._loop.create_future()
-            self._room_waiters.append(waiter)
-            self._sender.room_is_wanted = True
-            self._sender.wake.set()
-            await waiter
+        # Awaiting a future that is done costs 20 ns, and running a coroutine 100.
+        return self._at_once or self._pass_gate()
+
+    async def _pass_gate(self) -> None:
+        await asyncio.sleep(0)
+        await self.until_room()
+        if not self._running:
+            raise self._not_running()
+        self._at_once = self._open_gate
 
     async def flush(self) -> None:
         """Sends what lingers, and returns when all that was sent so far is acked or has failed.
@@ -350,17 +389,18 @@ class Producer(Generic[K, V]):
                 batch.waiters.remove(waiter)
             raise
 
-    async def _acked(self, receipts: Receipts) -> Receipts:
-        """Returns when all is settled; raises the error of the first batch that failed."""
-        failed: MillraceError | None = None
-        for batch in receipts.batches():
-            await self.settle(batch)
-            failed = failed or batch.error
-        if failed is not None:
-            raise fresh(failed)
-        return receipts
+    async def until_room(self) -> None:
+        """Waits until there is no backlog, and room for any record."""
+        while not self._accumulator.has_room:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._room_waiters.append(waiter)
+            self._sender.room_is_wanted = True
+            self._sender.wake.set()
+            await waiter
 
     async def _flush_batches(self) -> None:
+        if self._accumulator.backlog is not None:
+            await self.until_room()
         for antechamber in self._accumulator.antechambers():
             await self._wait(antechamber)
         self._accumulator.seal_all()
@@ -380,17 +420,7 @@ class Producer(Generic[K, V]):
                 errors,
             ) from errors[0]
 
-    async def _learn(self, topic: str) -> None:
-        """Waits for a topic's partitions."""
-        await self._cluster.await_topics((topic,))
-        count = self._cluster.partition_count(topic)
-        if count is not None and not self._accumulator.knows(topic):
-            self._on_settled(self._accumulator.assign(topic, count))
-
-    # Columns and clock
-
-    def _partitioner_decides(self, partition: int | None, keys: object) -> bool:
-        return partition is None and (keys is not None or self._accumulator.has_own_partitioner)
+    # Values and clock
 
     def _serialize(self, key: K | None, value: V | None) -> tuple[Any, Any]:
         key_serializer, value_serializer = self._key_serializer, self._value_serializer
@@ -409,11 +439,25 @@ class Producer(Generic[K, V]):
 
     def _forget_clock(self) -> None:
         self._wall_ms = 0
+        self._hot.clear()
 
     # Outcomes
 
     def _on_settled(self, settled: list[Batch]) -> None:
         self._accumulator.release(settled)
+        self._note_outcomes(settled)
+        if self._accumulator.backlog is not None:
+            self._accumulator.feed()
+            self._note_refused()
+            if self._accumulator.attention:
+                self._sender.wake.set()
+        if self._room_waiters and self._accumulator.has_room:
+            self._wake_room_waiters()
+
+    def _note_refused(self) -> None:
+        self._note_outcomes(self._accumulator.refused())
+
+    def _note_outcomes(self, settled: list[Batch]) -> None:
         for batch in settled:
             if batch.error is not None:
                 self._note_failure(batch, batch.error)
@@ -421,8 +465,6 @@ class Producer(Generic[K, V]):
                 if not waiter.done():
                     waiter.set_result(None)
             batch.waiters.clear()
-        if self._room_waiters and self._accumulator.has_room:
-            self._wake_room_waiters()
 
     def _wake_room_waiters(self) -> None:
         waiters, self._room_waiters = self._room_waiters, []
@@ -437,6 +479,11 @@ class Producer(Generic[K, V]):
         if not batch.observed:
             self._unobserved.append(batch)
         self._feed.emit(EventKind.DELIVERY_FAILED, f"{batch.count} records failed: {error}", error)
+
+    def _stop_taking(self) -> None:
+        self._running = False
+        self._at_once = None
+        self._hot.clear()
 
     def _give_up(self, error: MillraceError) -> None:
         self._on_settled(self._accumulator.reject_all(error))
@@ -454,7 +501,7 @@ class Producer(Generic[K, V]):
         if self._state in (State.CLOSED, State.FAILED):
             return
         self._cause = cause
-        self._running = False
+        self._stop_taking()
         self._state = State.FAILED
         error = self._not_running()
         self._feed.emit(EventKind.FAILED, str(error), error)

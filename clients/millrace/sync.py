@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack
 from millrace import admin as _admin
 from millrace import consumer as _consumer
 from millrace import producer as _producer
-from millrace._batch import Receipts
 from millrace._loop_thread import loop_thread
+from millrace._receipts import Receipts
 from millrace.admin import (
     ClusterDescription,
     Configs,
@@ -187,8 +187,10 @@ class Producer(_Crossing, Generic[K, V]):
         partition: int | None = None,
     ) -> Receipts:
         """Sends many records of one topic; returns when all are acked."""
-        return self._run(
-            self._producer.send_many(
+
+        async def send_many() -> Receipts:
+            await self._producer.room()
+            return await self._producer.send_many(
                 topic,
                 values,
                 keys=keys,
@@ -196,7 +198,8 @@ class Producer(_Crossing, Generic[K, V]):
                 timestamps_ms=timestamps_ms,
                 partition=partition,
             )
-        )
+
+        return self._run(send_many())
 
     def flush(self) -> None:
         """Returns when all that was sent or posted is acked. Raises `DeliveryFailed`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from millrace._accumulator import Accumulator
-from millrace._batch import Batch, Delivery
+from millrace._batch import Batch
+from millrace._columns import Columns
 from millrace._outbox import Outbox, Send
+from millrace._receipts import Deliveries, Delivery, Receipts
 from millrace.config import ProducerConfig
 from millrace.errors import (
     BufferFull,
@@ -25,19 +28,45 @@ from millrace.errors import (
     UnknownProducerId,
     UnknownTopicOrPartition,
 )
+from millrace.partitioner import by_key
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.produce import ProducePartitionResult
+from millrace_protocol.records import decode_records
 from tests.clients.fake_broker import Log, Refuse
 
 PARTITIONS = 2
 
 
-def place(delivery: Delivery) -> tuple[Batch, int]:
-    return delivery._batch, delivery._index
+def place(delivery: Delivery | OneOfMany) -> tuple[Batch, int]:
+    return delivery.place()
+
+
+class OneOfMany:
+    """One record of a `send_many`, seen like that of a `send`."""
+
+    def __init__(self, deliveries: Deliveries, index: int) -> None:
+        self.deliveries = deliveries
+        self.index = index
+        self._last_place: tuple[Batch, int] | None = None
+
+    def is_in_a_batch(self) -> bool:
+        return self.index < self.deliveries._taken
+
+    def place(self) -> tuple[Batch, int]:
+        if self._last_place is None or not self._last_place[0].settled:
+            runs, order = self.deliveries._runs, self.deliveries._order
+            self._last_place = Delivery(*Receipts(runs, order).place(self.index)).place()
+        return Delivery(*self._last_place).place()
+
+    def done(self) -> bool:
+        return self.is_in_a_batch() and self.place()[0].settled
 
 
 class NoOwner:
     async def settle(self, batch: Batch) -> None:
+        raise AssertionError("nobody waits in these tests")
+
+    async def until_room(self) -> None:
         raise AssertionError("nobody waits in these tests")
 
 
@@ -63,7 +92,16 @@ class Rig:
         self.leader: int | None = 0
 
     def send(self, value: bytes, partition: int | None = 0, topic: str = "t") -> Delivery:
-        return self.accumulator.append(topic, partition, None, value, (), 0)
+        batch = self.accumulator.append(topic, partition, None, value, (), 0)
+        return Delivery(batch, len(batch.values) - 1)
+
+    def send_many(
+        self,
+        values: Sequence[bytes | None],
+        partition: int | None = None,
+        keys: list[bytes | None] | None = None,
+    ) -> Deliveries:
+        return self.accumulator.take("t", partition, Columns(values, keys, None, 0))
 
     def send_alone(self, value: bytes) -> tuple[Delivery, Send]:
         """A record in a request of its own, on its way."""
@@ -83,6 +121,7 @@ class Rig:
         assert all(batch.settled for batch in batches)
         self.accumulator.release(batches)
         self.settled += batches
+        self.accumulator.feed()
 
     def with_producer_id(self) -> Rig:
         self.accumulator.assign("t", PARTITIONS)
@@ -111,7 +150,7 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
         self.logs: defaultdict[int, Log] = defaultdict(Log)
         self.flying: list[Send] = []
         self.asked: tuple[int, int] | None = None
-        self.sent: dict[int, list[tuple[bytes, Delivery]]] = defaultdict(list)
+        self.sent: dict[int, list[tuple[bytes, Delivery | OneOfMany]]] = defaultdict(list)
         self.count = 0
 
     @initialize(known=st.booleans(), patient=st.booleans())
@@ -135,9 +174,37 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
         try:
             delivery = self.rig.send(value, partition)
         except BufferFull:
-            assert self.rig.accumulator.buffered_bytes + size + 100 > 2000
+            accumulator = self.rig.accumulator
+            assert accumulator.backlog or accumulator.buffered_bytes + size + 100 > 2000
         else:
             self.sent[partition].append((value, delivery))
+        self.drain()
+
+    @rule(
+        partition=st.integers(0, PARTITIONS - 1),
+        key_numbers=st.none() | st.lists(st.integers(0, 9), min_size=1, max_size=9),
+        count=st.sampled_from([1, 5, 16]),
+        size=st.sampled_from([0, 20, 150]),
+    )
+    def send_many(
+        self, partition: int, key_numbers: list[int] | None, count: int, size: int
+    ) -> None:
+        values = [b"%06d" % (self.count + i) + bytes(size) for i in range(1, count + 1)]
+        self.count += count
+        keys: list[bytes | None] | None = None
+        partitions = [partition] * count
+        if key_numbers is not None:
+            keys = [b"%d" % key_numbers[i % len(key_numbers)] for i in range(count)]
+            partitions = [by_key("t", key, PARTITIONS) or 0 for key in keys]
+        try:
+            deliveries = self.rig.send_many(
+                values, None if key_numbers is not None else partition, keys
+            )
+        except BufferFull:
+            assert self.rig.accumulator.backlog
+        else:
+            for index, (value, chosen) in enumerate(zip(values, partitions, strict=True)):
+                self.sent[chosen].append((value, OneOfMany(deliveries, index)))
         self.drain()
 
     @rule(ms=st.sampled_from([5, 60, 1000]))
@@ -235,8 +302,10 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
     def bytes_are_bounded_and_accounted_for(self) -> None:
         accumulator = self.rig.accumulator
         assert 0 <= accumulator.buffered_bytes <= 2000
-        open_count = sum(not delivery.done() for sent in self.sent.values() for _, delivery in sent)
-        assert accumulator.buffered_records == open_count
+        unsettled = [d for sent in self.sent.values() for _, d in sent if not d.done()]
+        waiting = [d for d in unsettled if isinstance(d, OneOfMany) and not d.is_in_a_batch()]
+        assert accumulator.buffered_records == len(unsettled) - len(waiting)
+        assert bool(waiting) == (accumulator.backlog is not None)
 
     @invariant()
     def each_log_is_in_order_without_doubles_and_has_all_that_was_acked(self) -> None:
@@ -244,9 +313,10 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
             values = [record[3] for record in log.records()]
             assert values == sorted(set(values), key=lambda value: value or b"")
             for value, delivery in self.sent[partition]:
-                batch, index = place(delivery)
-                if delivery.done() and batch.error is None:
-                    assert values[batch.receipt(index).offset] == value
+                if delivery.done():
+                    batch, index = place(delivery)
+                    if batch.error is None:
+                        assert values[batch.receipt(index).offset] == value
 
     def teardown(self) -> None:
         """The broker is well again: everything is settled, and acked where time is no matter."""
@@ -431,7 +501,7 @@ def test_columns_fill_batches_like_single_records(size: int) -> None:
     rig = Rig(buffer_bytes=1_000_000)
     rig.accumulator.assign("t", 1)
     values: list[bytes | None] = [b"%03d" % i + bytes(size) for i in range(100)]
-    runs = rig.accumulator.extend("t", None, None, values, None, 5, 0)
+    runs = rig.send_many(values)._runs
     batches = list(dict.fromkeys(batch for batch, _, _ in runs))
     found = [value for batch, first, count in runs for value in batch.values[first : first + count]]
     assert found == values
@@ -439,11 +509,57 @@ def test_columns_fill_batches_like_single_records(size: int) -> None:
     assert rig.accumulator.buffered_bytes == sum(batch.size_bytes for batch in batches)
 
 
-def test_columns_stop_where_the_buffer_is_full() -> None:
+def test_what_is_more_than_the_buffer_holds_waits_and_lets_nothing_overtake() -> None:
+    rig = Rig().with_producer_id()
+    values = [b"%03d" % i + bytes(50) for i in range(100)]
+    held = list(values)
+    deliveries = rig.send_many(held, 0)
+    held.clear()
+    assert 0 < rig.accumulator.buffered_bytes <= 2000
+    assert not deliveries.done()
+    assert not rig.accumulator.has_room
+    with pytest.raises(BufferFull, match="earlier send_many"):
+        rig.send(b"")
+    with pytest.raises(BufferFull, match="earlier send_many"):
+        rig.send_many([b""])
+    arrived = []
+    while not deliveries.done():
+        rig.now_ms += 5
+        sends, _ = rig.drain()
+        for send in sends:
+            for batch in send.batches:
+                records = decode_records(bytes(batch.payload or b""))
+                arrived += [record[3] for record in records]
+            rig.answer(send, 0)
+    assert arrived == values
+    assert rig.accumulator.has_room
+
+
+def test_a_record_that_is_too_large_fails_alone() -> None:
     rig = Rig()
     rig.accumulator.assign("t", 1)
-    values: list[bytes | None] = [bytes(50)] * 100
-    taken = sum(run[2] for run in rig.accumulator.extend("t", None, None, values, None, 5, 0))
-    assert 0 < taken < 100
-    assert rig.accumulator.buffered_bytes <= 2000
-    assert rig.accumulator.extend("t", None, None, values, None, 5, taken) == []
+    deliveries = rig.send_many([b"a", bytes(400), b"b"])
+    outcomes = [OneOfMany(deliveries, index).place()[0] for index in range(3)]
+    (refused,) = rig.accumulator.refused()
+    assert outcomes[1] is refused
+    assert isinstance(refused.error, MessageTooLarge)
+    assert outcomes[0] is outcomes[2]
+    assert outcomes[0].values == [b"a", b"b"]
+
+
+def test_records_that_waited_for_partitions_go_where_they_would_have_gone() -> None:
+    rig = Rig(buffer_bytes=1_000_000)
+    keys: list[bytes | None] = [b"%d" % (i % 7) for i in range(90)]
+    values = [b"%03d" % i for i in range(90)]
+    many = rig.send_many(values, keys=keys)
+    single = [rig.send(b"x%d" % i, i % PARTITIONS) for i in range(20)]
+    (antechamber,) = rig.accumulator.assign("t", PARTITIONS)
+    assert antechamber.settled
+    for index, (key, value) in enumerate(zip(keys, values, strict=True)):
+        batch, inside = OneOfMany(many, index).place()
+        assert batch.partition == by_key("t", key, PARTITIONS)
+        assert batch.values[inside] == value
+    for index, delivery in enumerate(single):
+        batch, inside = delivery.place()
+        assert batch.partition == index % PARTITIONS
+        assert batch.values[inside] == b"x%d" % index

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, assert_type
 
 import pytest
@@ -124,6 +124,99 @@ async def test_send_many_takes_more_than_the_buffer_holds(broker: FakeBroker) ->
     assert len(values(broker, "one")) == 2000
 
 
+async def test_send_many_takes_all_at_once_and_is_awaited_for_the_acks(
+    broker: FakeBroker,
+) -> None:
+    async with Producer(
+        broker.address, buffer_bytes=20_000, max_request_bytes=10_000, batch_bytes=5_000
+    ) as producer:
+        sent = [b"%04d" % i + bytes(100) for i in range(1000)]
+        given = list(sent)
+        deliveries = producer.send_many("one", given, partition=0)
+        given.clear()
+        assert len(deliveries) == 1000
+        assert not deliveries.done()
+        with pytest.raises(BufferFull, match=r"earlier send_many.*await producer\.room"):
+            producer.send("one", b"overtakes")
+        await producer.room()
+        last = producer.send("one", b"last")
+        await producer.flush()
+        assert deliveries.done()
+        assert [receipt.offset for receipt in await deliveries] == list(range(1000))
+        assert (await last).offset == 1000
+    assert values(broker, "one") == [*sent, b"last"]
+
+
+async def test_send_many_that_nobody_awaits_is_raised_by_flush(broker: FakeBroker) -> None:
+    async with Producer(broker.address, retry_backoff_ms=1) as producer:
+        producer.send_many("nope", [b""] * 3)
+        with pytest.raises(DeliveryFailed, match="3 records"):
+            await producer.flush()
+        await producer.send("one", b"known")
+        small = producer.send_many("one", [b"a", bytes(2 << 20), b"b"])
+        with pytest.raises(MessageTooLarge):
+            await small
+        await producer.flush()
+    assert values(broker, "one") == [b"known", b"a", b"b"]
+
+
+async def test_a_closed_producer_gives_up_what_never_fitted(broker: FakeBroker) -> None:
+    broker.script(ApiKey.PRODUCE, lambda request, default: None)
+    producer = Producer(
+        broker.address, buffer_bytes=20_000, max_request_bytes=10_000, batch_bytes=5_000
+    )
+    await producer.start()
+    deliveries = producer.send_many("one", [bytes(100)] * 1000)
+    closing = asyncio.create_task(producer.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    with pytest.raises(Closed):
+        await deliveries
+
+
+async def test_records_of_every_kind_in_one_batch_keep_their_own_key_headers_and_time(
+    broker: FakeBroker,
+) -> None:
+    async with Producer(broker.address, linger_ms=60_000) as producer:
+        await producer.send("one", b"0", timestamp_ms=1)
+        producer.send("one", b"plain", timestamp_ms=2)
+        producer.send("one", b"keyed", key=b"k", timestamp_ms=3)
+        producer.send("one", b"with", headers=(("h", b""),), timestamp_ms=3)
+        producer.send_many("one", [b"many", b"more"], timestamps_ms=[9, 8])
+        producer.send_many("one", [b"same", b"time"], timestamps_ms=5, keys=[None, b"x"])
+        deliveries = [producer.send("one", b"now") for _ in range(3)]
+        await producer.flush()
+        times = [(await delivery).timestamp_ms for delivery in deliveries]
+    records = [record[1:] for record in broker.logs["one", 0].records()]
+    assert records[1:8] == [
+        (2, None, b"plain", ()),
+        (3, b"k", b"keyed", ()),
+        (3, None, b"with", (("h", b""),)),
+        (9, None, b"many", ()),
+        (8, None, b"more", ()),
+        (5, None, b"same", ()),
+        (5, b"x", b"time", ()),
+    ]
+    assert [record[:3] for record in records[8:]] == [(at, None, b"now") for at in times]
+    assert broker.count(ApiKey.PRODUCE) == 2
+
+
+async def test_a_loop_of_sends_to_a_new_topic_does_not_fill_the_buffer_first(
+    broker: FakeBroker,
+) -> None:
+    async with Producer(broker.address) as producer:
+        most = 0
+        for _ in range(30_000):
+            await producer.room()
+            producer.send("one", bytes(100))
+            waiting = producer._accumulator.antechambers()
+            most = max(most, sum(batch.size_bytes for batch in waiting))
+        await producer.flush()
+    assert 0 < most < 30_000 * 118
+    assert len(values(broker, "one")) == 30_000
+
+
 async def test_a_full_buffer_refuses_and_room_waits(broker: FakeBroker) -> None:
     answer = asyncio.Event()
 
@@ -141,7 +234,7 @@ async def test_a_full_buffer_refuses_and_room_waits(broker: FakeBroker) -> None:
                 producer.send("one", bytes(1000))
                 taken += 1
         assert taken == 20_000 // 1018
-        waiting = asyncio.create_task(producer.room())
+        waiting = asyncio.ensure_future(producer.room())
         await asyncio.sleep(0)
         assert not waiting.done()
         answer.set()
@@ -395,13 +488,13 @@ async def test_cancelling_any_call_at_any_point_leaves_a_producer_that_works_or_
         ) as producer:
             for _ in range(20):
                 producer.send("one", bytes(100))
-            coroutine = {
+            call_it: dict[str, Callable[[], Awaitable[object]]] = {
                 "flush": producer.flush,
                 "close": producer.close,
                 "send_many": lambda: producer.send_many("one", [bytes(100)] * 50),
                 "room": producer.room,
-            }[call]()
-            task = asyncio.ensure_future(coroutine)
+            }
+            task = asyncio.ensure_future(call_it[call]())
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()
