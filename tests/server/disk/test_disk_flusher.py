@@ -14,8 +14,8 @@ import pytest
 from millrace_server.disk.flusher import Flusher
 from millrace_server.host import Host
 from millrace_server.log import LogClosed, LogConfig, LogFailed, PartitionLog
-from tests.server.log.faulty_disk import FaultyDisk
 from tests.server.log.log_model import DIRECTORY, append
+from tests.sim.disk import FaultyDisk
 
 CONFIG = LogConfig()
 
@@ -29,7 +29,7 @@ class GatedDisk(FaultyDisk):
         self.waiting = threading.Semaphore(0)
         self.syncs = 0
 
-    def operation(self, name: str, path: str, half: object = None) -> Any:
+    def operation(self, name: str, path: str, half: Callable[[], object] | None = None) -> Any:
         if name == "sync" and path.endswith(".log"):
             self.syncs += 1
             self.waiting.release()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from millrace_server.log import LogConfig, PartitionLog
-from tests.server.log.faulty_disk import FaultyDisk
 from tests.server.log.log_model import DIRECTORY, LogModel, append, fetch
+from tests.sim.disk import FaultyDisk
 
 TIMES = st.integers(min_value=0, max_value=30)
 PRODUCER = 5

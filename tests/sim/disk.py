@@ -2,9 +2,11 @@
 
 An operation that changes something has a number, from 0. `fail_at` makes one raise `OSError`,
 `crash_at` makes one raise `PowerCut` before or in the middle of its work. `after_power_cut` is
-the disk as the next start finds it: each unsynced write is absent, whole, or cut at a 512-byte
-boundary, in any combination, and each directory has kept a prefix of its unsynced changes.
-`after_kill` keeps all that was done: the process died, the machine did not.
+the disk as the next start finds it: each unsynced write is absent, whole, cut at a 512-byte
+boundary, or there in arbitrary sectors, in any combination, and each directory has kept a prefix
+of its unsynced changes. `after_kill` keeps all that was done: the process died, the machine did
+not. A failed sync leaves in the cache what it did not write, and no later sync writes it: so does
+Linux. After `PowerCut` nothing can be changed any more.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from millrace_server.host import ReadBuffer
@@ -46,14 +49,21 @@ class _Inode:
     def after_power_cut(self, rng: random.Random) -> _Inode:
         content = bytearray(self.durable)
         for change in self.unsynced:
-            fate = rng.choice(("absent", "whole", "cut"))
-            if fate == "whole" or (fate == "cut" and isinstance(change, int)):
+            fate = rng.choice(("absent", "whole", "cut", "sectors"))
+            if isinstance(change, int):
+                if fate != "absent":
+                    self.apply(content, change)
+                continue
+            position, data = change
+            boundaries = range(SECTOR_BYTES - position % SECTOR_BYTES, len(data), SECTOR_BYTES)
+            if fate == "whole":
                 self.apply(content, change)
-            elif fate == "cut" and not isinstance(change, int):
-                position, data = change
-                boundaries = range(SECTOR_BYTES - position % SECTOR_BYTES, len(data), SECTOR_BYTES)
-                if boundaries:
-                    self.apply(content, (position, data[: rng.choice(boundaries)]))
+            elif fate == "cut" and boundaries:
+                self.apply(content, (position, data[: rng.choice(boundaries)]))
+            elif fate == "sectors":
+                for start, end in zip((0, *boundaries), (*boundaries, len(data)), strict=True):
+                    if rng.random() < 0.5:
+                        self.apply(content, (position + start, data[start:end]))
         return _Inode(bytearray(content), content)
 
 
@@ -98,9 +108,11 @@ class FaultyFile:
 
     def sync(self) -> None:
         self._check_open()
-        with self._disk.operation("sync", self.path):
-            self._inode.durable = bytearray(self._inode.cached)
-            self._inode.unsynced.clear()
+        inode = self._inode
+        with self._disk.operation("sync", self.path, inode.unsynced.clear):
+            for change in inode.unsynced:
+                inode.apply(inode.durable, change)
+            inode.unsynced.clear()
 
     def size(self) -> int:
         self._check_open()
@@ -148,24 +160,35 @@ class FaultyDisk:
         self.operations = 0
         self.crash_at: int | None = None
         self.fail_at: dict[int, int] = {}
+        self.judge: Callable[[str, str], int | None] = _nothing_fails
+        """Called with the name and path of each operation; an errno makes it fail."""
+        self.on_crash: Callable[[], object] = lambda: None
+        self.is_dead = False
         self.journal: list[str] = []
         self.files: list[FaultyFile] = []
         self._cached: _Entries = {"": None}
         self._durable: _Entries = {"": None}
         self._unsynced: dict[str, list[dict[str, _Inode | bool | None]]] = {}
 
-    def operation(self, name: str, path: str, half: object = None) -> _Operation:
+    def operation(
+        self, name: str, path: str, half: Callable[[], object] | None = None
+    ) -> _Operation:
         number = self.operations
         self.operations += 1
         self.journal.append(f"{name} {path}")
+        if self.is_dead:
+            return _Operation(PowerCut("there is no power"))
         failure: BaseException | None = None
-        if number in self.fail_at:
-            code = self.fail_at[number]
+        code = self.fail_at.get(number) or self.judge(name, path)
+        if code:
             failure = OSError(code, os.strerror(code), path)
         elif self.crash_at == number:
             failure = PowerCut(f"at {self.journal[-1]}")
-        if failure is not None and callable(half):
+        if failure is not None and half is not None and (code or name != "sync"):
             half()
+        if failure is not None and not code:
+            self.is_dead = True
+            self.on_crash()
         return _Operation(failure)
 
     def open(self, path: str, *, create: bool = False, write: bool = False) -> FaultyFile:
@@ -198,8 +221,18 @@ class FaultyDisk:
         return path in self._cached
 
     def rename(self, source: str, target: str) -> None:
+        if source not in self._cached:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
         with self.operation("rename", source):
-            self._change(_parent(target), {source: False, target: self._cached[source]})
+            inside = f"{source}/"
+            moved = [path for path in self._cached if path == source or path.startswith(inside)]
+            change: dict[str, _Inode | bool | None] = dict.fromkeys(moved, False)
+            for path in moved:
+                change[target + path.removeprefix(source)] = self._cached[path]
+            self._change(_parent(target), change)
+            if source in self._unsynced:
+                # The directory's own changes stand before its move, which carries them along.
+                del self._unsynced[source]
 
     def remove(self, path: str) -> None:
         if self._cached.get(path) is None:
@@ -227,6 +260,20 @@ class FaultyDisk:
         inode = self._cached[path]
         assert inode is not None
         return bytes(inode.cached)
+
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether a power cut now could lose something."""
+        inodes = (inode for inode in self._cached.values() if inode is not None)
+        return any(self._unsynced.values()) or any(inode.unsynced for inode in inodes)
+
+    def flip_bit(self, path: str, position: int, bit: int) -> None:
+        """Damages a byte of a file, in the cache and on the disk."""
+        inode = self._cached[path]
+        assert inode is not None
+        for content in (inode.cached, inode.durable):
+            if position < len(content):
+                content[position] ^= 1 << bit
 
     def after_kill(self) -> FaultyDisk:
         """The same disk without the process: nothing is lost, nothing more is durable."""
@@ -256,6 +303,10 @@ class FaultyDisk:
     def _change(self, directory: str, change: dict[str, _Inode | bool | None]) -> None:
         _apply(self._cached, change)
         self._unsynced.setdefault(directory, []).append(change)
+
+
+def _nothing_fails(name: str, path: str) -> int | None:
+    return None
 
 
 def _apply(entries: _Entries, change: dict[str, _Inode | bool | None]) -> None:

@@ -1,0 +1,234 @@
+"""An event loop that is driven by a seed: virtual time, no selector, no threads, no sleeping.
+
+Owns time and the order in which callbacks run. Knows no network and no disk; `create_connection`
+and `create_server` go to the network it is given.
+
+What asyncio promises stays: `call_soon` is first in, first out, and a timer never fires early.
+What a real machine leaves open is drawn from the seed: the order of things that are due at the
+same moment, and how much comes in from outside between two turns of the loop. For the latter each
+turn takes a random time, up to `TURN_S_MAX`, so that messages and threads get in between callbacks
+that follow each other. Everything outside, a message, a finished thread, is a timer.
+
+Hashes of objects are addresses and differ from run to run, and asyncio keeps tasks and futures in
+sets: here they are hashed by the number in which they were made.
+
+A process is a context variable that tasks, timers and callbacks inherit. When it has ended, none
+of them ever runs again: that is what `kill -9` looks like from inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import random
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from itertools import count
+from typing import Any, Protocol
+
+TURN_S_MAX = 20e-6
+_TASKS_KEPT_MIN = 64
+
+
+class Stuck(Exception):
+    """Nothing is left that could ever happen, or more happened than a run may take."""
+
+
+class Process:
+    """A running program on a machine; `tasks` are those that may not be finished."""
+
+    def __init__(self, machine: str, name: str) -> None:
+        self.machine = machine
+        self.name = name
+        self.is_alive = True
+        self.context = contextvars.Context()
+        self.context.run(CURRENT.set, self)
+        self.tasks: list[asyncio.Task[Any]] = []
+        self._tasks_kept = _TASKS_KEPT_MIN
+
+    def note(self, task: asyncio.Task[Any]) -> None:
+        """Remembers a task, so that it is not collected, and run, after the process has ended."""
+        self.tasks.append(task)
+        if len(self.tasks) > self._tasks_kept:
+            self.tasks = [task for task in self.tasks if not task.done()]
+            self._tasks_kept = max(_TASKS_KEPT_MIN, 2 * len(self.tasks))
+
+    def discard(self) -> None:
+        """Takes the tasks apart without a word, at the end of the run."""
+        for task in self.tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                with suppress(BaseException):
+                    task.get_coro().close()
+
+
+CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+def running_process() -> Process:
+    """The process whose code runs now."""
+    process = CURRENT.get()
+    assert process is not None, "this runs in no process"
+    return process
+
+
+class SimFuture(asyncio.Future[Any]):
+    """A future with a hash that is the same in every run."""
+
+    def __init__(self, number: int, *, loop: asyncio.AbstractEventLoop) -> None:
+        self.number = number
+        self.process = CURRENT.get()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimTask(asyncio.Task[Any]):
+    """A task with a hash that is the same in every run."""
+
+    def __init__(
+        self, number: int, coro: Coroutine[Any, Any, Any], process: Process | None, **options: Any
+    ) -> None:
+        self.number = number
+        self.process = process
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class Dial(Protocol):
+    """The network as the loop needs it."""
+
+    async def connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]: ...
+
+    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any: ...
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """See the head of this module. `on_unhandled` gets what asyncio would merely log."""
+
+    def __init__(
+        self, rng: random.Random, *, on_unhandled: Callable[[str], None], turns_max: int
+    ) -> None:
+        super().__init__()
+        self.network: Dial | None = None
+        self.turns = 0
+        self._turns_max = turns_max
+        self._rng = rng
+        self._now = 1000.0
+        self._numbers = count()
+        self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []
+        self._on_unhandled = on_unhandled
+        self._ready: Any = self._ready
+
+    def time(self) -> float:
+        return self._now
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self._check_closed()  # type: ignore[attr-defined]
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, self._rng.random(), next(self._numbers), timer))
+        return timer
+
+    def create_future(self) -> SimFuture:
+        return SimFuture(next(self._numbers), loop=self)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> SimTask:
+        self._check_closed()  # type: ignore[attr-defined]
+        process = CURRENT.get() if context is None else context.get(CURRENT)
+        number = next(self._numbers)
+        name = name or f"task {number}"
+        task = SimTask(number, coro, process, loop=self, name=name, context=context)
+        if process is not None:
+            process.note(task)
+        return task
+
+    def start(self, process: Process, work: Coroutine[Any, Any, Any]) -> SimTask:
+        """Runs a coroutine in a process."""
+        return self.create_task(work, context=process.context)
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        assert self.network is not None
+        return await self.network.connect(protocol_factory, host, port)
+
+    async def create_server(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        **_: Any,
+    ) -> Any:
+        assert self.network is not None
+        return self.network.listen(protocol_factory, host, port)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        raise RuntimeError(f"{func} would run in a thread that no door leads to")
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        source = context.get("task") or context.get("future")
+        process = getattr(source, "process", None) or CURRENT.get()
+        handle = context.get("handle")
+        if handle is not None:
+            process = handle._context.get(CURRENT)
+        if process is None or process.is_alive:
+            self._on_unhandled(f"{context['message']}: {context.get('exception')!r} {source!r}")
+
+    def close(self) -> None:
+        self._timers.clear()
+        super().close()
+
+    # What BaseEventLoop calls
+
+    def _run_once(self) -> None:
+        self.turns += 1
+        if self.turns > self._turns_max:
+            raise Stuck(f"{self._turns_max} turns of the loop")
+        ready, timers = self._ready, self._timers
+        while timers and timers[0][3].cancelled():
+            heapq.heappop(timers)
+        if ready:
+            self._now += self._rng.random() * TURN_S_MAX
+        elif timers:
+            self._now = max(self._now, timers[0][0])
+        else:
+            raise Stuck("nothing is left to happen")
+        while timers and timers[0][0] <= self._now:
+            ready.append(heapq.heappop(timers)[3])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            process = handle._context.get(CURRENT)
+            if not handle._cancelled and (process is None or process.is_alive):
+                handle._run()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """A cancelled timer is dropped when its time comes."""
+
+    def _write_to_self(self) -> None:
+        """There is no selector to wake."""
+
+    def _process_events(self, event_list: Any) -> None:
+        """There are no events: what comes from outside is a timer."""

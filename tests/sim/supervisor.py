@@ -1,0 +1,126 @@
+"""Whoever starts the broker again: one broker on one machine, and everything that ends it.
+
+Owns the broker's lives. A life ends by a kill, a power cut, an orderly stop, or by the broker
+itself after a disk error; the next begins after a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from millrace_server.config import BrokerConfig
+from millrace_server.host import Host
+from millrace_server.node import Node
+from tests.sim.host import World, is_disk_error
+from tests.sim.ledger import Ledger
+from tests.sim.loop import Process
+
+ADDRESS = "127.0.0.1:9092"
+STOP_S_MAX = 10.0
+_RETRY_S = 0.5
+
+
+class Supervisor:
+    """Keeps one broker up while `keep_up` runs.
+
+    `forgetful` are the topics whose acks a power cut may take back.
+    """
+
+    def __init__(self, world: World, config: BrokerConfig, ledger: Ledger) -> None:
+        self.machine = world.machine("broker")
+        self.forgetful: list[str] = []
+        self._world = world
+        self._config = config
+        self._ledger = ledger
+        self._node: Node | None = None
+        self._pause_s = 0.0
+        self._down: asyncio.Future[None] = world.loop.create_future()
+        self._is_up = asyncio.Event()
+
+    async def keep_up(self) -> None:
+        """Starts the broker, and again whenever it has ended."""
+        loop = self._world.loop
+        while True:
+            process, host = self.machine.boot()
+            self._world.trace.note(f"start {process.name}")
+            loop.start(process, self._serve(process, host))
+            await asyncio.shield(self._down)
+            self._node = None
+            self._down = loop.create_future()
+            await asyncio.sleep(self._pause_s)
+
+    async def _serve(self, process: Process, host: Host) -> None:
+        """The broker's main function."""
+        node = Node(self._config, host)
+        try:
+            await node.start()
+        except Exception as error:
+            if not process.is_alive:
+                return
+            if not is_disk_error(str(error)):
+                self._world.trace.violation(f"the broker does not start: {error!r}")
+            self._end_after_error()
+            return
+        if self.machine.sync_failed:
+            self._end_after_error()
+            return
+        self._node = node
+        node.broker.failed.add_done_callback(lambda _: self._end_after_error())
+        self._is_up.set()
+
+    def kill(self, *, pause_s: float) -> None:
+        """kill -9."""
+        if self.machine.process is not None:
+            self._world.trace.sometimes("the broker was killed")
+            self.machine.kill()
+            self._ended(pause_s)
+
+    def cut_power(self, *, pause_s: float) -> None:
+        """The machine loses its power."""
+        if self.machine.process is not None:
+            self.machine.cut_power()
+            now_s = self._world.loop.time()
+            for topic in self.forgetful:
+                self._ledger.promises[topic].kept_since_s = now_s
+            self._ended(pause_s)
+
+    def cut_power_soon(self, operations: int, *, pause_s: float) -> None:
+        """The same, in the midst of a disk operation of this life, if there are so many."""
+        if self.machine.process is not None:
+            self.machine.cut_power_at(operations, lambda: self.cut_power(pause_s=pause_s))
+
+    async def restart_in_order(self) -> None:
+        """Stops the broker as SIGTERM does; returns when it is up again."""
+        process, node = self.machine.process, self._node
+        if node is not None and process is not None:
+            stopping = self._world.loop.start(process, node.stop())
+            down = self._down
+            done, _ = await asyncio.wait(
+                [stopping, down], timeout=STOP_S_MAX, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                self._world.trace.violation(f"the broker did not stop within {STOP_S_MAX} s")
+            if self.machine.process is process:
+                self.machine.kill()
+                self._ended(0.1)
+        await self._is_up.wait()
+
+    async def heal(self) -> None:
+        """The disk has room and its syncs succeed; a broker that met a full one starts again."""
+        self.machine.is_full = self.machine.next_sync_fails = False
+        self.machine.disk.crash_at = None
+        await self.restart_in_order()
+
+    def _end_after_error(self) -> None:
+        self._world.trace.sometimes("the broker stopped after a disk error")
+        if self.machine.sync_failed:
+            # What a failed sync did not write is in the page cache and will never be on the disk:
+            # only a machine that starts anew forgets it.
+            self.cut_power(pause_s=_RETRY_S)
+        else:
+            self.kill(pause_s=_RETRY_S)
+
+    def _ended(self, pause_s: float) -> None:
+        self._pause_s = pause_s
+        self._is_up.clear()
+        self._down.set_result(None)
