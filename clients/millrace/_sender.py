@@ -61,16 +61,18 @@ class Sender:
         """Runs until cancelled, or until something breaks that should not."""
         try:
             async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
                 tasks.create_task(self._keep_fresh(), name="millrace-producer-metadata")
                 while True:
                     self.wake.clear()
-                    self._pump(tasks)
+                    self._pump()
                     await self.wake.wait()
         finally:
             self._set_timer(None)
 
-    def _pump(self, tasks: asyncio.TaskGroup) -> None:
+    def _pump(self) -> None:
         """Does all that can be done now, and sets the timer for what cannot."""
+        tasks = self._tasks
         accumulator, cluster = self._accumulator, self._cluster
         accumulator.attention = False
         now_ms = monotonic_ms()
@@ -144,7 +146,9 @@ class Sender:
             self.last_error = error
             settled = self._outbox.on_request_failed(send, error, monotonic_ms())
         self._settle(settled)
-        self.wake.set()
+        # Now, and not when the loop gets to whoever waits for `wake`: the window has a gap until
+        # then, and a loop around `send` takes most of every turn.
+        self._pump()
 
     async def _ask_epoch(self, producer_id: int, epoch: int) -> None:
         try:

@@ -46,6 +46,12 @@ else:
 FAILURES_KEPT = 100
 """Failed batches remembered for the next `flush`; more are only counted."""
 _TIMESTAMP_MAX_MS = 1 << 62
+_TURNS_PER_BATCH = 4
+"""Turns of the loop from one batch's answer to the next batch's departure.
+
+A loop around `send` that gave up fewer per batch would leave the broker idle, fill the buffer, and
+wait for all of it at the end.
+"""
 
 
 class Producer(Generic[K, V]):
@@ -329,7 +335,8 @@ class Producer(Generic[K, V]):
         return self._at_once or self._pass_gate()
 
     async def _pass_gate(self) -> None:
-        await asyncio.sleep(0)
+        for _ in range(_TURNS_PER_BATCH):
+            await asyncio.sleep(0)
         await self.until_room()
         if not self._running:
             raise self._not_running()
