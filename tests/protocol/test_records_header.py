@@ -191,6 +191,8 @@ def test_a_sealed_lie_in_the_header_is_refused(edits: dict[str, int], reason: Fa
         ({"producer_id": -2}, "neither"),
         ({"producer_id": 7, "producer_epoch": -1, "base_sequence": 0}, "needs an epoch"),
         ({"producer_id": 7, "producer_epoch": 0, "base_sequence": -1}, "needs an epoch"),
+        ({"base_sequence": 0}, "without a producer id"),
+        ({"producer_epoch": 0}, "without a producer id"),
     ],
 )
 def test_a_log_may_hold_what_a_client_may_not_send(edits: dict[str, int], sentence: str) -> None:

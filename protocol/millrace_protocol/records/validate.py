@@ -203,4 +203,9 @@ def _produced_fault(header: BatchHeader) -> str | None:
             f"producer id {header.producer_id} needs an epoch and a sequence, "
             f"and has {header.producer_epoch} and {header.base_sequence}"
         )
+    if header.producer_id == -1 and (header.producer_epoch != -1 or header.base_sequence != -1):
+        return (
+            f"epoch {header.producer_epoch} and sequence {header.base_sequence} without a "
+            "producer id; all three are -1 then"
+        )
     return None
