@@ -51,6 +51,19 @@ async def test_on_a_full_disk_appends_are_refused_and_reads_go_on(
         assert not node.broker.failed.done()
 
 
+async def test_a_full_disk_is_said_once_in_the_log_however_often_it_refuses(
+    data: Path, faults: Faults, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with node_on(data, faults) as node, connect(node.address[1]) as wire:
+        await wire.create("t")
+        faults.errnos["write"] = errno.ENOSPC
+        for _ in range(3):
+            assert (await wire.produce("t", batch(b"lost"))).error_code == ErrorCode.DISK_FULL
+        (line,) = [r for r in caplog.records if "disk full" in r.getMessage()]
+        assert (line.name, line.levelname) == ("millrace.broker", "ERROR")
+        assert "topic=t" in line.getMessage()
+
+
 async def test_space_that_cannot_be_reserved_ahead_costs_no_ack(data: Path, faults: Faults) -> None:
     faults.errnos["preallocate"] = errno.ENOSPC
     async with node_on(data, faults) as node, connect(node.address[1]) as wire:

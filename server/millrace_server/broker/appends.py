@@ -18,10 +18,14 @@ from millrace_server.broker.producer_ids import ProducerIds
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.broker.waiting import Waiting, WaitingRoom
 from millrace_server.host import Host
+from millrace_server.log_lines import Ration, get_logger
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+DISK_FULL_LINE_MS = 60_000
+
+log = get_logger("millrace.broker")
 
 
 @dataclass(slots=True)
@@ -56,6 +60,7 @@ class Appends:
         self._producer_ids = producer_ids
         self._host = host
         self._waiting = waiting
+        self._lines = Ration(host.clock, lines=1, period_ms=DISK_FULL_LINE_MS)
 
     def append(
         self,
@@ -82,7 +87,10 @@ class Appends:
                     topic, number, batch, now_ms=now_ms, wait=acks != ACKS_NONE
                 )
             except CORE_REFUSALS as error:
-                results.append(Produced.refused(topic, number, as_refused(error)))
+                refused = as_refused(error)
+                if refused.code is ErrorCode.DISK_FULL:
+                    self._say_disk_is_full(topic, number, error)
+                results.append(Produced.refused(topic, number, refused))
                 continue
             if durable is not None:
                 pending.append((len(results), durable))
@@ -90,6 +98,18 @@ class Appends:
         if not pending:
             return results
         return self._when_durable(results, pending, timeout_ms)
+
+    def _say_disk_is_full(self, topic: str, number: int, error: Exception) -> None:
+        # Producers come again until there is space: without a ration each try would be a line.
+        unsaid = self._lines.take()
+        if unsaid is not None:
+            log.error(
+                "disk full, appends are refused and reads go on",
+                topic=topic,
+                partition=number,
+                error=str(error),
+                unsaid=unsaid,
+            )
 
     def _append_one(
         self, topic: str, number: int, batch: memoryview, *, now_ms: int, wait: bool
