@@ -24,7 +24,7 @@ from millrace_server import log_lines
 from millrace_server.config import BrokerConfig, ConfigError, load
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.lock import DataDirectoryLocked, DirectoryLock
-from millrace_server.disk.os_disk import DIRECTORY_MODE
+from millrace_server.disk.os_disk import DIRECTORY_MODE, DiskError
 from millrace_server.log.errors import CorruptLog, LogFailed
 from millrace_server.log_lines import get_logger
 from millrace_server.machine import LoopSpawn, this_machine
@@ -71,8 +71,13 @@ def serve(
         lock = DirectoryLock(data)
     except DataDirectoryLocked as error:
         return _ended(Exit.LOCKED, error)
-    except OSError as error:
+    except DiskError as error:
         return _ended(Exit.DISK, error)
+    except OSError as error:
+        return _ended(
+            Exit.DISK,
+            f"the data directory {data} cannot be made: {error.strerror}; name another with --data",
+        )
     try:
         with asyncio.Runner(loop_factory=_loop_factory(config.loop)) as runner:
             return runner.run(_run(config))

@@ -123,10 +123,12 @@ def test_data_that_cannot_be_made_is_one_line_and_exit_5(
     millrace: Millrace, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    ended = millrace.process("serve", "--data", str(tmp_path / "file" / "data"))
-    assert ended.returncode == 5
-    (line,) = ended.stderr.decode().splitlines()
-    assert str(tmp_path / "file") in line
+    for data in (tmp_path / "file", tmp_path / "file" / "data"):
+        ended = millrace.process("serve", "--data", str(data))
+        assert ended.returncode == 5
+        (line,) = ended.stderr.decode().splitlines()
+        assert line.startswith(f"millrace serve: the data directory {data} cannot be made: ")
+        assert line.endswith("; name another with --data")
 
 
 def test_disk_fault_while_running_ends_the_broker_with_exit_5(

@@ -24,6 +24,7 @@ FILE_MODE: Final = 0o600
 _HINTS: Final = {
     errno.ENOSPC: "free space on the disk, or lower the retention",
     errno.EDQUOT: "raise the quota of the user the broker runs as, or lower the retention",
+    errno.EFBIG: "raise the limit of file size of the user the broker runs as (ulimit -f)",
     errno.EIO: "the disk is failing: check the kernel's log, then restore from a replica",
     errno.EROFS: "the file system is mounted read-only: check the kernel's log",
     errno.EACCES: "the broker's user must own the data directory",
