@@ -98,6 +98,8 @@ class Checkpoint:
             return None
         start, recovery, active, position, max_timestamp, entries, count = _FIXED.unpack_from(body)
         end = _FIXED.size + count * _SEGMENT.size
+        if count < 0 or end > len(body) or not Producers.can_decode(body[end:]):
+            return None
         return cls(
             start_offset=start,
             recovery_offset=recovery,

@@ -128,6 +128,17 @@ class Producers:
         return b"".join(parts)
 
     @classmethod
+    def can_decode(cls, data: bytes) -> bool:
+        """Whether `decode` can read all of it."""
+        position = 0
+        while position < len(data):
+            if position + _PRODUCER.size > len(data):
+                return False
+            count = _PRODUCER.unpack_from(data, position)[2]
+            position += _PRODUCER.size + count * _BATCH.size
+        return position == len(data)
+
+    @classmethod
     def decode(cls, data: bytes) -> Producers:
         """Reads what `encode` made; `struct.error` if it ends early."""
         producers = cls()
