@@ -47,7 +47,7 @@ class Bystander:
 
     async def finish(self) -> dict[str, Any]:
         """Its figures; raises `RuntimeError` when it was not served."""
-        out, _ = await self._process.communicate()
+        out, _ = await self._process.communicate(b"")
         if self._process.returncode != 0:
             raise RuntimeError("the well-behaved client failed")
         figures: dict[str, Any] = json.loads(out)

@@ -1,0 +1,104 @@
+"""`python -m tests.fuzz --runs 1000000 [--target NAME] [--seed N]`: many bytes to every decoder.
+
+With atheris (`pip install "millrace[fuzz]"`) the inputs are found by coverage: each target runs
+in a process of its own, and what it finds is kept where `--corpus` says. Without it, or with `--plain`,
+they are mutations that a seed decides. Prints for each target how many inputs it had, what
+crashed it, the slowest input and how far the peak of memory grew; ends with 1 after a find.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import random
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.fuzz.driver import GROWTH_BYTES_MAX, run
+from tests.fuzz.mutation import INPUT_BYTES_MAX, mutations
+from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.typed_lines import typed_lines
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--runs", type=int, default=100_000, help="inputs for each target")
+    parser.add_argument("--target", help="only targets whose name contains this")
+    parser.add_argument("--seed", type=int, default=None, help="default: another one every time")
+    parser.add_argument("--plain", action="store_true", help="no atheris, even where it is")
+    parser.add_argument("--corpus", type=Path, default=None, help="directory to keep inputs in")
+    parser.add_argument("--in-this-process", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
+    guided = not options.plain and importlib.util.find_spec("atheris") is not None
+    failed = False
+    with ExitStack() as stack:
+        for target in (*TARGETS, stack.enter_context(typed_lines())):
+            if options.target and options.target not in target.name:
+                continue
+            if options.in_this_process:
+                _guided_here(target, options.runs, seed, options.corpus)
+            elif guided:
+                failed |= _guided(target, options.runs, seed, options.corpus)
+            else:
+                failed |= _plain(target, options.runs, seed)
+    return int(failed)
+
+
+def _plain(target: Target, runs: int, seed: int) -> bool:
+    outcome = run(target, mutations(target.seeds, count=runs, seed=seed))
+    print(
+        f"{target.name:<36} {outcome.inputs:>9} inputs {outcome.seconds:>7.1f} s "
+        f"{len(outcome.crashes):>3} crashes, slowest {outcome.slowest_ms:>7.1f} ms, "
+        f"{outcome.slow:>4} slow, memory +{outcome.growth_bytes >> 20} MiB, seed {seed}",
+        flush=True,
+    )
+    for data, error in outcome.crashes:
+        print(f"  {error!r}\n  {data.hex()}", flush=True)
+    return bool(outcome.crashes) or outcome.growth_bytes >= GROWTH_BYTES_MAX
+
+
+def _guided(target: Target, runs: int, seed: int, corpus: Path | None) -> bool:
+    """atheris ends the process it runs in, so each target has its own."""
+    command = [sys.executable, "-m", "tests.fuzz", "--in-this-process", "--target", target.name]
+    command += ["--runs", str(runs), "--seed", str(seed)]
+    with tempfile.TemporaryDirectory() as forgotten:
+        command += ["--corpus", str(corpus or forgotten)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stderr.splitlines()
+    last = next((line for line in reversed(lines) if line.startswith(("#", "Done"))), "no figures")
+    print(f"{target.name:<36} exit {done.returncode}, {last}", flush=True)
+    if done.returncode:
+        print("\n".join(f"  {line}" for line in [*done.stdout.splitlines(), *lines][-40:]))
+    return done.returncode != 0
+
+
+def _guided_here(target: Target, runs: int, seed: int, corpus: Path) -> None:
+    import atheris
+
+    directory = corpus / target.name.replace(" ", "-")
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(target.seeds):
+        (directory / f"seed-{number}").write_bytes(data)
+    atheris.instrument_all()
+    atheris.Setup(
+        [
+            sys.argv[0],
+            f"-runs={runs}",
+            f"-seed={seed % 2**31 or 1}",
+            f"-max_len={INPUT_BYTES_MAX}",
+            "-timeout=5",
+            "-rss_limit_mb=1024",
+            f"-artifact_prefix={directory}/",
+            str(directory),
+        ],
+        target.run,
+    )
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,358 @@
+"""Every decoder of broker and client, each as a function of bytes that may raise nothing.
+
+A target catches the typed errors of its decoder, and those alone; whatever else is raised is a
+find. Where a decoder has an inverse, what was decoded must become the same bytes again; where
+there are two decoders of one thing, they must agree.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from millrace.cli.request_line import RequestError, read_request
+from millrace_protocol.api import APIS
+from millrace_protocol.codec import decode, encode
+from millrace_protocol.dissect import (
+    CaptureError,
+    HexError,
+    dissect,
+    dissect_hex,
+    dissect_index,
+    dissect_segment,
+    dissect_time_index,
+    render,
+)
+from millrace_protocol.errors import WireError
+from millrace_protocol.framing import (
+    HEADER_SIZE,
+    FrameSplitter,
+    read_request_header,
+    read_response_header,
+    request_frame,
+    response_header,
+)
+from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.records import (
+    BatchTooLarge,
+    Codec,
+    CompressionError,
+    CorruptBatch,
+    check_batch,
+    check_produced_batch,
+    compress,
+    decode_fetch,
+    decode_records,
+    decompress,
+)
+from millrace_protocol.schema import Message
+from millrace_server.config import ConfigError, load
+from millrace_server.log.checkpoint import Checkpoint, ClosedSegment
+from millrace_server.log.offset_index import OffsetIndex
+from millrace_server.log.producers import Producers
+from millrace_server.log.time_index import TimeIndex
+from millrace_server.metadata.records import (
+    TopicCreated,
+    UnreadableMetadata,
+    decode_record,
+    encode_record,
+)
+from tests.fuzz.samples import FRAMES, batches, body, resealed
+
+DECOMPRESSED_BYTES_MAX = 1 << 20
+"""What a target lets bytes expand to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A decoder and right inputs for it. `run` raises when it finds something."""
+
+    name: str
+    run: Callable[[bytes], None]
+    seeds: tuple[bytes, ...]
+
+
+def _request_header(data: bytes) -> None:
+    try:
+        header = read_request_header(data)
+    except WireError:
+        return
+    again = request_frame(
+        api=header.api,
+        version=header.version,
+        correlation_id=header.correlation_id,
+        client_id=header.client_id.encode(),
+        body=data[header.body_position :],
+    )
+    assert again[4:] == data[4:]
+
+
+def _response_header(data: bytes) -> None:
+    try:
+        header = read_response_header(data)
+    except WireError:
+        return
+    again = response_header(
+        api=header.api,
+        version=header.version,
+        correlation_id=header.correlation_id,
+        body_size=len(data) - HEADER_SIZE,
+        error_code=header.error_code,
+    )
+    assert again[4:] == data[4:HEADER_SIZE]
+
+
+def _splitter(data: bytes) -> None:
+    whole = FrameSplitter(4096)
+    pieces = FrameSplitter(4096)
+    found: list[bytes] = []
+    try:
+        expected = whole.feed(data)
+    except WireError:
+        expected = None
+    try:
+        for start in range(0, len(data), 7):
+            found += pieces.feed(data[start : start + 7])
+    except WireError:
+        assert expected is None
+        return
+    assert found == expected
+    assert pieces.pending_bytes <= 4096 + 4
+
+
+def _body(cls: type[Message], data: bytes) -> None:
+    try:
+        message = decode(cls, memoryview(bytearray(data)), 0)
+    except WireError as error:
+        assert 0 <= error.position <= len(data), error
+        return
+    assert encode(message, 0) == data
+
+
+def _batch(data: bytes) -> None:
+    for candidate in (data, resealed(data)):
+        try:
+            checked = check_batch(candidate)
+            assert checked.size_bytes <= len(candidate)
+        except CorruptBatch:
+            checked = None
+        try:
+            header = check_produced_batch(candidate, max_bytes=2048)
+        except (CorruptBatch, BatchTooLarge):
+            continue
+        assert checked == header
+        assert header.size_bytes == len(candidate)
+        assert header.record_count == header.last_offset_delta + 1
+
+
+def _fetch(data: bytes) -> None:
+    for candidate in (data, resealed(data)):
+        with suppress(CorruptBatch):
+            for records, next_offset in decode_fetch(candidate, limit_bytes=DECOMPRESSED_BYTES_MAX):
+                offsets = [record[0] for record in records]
+                assert offsets == sorted(set(offsets))
+                assert not offsets or 0 <= offsets[0] <= offsets[-1] < next_offset
+        with suppress(CorruptBatch):
+            decode_records(candidate, limit_bytes=DECOMPRESSED_BYTES_MAX)
+
+
+def _arrow(data: bytes) -> None:
+    from millrace_protocol.records.arrow import decode_arrow
+
+    for candidate in (data, resealed(data)):
+        try:
+            table = decode_arrow(candidate, limit_bytes=DECOMPRESSED_BYTES_MAX)
+        except CorruptBatch:
+            table = None
+        try:
+            rows = [
+                record
+                for records, _ in decode_fetch(candidate, limit_bytes=DECOMPRESSED_BYTES_MAX)
+                for record in records
+            ]
+        except CorruptBatch:
+            assert table is None, "Arrow columns from a batch that records cannot be read from"
+            continue
+        assert table is not None, "records from a batch that Arrow columns cannot be read from"
+        table.validate(full=True)
+        assert table.column("offset").to_pylist() == [row[0] for row in rows]
+        assert table.column("key").to_pylist() == [row[2] for row in rows]
+        assert table.column("value").to_pylist() == [row[3] for row in rows]
+
+
+def _decompress(codec: Codec, data: bytes) -> None:
+    try:
+        plain = decompress(data, codec, limit_bytes=DECOMPRESSED_BYTES_MAX)
+    except CompressionError:
+        return
+    assert len(plain) <= DECOMPRESSED_BYTES_MAX
+    again = compress(plain, codec)
+    assert decompress(again, codec, limit_bytes=DECOMPRESSED_BYTES_MAX) == plain
+
+
+def _shown(data: bytes, file_name: str = "") -> None:
+    try:
+        for line in render(dissect(data, file_name=file_name), data):
+            assert "\x1b" not in line and "\n" not in line
+    except CaptureError:
+        return
+
+
+def _hex(data: bytes) -> None:
+    try:
+        for line in render(dissect_hex(data.decode("utf-8", "replace"))):
+            assert "\x1b" not in line
+    except (HexError, CaptureError):
+        return
+
+
+def _segment_file(data: bytes) -> None:
+    for candidate in (data, resealed(data)):
+        for line in render(dissect_segment(candidate), candidate):
+            assert "\x1b" not in line and "\n" not in line
+
+
+def _index_files(data: bytes) -> None:
+    list(render(dissect_index(data, base_offset=5), data))
+    list(render(dissect_time_index(data, base_offset=5), data))
+    offsets = OffsetIndex.decode(data, end_position=1 << 20)
+    if offsets is not None:
+        assert offsets.encode() == data
+        assert offsets.floor_offset(2**31 - 1)[1] < 1 << 20
+        offsets.floor_position(-1)
+    times = TimeIndex.decode(data)
+    if times is not None:
+        assert times.encode() == data
+        times.floor_timestamp(0)
+        times.floor_offset(0)
+
+
+def _checkpoint(data: bytes) -> None:
+    import crc32c
+
+    fitted = data[:8] + struct.pack(">I", crc32c.crc32c(data[12:])) + data[12:]
+    for candidate in (data, fitted):
+        checkpoint = Checkpoint.decode(candidate)
+        if checkpoint is None:
+            continue
+        try:
+            producers = checkpoint.restore_producers()
+        except struct.error:
+            continue
+        assert len(producers) <= len(candidate)
+
+
+def _producers(data: bytes) -> None:
+    try:
+        producers = Producers.decode(data)
+    except struct.error:
+        return
+    Producers.decode(producers.encode())
+
+
+def _metadata_record(data: bytes) -> None:
+    try:
+        record = decode_record(data)
+    except UnreadableMetadata:
+        return
+    assert decode_record(encode_record(record)) == record
+
+
+def _toml(data: bytes) -> None:
+    try:
+        load(toml=data.decode("utf-8", "replace"), toml_name="fuzz.toml", environment={}, flags={})
+    except ConfigError:
+        return
+
+
+def _environment(data: bytes) -> None:
+    variables = (line.partition("=") for line in data.decode("utf-8", "replace").splitlines())
+    environment = {f"MILLRACE_{name}": value for name, _, value in variables}
+    try:
+        load(toml=None, toml_name="", environment=environment, flags={})
+    except ConfigError:
+        return
+
+
+def _request_line(data: bytes) -> None:
+    try:
+        api, version, request = read_request(data.decode("utf-8", "replace"), now_ms=1_000)
+    except RequestError:
+        return
+    assert decode(api.request, encode(request, version), version) == request
+
+
+def _body_targets() -> list[Target]:
+    classes: list[type[Message]] = [Refusal]
+    for api in APIS.values():
+        classes += (api.request, api.response)
+    return [Target(f"body {cls.__name__}", partial(_body, cls), (body(cls),)) for cls in classes]
+
+
+def _pcap(packets: tuple[bytes, ...]) -> bytes:
+    made = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101)
+    for number, payload in enumerate(packets):
+        tcp = struct.pack(">HHIIBBHHH", 5000, 9092, 1, 0, 5 << 4, 0x18, 0, 0, 0) + payload
+        ip = struct.pack(">BBHHHBBH8s", 0x45, 0, 20 + len(tcp), 0, 0, 64, 6, 0, bytes(8)) + tcp
+        made += struct.pack("<IIII", number, 0, len(ip), len(ip)) + ip
+    return made
+
+
+def _checkpoint_seed() -> bytes:
+    producers = struct.pack(">qhBq", 7, 1, 1, 9) + struct.pack(">iiqqq", 0, 1, 0, 1, -1)
+    closed = (ClosedSegment(0, 100, 5), ClosedSegment(10, 100, 6))
+    return Checkpoint(0, 20, 20, 0, 7, 0, closed, producers, True).encode()
+
+
+_PAYLOAD = b"a payload that repeats, a payload that repeats" * 8
+_METADATA = encode_record(TopicCreated("t", "id", 1, 1, {"retention.ms": "1"}))
+_TOML = b"""data = "d"
+listen = "127.0.0.1:9092"
+insecure_listen = false
+partitions = 3
+[topic]
+"retention.ms" = 86400000
+durability = "os"
+[limits]
+connections_max = 20000
+"""
+_ENVIRONMENT = b"LISTEN=[::1]:9\nLIMITS__CONNECTIONS_MAX=5\nTOPIC__RETENTION_MS=1\nLOOP=asyncio"
+_LINES = (
+    b'fetch partitions={"topic": "clicks", "fetch_offset": 7} max_wait_ms=5',
+    b'produce partitions={"topic": "c", "records": ["a", {"key": "k", "value": null}]}',
+    b"create_topics@0 topics=clicks",
+    b"hello software=x",
+)
+TARGETS = (
+    Target("request header", _request_header, FRAMES),
+    Target("response header", _response_header, FRAMES),
+    Target("frame splitter", _splitter, (b"".join(FRAMES[:3]), *FRAMES)),
+    *_body_targets(),
+    Target("batch checks", _batch, batches()),
+    Target("fetched records", _fetch, batches()),
+    Target("fetched columns", _arrow, batches()),
+    *(
+        Target(
+            f"decompress {codec.name}", partial(_decompress, codec), (compress(_PAYLOAD, codec),)
+        )
+        for codec in Codec
+    ),
+    Target("dissect a stream", _shown, FRAMES),
+    Target("dissect a capture", _shown, (_pcap(FRAMES[:4]), _pcap(FRAMES[4:]))),
+    Target("dissect hex", _hex, tuple(frame.hex(" ").encode() for frame in FRAMES)),
+    Target("dissect a segment", _segment_file, batches()),
+    Target(
+        "index files",
+        _index_files,
+        (struct.pack(">iiii", 1, 100, 5, 900), struct.pack(">qiqi", 5, 1, 6, 9)),
+    ),
+    Target("checkpoint", _checkpoint, (_checkpoint_seed(),)),
+    Target("producers", _producers, (_checkpoint_seed()[-55:],)),
+    Target("metadata record", _metadata_record, (_METADATA,)),
+    Target("configuration file", _toml, (_TOML,)),
+    Target("configuration environment", _environment, (_ENVIRONMENT,)),
+    Target("request line", _request_line, _LINES),
+)
