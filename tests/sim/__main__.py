@@ -3,81 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import sys
-import time
-from collections import Counter
 
-from tests.sim.scenario import Outcome, run_seed
-
-SOMETIMES = (
-    "a power cut met unsynced data",
-    "the broker was killed",
-    "the broker recognised a duplicate",
-    "the broker stopped after a disk error",
-    "recovery read a log",
-    "recovery cut a torn tail",
-    "a full disk refused something",
-    "a sync failed",
-    "a segment was rolled",
-    "a connection was reset",
-    "a message was swallowed",
-    "writing had to pause",
-    "a client was told of an error",
-    "a consumer fell out of a log that was cut",
-)
-"""What a set of runs must meet: one that never does proves less than it seems to."""
-SEEDS_FOR_ALL = 100
-
-
-def missing(counts: Counter[str], seeds: int) -> list[str]:
-    """What should have happened in so many runs and did not."""
-    return [what for what in SOMETIMES if not counts[what]] if seeds >= SEEDS_FOR_ALL else []
-
-
-def replay(seed: int) -> int:
-    """Runs one seed with its whole story."""
-    outcome = run_seed(seed, show=print)
-    print(f"seed={seed} digest={outcome.digest} sent={outcome.sent} acked={outcome.acked}")
-    for violation in outcome.violations:
-        print(f"seed={seed} {violation}")
-    return 1 if outcome.violations else 0
-
-
-def run_many(first: int, count: int, processes: int) -> int:
-    """Runs seeds `first` to `first + count`, exclusive."""
-    started_s = time.monotonic()
-    counts: Counter[str] = Counter()
-    virtual_s = cpu_s = 0.0
-    sent = acked = failed = 0
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, maxtasksperchild=100) as pool:
-        for outcome, taken_s in pool.imap_unordered(_timed, range(first, first + count)):
-            virtual_s += outcome.virtual_s
-            cpu_s += taken_s
-            sent += outcome.sent
-            acked += outcome.acked
-            counts += outcome.counts
-            failed += bool(outcome.violations)
-            for violation in outcome.violations:
-                print(f"seed={outcome.seed} {violation}", flush=True)
-    for what in sorted({*SOMETIMES, *counts}):
-        print(f"{counts[what]:10} {what}")
-    never = missing(counts, count)
-    for what in never:
-        print(f"never in {count} runs: {what}")
-    print(
-        f"{count} runs, {failed} with violations; {sent} records sent, {acked} acked; "
-        f"{virtual_s:.0f} virtual s, {virtual_s / cpu_s:.1f} per CPU s; "
-        f"{time.monotonic() - started_s:.0f} s"
-    )
-    return 1 if failed or never else 0
-
-
-def _timed(seed: int) -> tuple[Outcome, float]:
-    started_s = time.process_time()
-    outcome = run_seed(seed)
-    return outcome, time.process_time() - started_s
+from tests.sim.campaign import replay, run_many
 
 
 def main() -> int:

@@ -1,0 +1,224 @@
+"""`python -m tests.sim.mutants`: bugs that brokers have had, planted; each must be found.
+
+Owns the bugs: each is a function that breaks the broker through the patch it is given. What is
+not found says that the simulation looks away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Any
+from unittest import mock
+
+from millrace_server.broker.partition import Partition
+from millrace_server.disk.flusher import Flusher
+from millrace_server.log import PartitionLog
+from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
+from millrace_server.log.flush import FlushTicket
+from millrace_server.log.producers import Producers
+from millrace_server.log.recovery import _Recovery
+from millrace_server.log.scan import BatchScan
+from millrace_server.log.segment import Segment
+from tests.sim.scenario import run_seed
+
+Patch = Callable[[Any, str, Any], None]
+
+
+def acks_before_the_sync(patch: Patch) -> None:
+    original = Flusher.wait_durable
+
+    def at_once(self: Flusher, end_offset: int) -> Any:
+        self.request()
+        return original(self, 0)
+
+    patch(Flusher, "wait_durable", at_once)
+
+
+def skips_the_sync_of_data(patch: Patch) -> None:
+    def sync(self: FlushTicket) -> None:
+        if self.sync_directory:
+            self.disk.sync_directory(self.directory)
+
+    patch(FlushTicket, "sync", sync)
+
+
+def skips_the_sync_of_a_new_segments_directory(patch: Patch) -> None:
+    def sync(self: FlushTicket) -> None:
+        for file in self.dirty:
+            file.sync()
+
+    patch(FlushTicket, "sync", sync)
+
+
+def syncs_the_active_segment_only(patch: Patch) -> None:
+    original = FlushTicket.sync
+
+    def sync(self: FlushTicket) -> None:
+        del self.dirty[:-1]
+        original(self)
+
+    patch(FlushTicket, "sync", sync)
+
+
+def writes_the_checkpoint_before_the_data(patch: Patch) -> None:
+    original = FlushTicket.sync
+
+    def sync(self: FlushTicket) -> None:
+        if self.checkpoint is not None:
+            write_checkpoint(self.disk, self.directory, self.checkpoint)
+        original(self)
+
+    patch(FlushTicket, "sync", sync)
+
+
+def takes_what_was_appended_during_a_sync_for_durable(patch: Patch) -> None:
+    def finish_flush(self: PartitionLog, ticket: FlushTicket) -> None:
+        self._durable_offset = self._end_offset
+        self._durable_position = self._chain.active.size_bytes
+
+    patch(PartitionLog, "finish_flush", finish_flush)
+
+
+def shows_consumers_what_is_not_durable(patch: Patch) -> None:
+    original = Partition.append
+
+    def append(self: Partition, *args: Any, **options: Any) -> Any:
+        appended = original(self, *args, **options)
+        self._move_high_watermark(self.log.end_offset)
+        return appended
+
+    patch(Partition, "append", append)
+
+
+def goes_on_after_a_failed_sync(patch: Patch) -> None:
+    original = FlushTicket.sync
+
+    def sync(self: FlushTicket) -> None:
+        with suppress(OSError):
+            original(self)
+
+    patch(FlushTicket, "sync", sync)
+
+
+def acks_what_a_full_disk_refused(patch: Patch) -> None:
+    original = Segment.write
+
+    def write(self: Segment, batch: Any) -> None:
+        try:
+            original(self, batch)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+    patch(Segment, "write", write)
+
+
+def uses_an_offset_twice_after_a_restart(patch: Patch) -> None:
+    original = _Recovery._recover
+
+    def recover(self: _Recovery) -> Any:
+        recovered = original(self)
+        active = recovered.segments[-1]
+        if recovered.report.scanned_bytes and active.end_offset > active.base_offset:
+            active.end_offset -= 1
+        return recovered
+
+    patch(_Recovery, "_recover", recover)
+
+
+def forgets_what_lies_behind_the_checkpoint(patch: Patch) -> None:
+    patch(BatchScan, "__iter__", lambda self: iter(()))
+
+
+def forgets_the_producers_of_a_checkpoint(patch: Patch) -> None:
+    patch(Checkpoint, "restore_producers", lambda self: Producers())
+
+
+def forgets_the_producers_behind_a_checkpoint(patch: Patch) -> None:
+    original = _Recovery._scan_segment
+
+    def scan(self: _Recovery, segment: Any, producers: Any, **options: Any) -> Any:
+        return original(self, segment, Producers(), **options)
+
+    patch(_Recovery, "_scan_segment", scan)
+
+
+def does_not_recognise_duplicates(patch: Patch) -> None:
+    patch(Producers, "check", lambda self, header: None)
+
+
+def answers_changes_of_topics_before_they_are_durable(patch: Patch) -> None:
+    original = Partition.append
+
+    def append(self: Partition, *args: Any, **options: Any) -> Any:
+        appended, durable = original(self, *args, **options)
+        return appended, None if self.topic == "__cluster_metadata" else durable
+
+    patch(Partition, "append", append)
+
+
+MUTANTS: tuple[Callable[[Patch], None], ...] = (
+    acks_before_the_sync,
+    skips_the_sync_of_data,
+    skips_the_sync_of_a_new_segments_directory,
+    syncs_the_active_segment_only,
+    writes_the_checkpoint_before_the_data,
+    takes_what_was_appended_during_a_sync_for_durable,
+    shows_consumers_what_is_not_durable,
+    goes_on_after_a_failed_sync,
+    acks_what_a_full_disk_refused,
+    uses_an_offset_twice_after_a_restart,
+    forgets_what_lies_behind_the_checkpoint,
+    forgets_the_producers_of_a_checkpoint,
+    forgets_the_producers_behind_a_checkpoint,
+    does_not_recognise_duplicates,
+    answers_changes_of_topics_before_they_are_durable,
+)
+
+
+def hunt(number: int, seeds: range) -> tuple[int, int | None, str]:
+    """The first of `seeds` that finds a mutant, and how it shows."""
+    with ExitStack() as stack:
+
+        def patch(owner: Any, name: str, value: Any) -> None:
+            stack.enter_context(mock.patch.object(owner, name, value))
+
+        MUTANTS[number](patch)
+        for seed in seeds:
+            outcome = run_seed(seed)
+            if outcome.violations:
+                return number, seed, outcome.violations[0]
+    return number, None, ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=300, help="how many seeds each may take")
+    parser.add_argument("--only", default="", help="mutants with this in their names")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    started_s = time.monotonic()
+    chosen = [n for n, mutant in enumerate(MUTANTS) if options.only in mutant.__name__]
+    escaped = 0
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(options.processes) as pool:
+        hunts = [pool.apply_async(hunt, (number, range(options.seeds))) for number in chosen]
+        for number, seed, violation in (each.get() for each in hunts):
+            name = MUTANTS[number].__name__.replace("_", " ")
+            if seed is None:
+                escaped += 1
+                print(f"ESCAPED {name}", flush=True)
+            else:
+                print(f"seed {seed:3} {name}: {violation[:110]}", flush=True)
+    print(f"{len(chosen) - escaped} of {len(chosen)}, {time.monotonic() - started_s:.0f} s")
+    return 1 if escaped else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
