@@ -29,8 +29,8 @@ RESPONSE_BIT = 0x8000
 CLIENT_ID_BYTES_MAX = 255
 FRAME_BYTES_MAX = 16 << 20
 """Largest `length` a broker accepts by default; Hello names the one in force (W-6.2)."""
-TEXT_OPENINGS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz\r\n")
-"""First bytes of a connection that speaks text (W-1.1): a letter, or an empty line."""
+TEXT_OPENINGS = frozenset(b"\t\n\r") | frozenset(range(0x20, 0x7F))
+"""First bytes of a connection that speaks text (W-1.1): what a person can type."""
 FRAME_BYTES_MOST = 128 << 20
 """No limit may allow a longer frame: its first byte could be one of `TEXT_OPENINGS`."""
 FRAME_BYTES_MAX_BEFORE_HELLO = 64 << 10

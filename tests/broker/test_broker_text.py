@@ -316,6 +316,17 @@ async def test_a_line_that_is_too_long_is_refused_and_closes(text: Text, size: i
     assert rest.count("\n") == 1
 
 
+@pytest.mark.parametrize("typed", [b" TOPICS\n", b"\tTOPICS\n", b"1\nTOPICS\n", b"{}\nTOPICS\n"])
+async def test_whatever_is_typed_first_is_answered_in_text(broker: Broker, typed: bytes) -> None:
+    """W-1.1, W-8.1"""
+    async with connect_text(broker.port) as text:
+        text.type(typed)
+        for _ in range(typed.count(b"\n") - 1):
+            (refusal,) = await text.answer()
+            assert refusal.startswith("ERR INVALID_REQUEST There is no command ")
+        assert await text.answer() == ["OK 0 topics"]
+
+
 async def test_a_line_of_the_limit_is_taken(text: Text) -> None:
     """W-8.1"""
     await text.ask("CREATE t")

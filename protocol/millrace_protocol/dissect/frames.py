@@ -19,6 +19,7 @@ from millrace_protocol.framing import (
     LENGTH_SIZE,
     MAGIC,
     RESPONSE_BIT,
+    TEXT_OPENINGS,
 )
 from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.schema import Message
@@ -52,7 +53,7 @@ def frame_size(data: Buffer, start: int = 0) -> int | None:
 
 def is_text(first_byte: int) -> bool:
     """Whether a frame cannot begin with this byte and a line of text can."""
-    return first_byte in b"\r\n\t" or 0x20 <= first_byte < 0x7F
+    return first_byte in TEXT_OPENINGS
 
 
 def find_frame(data: Buffer, start: int) -> int | None:

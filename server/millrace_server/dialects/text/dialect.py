@@ -45,7 +45,7 @@ class TextDialect:
         self, connection: Connection, line: bytes
     ) -> Reply | asyncio.Future[Reply] | Stream | None:
         """Answers one typed line; an empty one is not answered."""
-        name, _, rest = line.decode("utf-8", "surrogateescape").partition(" ")
+        name, _, rest = line.decode("utf-8", "surrogateescape").lstrip(" \t").partition(" ")
         name = name.strip().upper()
         if not name:
             return None
