@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from millrace_server.testing import BrokerThread
 from tests.fuzz.targets import Target
 
+TEXT_LINE = "text line"
 SEEDS = (
     b"HELP",
     b"TOPICS",
@@ -52,4 +53,4 @@ def typed_lines() -> Iterator[Target]:
                 if answer.startswith(b"ERR ") and b"'.the.end'" in answer:
                     return
 
-        yield Target("text line", run, SEEDS)
+        yield Target(TEXT_LINE, run, SEEDS)
