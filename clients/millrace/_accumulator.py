@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from millrace._backoff import Rng
 from millrace._batch import Batch, Owner
-from millrace._columns import Columns
+from millrace._columns import Columns, check_topic
 from millrace._intake import Intake
 from millrace._outbox import Outbox
 from millrace._partition_queue import PartitionQueue
@@ -369,6 +369,7 @@ class Accumulator:
         """Where the next records of a topic without partitions go; `size` is theirs."""
         waiting = self._antechambers.get(topic)
         if waiting is None:
+            check_topic(topic)
             batch = Batch(self._owner, topic, ANTECHAMBER, self._next_number(), 0)
             waiting = self._antechambers[topic] = _Antechamber(batch)
         waiting.partitions += partitions

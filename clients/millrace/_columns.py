@@ -6,14 +6,17 @@ columns of one `send_many`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 from millrace_protocol.records import RECORD_OVERHEAD_BYTES, Headers, record_size_max
 
 _PLAIN = {bytes, type(None)}
+_TIMESTAMP_MAX_MS = 1 << 62
+_TOPIC_CHARACTERS_MAX = 249
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +106,63 @@ def bytes_column(
 
 
 def checked_headers(headers: Headers) -> Headers:
-    """Headers that can be encoded, as a value that does not change. Raises `TypeError`."""
+    """Headers that can be encoded, as a value that does not change.
+
+    Raises `TypeError`, and `ValueError` for a name that is no UTF-8.
+    """
+    if isinstance(headers, Mapping):
+        raise TypeError("headers: pairs of str and bytes or None, not a mapping; pass its items()")
     checked = tuple((name, value) for name, value in headers)
     for name, value in checked:
         if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
             raise TypeError(f"headers: pairs of str and bytes or None, not {name!r}: {value!r}")
+        _check_utf8("headers", name)
     return checked
+
+
+def checked_timestamp_ms(name: str, timestamp_ms: object) -> int:
+    """A timestamp that can be encoded. Raises `TypeError` and `ValueError`."""
+    if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, SupportsIndex):
+        kind = type(timestamp_ms).__name__
+        raise TypeError(f"{name}: whole milliseconds since the epoch, not {kind}; int() makes one")
+    checked = index(timestamp_ms)
+    if not 0 <= checked < _TIMESTAMP_MAX_MS:
+        raise ValueError(f"{name}: {checked} is not in [0, 2**62)")
+    return checked
+
+
+def checked_timestamps_ms(timestamps_ms: Sequence[int] | int) -> Sequence[int] | int:
+    """One timestamp, or a column of them. Raises `TypeError` and `ValueError`."""
+    if not isinstance(timestamps_ms, Sized):
+        return checked_timestamp_ms("timestamps_ms", timestamps_ms)
+    column = timestamps_ms if isinstance(timestamps_ms, list) else list(timestamps_ms)
+    # The column at once, as a rule; the item that is wrong is looked for only when there is one.
+    if {*map(type, column)} == {int} and min(column) >= 0 and max(column) < _TIMESTAMP_MAX_MS:
+        return column
+    return [checked_timestamp_ms("timestamps_ms", item) for item in column]
+
+
+def checked_partition(partition: object) -> int:
+    """A partition number, there or not. Raises `TypeError`."""
+    if isinstance(partition, bool) or not isinstance(partition, SupportsIndex):
+        raise TypeError(f"partition: a number from 0, or None, not {partition!r}")
+    return index(partition)
+
+
+def check_topic(topic: object) -> None:
+    """Whether a topic can be asked for at all. Raises `TypeError` and `ValueError`.
+
+    What cannot be encoded would otherwise fail in the task that sends for everybody.
+    """
+    if not isinstance(topic, str):
+        raise TypeError(f"topic: a str, not {type(topic).__name__}")
+    _check_utf8("topic", topic)
+    if len(topic) > _TOPIC_CHARACTERS_MAX:
+        raise ValueError(f"topic: {len(topic)} characters; at most {_TOPIC_CHARACTERS_MAX}")
+
+
+def _check_utf8(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}: {text!r} has no UTF-8 form") from None

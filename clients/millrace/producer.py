@@ -10,14 +10,22 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from millrace._accumulator import Accumulator
 from millrace._batch import Batch
 from millrace._cluster import Cluster
-from millrace._columns import Columns, as_bytes, bytes_column, checked_headers
+from millrace._columns import (
+    Columns,
+    as_bytes,
+    bytes_column,
+    checked_headers,
+    checked_partition,
+    checked_timestamp_ms,
+    checked_timestamps_ms,
+)
 from millrace._outbox import Outbox
 from millrace._receipts import Deliveries, Delivery
 from millrace._sender import Sender, monotonic_ms
@@ -45,7 +53,6 @@ else:
 
 FAILURES_KEPT = 100
 """Failed batches remembered for the next `flush`; more are only counted."""
-_TIMESTAMP_MAX_MS = 1 << 62
 _TURNS_PER_BATCH = 4
 """Turns of the loop from one batch's answer to the next batch's departure.
 
@@ -261,8 +268,10 @@ class Producer(Generic[K, V]):
             key = as_bytes("key", key)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms or self._read_clock()
-        elif not 0 <= timestamp_ms < _TIMESTAMP_MAX_MS:
-            raise ValueError(f"timestamp_ms: {timestamp_ms} is not in [0, 2**62)")
+        else:
+            timestamp_ms = checked_timestamp_ms("timestamp_ms", timestamp_ms)
+        if partition is not None:
+            partition = checked_partition(partition)
         if headers:
             headers = checked_headers(headers)
         self._hot.pop(topic, None)
@@ -302,14 +311,18 @@ class Producer(Generic[K, V]):
             ("headers", headers),
             ("timestamps_ms", timestamps_ms),
         ):
-            if column is not None and not isinstance(column, int) and len(column) != len(values):
+            if isinstance(column, Sized) and len(column) != len(values):
                 raise ValueError(f"{name}: {len(column)} for {len(values)} values")
         columns = Columns(
             bytes_column("value", values, self._value_serializer),
             None if keys is None else bytes_column("key", keys, self._key_serializer),
             None if headers is None else [checked_headers(item) for item in headers],
-            (self._wall_ms or self._read_clock()) if timestamps_ms is None else timestamps_ms,
+            self._wall_ms or self._read_clock()
+            if timestamps_ms is None
+            else checked_timestamps_ms(timestamps_ms),
         )
+        if partition is not None:
+            partition = checked_partition(partition)
         self._hot.pop(topic, None)
         deliveries = self._accumulator.take(topic, partition, columns)
         self._note_refused()

@@ -297,6 +297,39 @@ async def test_what_is_no_record_is_refused_before_it_is_taken(broker: FakeBroke
         assert producer.health().buffered_records == 0
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"timestamp_ms": 1.5}, "timestamp_ms: whole milliseconds"),
+        ({"timestamp_ms": "5"}, "timestamp_ms: whole milliseconds"),
+        ({"partition": "0"}, "partition: a number"),
+        ({"partition": 0.5}, "partition: a number"),
+        ({"topic": None}, "topic: a str, not NoneType"),
+        ({"topic": b"t"}, "topic: a str, not bytes"),
+        ({"topic": "\udc80"}, "topic: .* has no UTF-8 form"),
+        ({"topic": "t" * 40_000}, "topic: 40000 characters"),
+        ({"headers": [("\udc80", b"")]}, "headers: .* has no UTF-8 form"),
+        ({"headers": {"a": b""}}, "not a mapping"),
+    ],
+)
+async def test_an_argument_that_cannot_be_encoded_harms_no_other_record(
+    broker: FakeBroker, wrong: dict[str, Any], said: str
+) -> None:
+    arguments: dict[str, Any] = {"topic": "new", **wrong}
+    columns = {"timestamp_ms": "timestamps_ms", "headers": "headers"}
+    many = {
+        columns.get(name, name): [value] if name in columns else value
+        for name, value in arguments.items()
+    }
+    async with Producer(broker.address) as producer:
+        with pytest.raises((TypeError, ValueError), match=said):
+            producer.send(value=b"", **arguments)
+        with pytest.raises((TypeError, ValueError), match=said.replace("_ms:", "s_ms:")):
+            producer.send_many(values=[b""], **many)
+        await producer.send("one", b"another")
+    assert values(broker, "one") == [b"another"]
+
+
 async def test_a_mutable_value_is_copied_when_it_is_sent(broker: FakeBroker) -> None:
     value: Any = bytearray(b"before")
     async with Producer(broker.address) as producer:
