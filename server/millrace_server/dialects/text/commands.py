@@ -138,11 +138,11 @@ async def fetch(
     wanted = number(count, "COUNT")
     if not 1 <= wanted <= FETCH_COUNT_MAX:
         raise usage_error(f"COUNT is {wanted}; it is 1 to {FETCH_COUNT_MAX}")
-    found = broker.partitions.get(topic, number(partition, "PARTITION"))
     first = number(offset, "OFFSET")
-    if not found.log.start_offset <= first <= found.high_watermark:
-        raise OffsetOutOfRange(first, found.log.start_offset, found.high_watermark)
     async with broker.lookups:
+        found = broker.partitions.get(topic, number(partition, "PARTITION"))
+        if not found.log.start_offset <= first <= found.high_watermark:
+            raise OffsetOutOfRange(first, found.log.start_offset, found.high_watermark)
         lines, next_offset = read_lines(found, first, wanted)
         await asyncio.sleep(0)
     return [

@@ -33,25 +33,30 @@ def handle(broker: Broker, connection: Connection, request: FetchRequest) -> Ans
 
 
 def _body(results: Sequence[Fetched]) -> BodyParts:
-    pending = array_count(len(results))
+    # Joined once: with `+=` two thousand refusals of long names took eight seconds.
+    pending = [array_count(len(results))]
     parts: list[ReplyPart] = []
     size = 0
     for result in results:
         records = result.records
-        pending += fetch_response_prefix(
-            topic=result.topic,
-            partition=result.partition,
-            error_code=result.code,
-            error_message=result.sentence,
-            high_watermark=result.high_watermark,
-            log_start_offset=result.log_start_offset,
-            records_size=0 if records is None else records.size,
+        pending.append(
+            fetch_response_prefix(
+                topic=result.topic,
+                partition=result.partition,
+                error_code=result.code,
+                error_message=result.sentence,
+                high_watermark=result.high_watermark,
+                log_start_offset=result.log_start_offset,
+                records_size=0 if records is None else records.size,
+            )
         )
         if records is not None:
-            parts += (pending, records)
-            size += len(pending) + records.size
-            pending = b""
+            prefix = b"".join(pending)
+            parts += (prefix, records)
+            size += len(prefix) + records.size
+            pending.clear()
     if pending:
-        parts.append(pending)
-        size += len(pending)
+        last = b"".join(pending)
+        parts.append(last)
+        size += len(last)
     return BodyParts(parts, size)
