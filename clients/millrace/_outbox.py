@@ -98,6 +98,8 @@ class Outbox:
     def __init__(self, config: ProducerConfig, *, rng: Rng) -> None:
         self.in_flight_requests = 0
         self.stale_topics: set[str] = set()
+        self.last_error: MillraceError | None = None
+        """Why a batch was last put back; whoever reports it sets it to None."""
         self._config = config
         self._rng = rng
         self._idempotent = config.is_idempotent
@@ -263,7 +265,9 @@ class Outbox:
                     if batch.uncertain or batch in queue.in_flight
                     else "they were not written"
                 )
+                + (f". The last attempt: {queue.last_error}" if queue.last_error else "")
             )
+            error.__cause__ = queue.last_error
             if batch in queue.in_flight:
                 batch.fail(error)
             elif batch is queue.open:
@@ -331,6 +335,7 @@ class Outbox:
     ) -> None:
         queue.acknowledge(batch)
         queue.attempts = 0
+        queue.last_error = None
         queue.pause_until_ms = 0
         if not batch.settled:
             batch.ack(base_offset, log_append_time_ms)
@@ -388,6 +393,7 @@ class Outbox:
             self._fail(queue, batch, error, settled)
             return
         queue.put_back(batch)
+        queue.last_error = self.last_error = error
         if pause:
             queue.pause_until_ms = now_ms + self._backoff_ms(queue.attempts)
             queue.attempts += 1

@@ -15,6 +15,7 @@ from collections import deque
 from itertools import chain
 
 from millrace._batch import NO_SEQUENCE, Batch
+from millrace.errors import MillraceError
 
 
 class PartitionQueue:
@@ -29,6 +30,7 @@ class PartitionQueue:
         "acked",
         "attempts",
         "in_flight",
+        "last_error",
         "next_ordinal",
         "next_sequence",
         "open",
@@ -50,6 +52,8 @@ class PartitionQueue:
         self.recovering = False
         self.acked = False
         self.attempts = 0
+        self.last_error: MillraceError | None = None
+        """Why the last attempt failed; None once a batch was acked."""
         self.pause_until_ms = 0
 
     @property

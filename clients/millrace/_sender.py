@@ -143,8 +143,12 @@ class Sender:
                 answer = await connection.call(request, ProduceResponse, timeout_ms=timeout_ms)
                 settled = self._outbox.on_answer(send, answer.partitions, monotonic_ms())
         except MillraceError as error:
-            self.last_error = error
+            if not error.retriable:
+                self.last_error = error
             settled = self._outbox.on_request_failed(send, error, monotonic_ms())
+        if self._outbox.last_error is not None:
+            self._note(self._outbox.last_error)
+            self._outbox.last_error = None
         self._settle(settled)
         # Now, and not when the loop gets to whoever waits for `wake`: the window has a gap until
         # then, and a loop around `send` takes most of every turn.
@@ -156,7 +160,7 @@ class Sender:
                 InitProducerIdRequest(producer_id, epoch), InitProducerIdResponse
             )
         except MillraceError as error:
-            self.last_error = error
+            self._note(error)
             self._settle(self._outbox.on_producer_id_failed(error, monotonic_ms()))
         else:
             self._outbox.on_producer_id(answer.producer_id, answer.producer_epoch)
@@ -172,7 +176,7 @@ class Sender:
         try:
             await self._cluster.refresh(topics)
         except MillraceError as error:
-            self.last_error = error
+            self._note(error)
             missing = topics
         else:
             missing = {topic for topic in topics if self._still_missing(topic)}
@@ -183,6 +187,12 @@ class Sender:
             self._find_attempts = 0
         self._finding = False
         self.wake.set()
+
+    def _note(self, error: MillraceError) -> None:
+        """Remembers what went wrong, and says it once for as long as it stays the same."""
+        if str(error) != str(self.last_error):
+            self._feed.emit(EventKind.RETRYING, f"{error}; trying again", error)
+        self.last_error = error
 
     def _still_missing(self, topic: str) -> bool:
         """Takes note of what was learned of a topic; whether to ask again."""

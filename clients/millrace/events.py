@@ -37,6 +37,7 @@ class EventKind(StrEnum):
     CONNECTED = "connected"
     CONNECTION_LOST = "connection_lost"
     DELIVERY_FAILED = "delivery_failed"
+    RETRYING = "retrying"
     PRODUCER_EPOCH = "producer_epoch"
     FETCH_FAILED = "fetch_failed"
     OFFSET_RESET = "offset_reset"

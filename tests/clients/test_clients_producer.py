@@ -32,7 +32,7 @@ from millrace_protocol.messages.produce import (
 )
 from millrace_protocol.records import decode_records
 from millrace_protocol.schema import Message
-from tests.clients.fake_broker import FakeBroker, HangUp
+from tests.clients.fake_broker import FakeBroker, HangUp, Refuse
 
 
 @pytest.fixture
@@ -317,7 +317,7 @@ async def test_an_argument_that_cannot_be_encoded_harms_no_other_record(
 ) -> None:
     arguments: dict[str, Any] = {"topic": "new", **wrong}
     columns = {"timestamp_ms": "timestamps_ms", "headers": "headers"}
-    many = {
+    many: dict[str, Any] = {
         columns.get(name, name): [value] if name in columns else value
         for name, value in arguments.items()
     }
@@ -390,6 +390,24 @@ async def test_a_record_that_is_not_acked_in_time_fails(broker: FakeBroker) -> N
     async with Producer(broker.address, delivery_timeout_ms=50, linger_ms=0) as producer:
         with pytest.raises(DeliveryTimeout, match="may be in the log"):
             await producer.send("one", b"")
+
+
+async def test_a_producer_that_tries_again_says_why(broker: FakeBroker) -> None:
+    def refuse(request: Any, default: Any) -> Any:
+        raise Refuse(ErrorCode.DISK_FULL)
+
+    broker.script(ApiKey.PRODUCE, refuse)
+    async with Producer(
+        broker.address, delivery_timeout_ms=200, linger_ms=0, retry_backoff_ms=1
+    ) as producer:
+        events = producer.events()
+        with pytest.raises(DeliveryTimeout, match=r"The last attempt: .*refused by the test"):
+            await producer.send("one", b"")
+        async for event in events:
+            if event.kind is EventKind.RETRYING:
+                assert "refused by the test; trying again" in event.sentence
+                break
+        assert producer.health().last_error is not None
 
 
 async def test_acks_0_does_not_wait_for_the_broker(broker: FakeBroker) -> None:

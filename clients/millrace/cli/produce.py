@@ -130,15 +130,19 @@ class _Sending:
 
     async def run(self, servers: str, options: dict[str, Any]) -> Exit:
         """Sends all inputs, and says what was sent however it ends."""
+        import asyncio
+
         from millrace.producer import Producer
 
         started = time.monotonic()
         async with Producer(servers, client_id="millrace-cli", **options) as producer:
+            saying = asyncio.create_task(_say_retries(producer))
             try:
                 with _progress(self.files) as on_read:
                     for path in self.files:
                         await self._send_input(producer, path, on_read)
             finally:
+                saying.cancel()
                 self._summarize(time.monotonic() - started)
         return Exit.OK
 
@@ -202,6 +206,15 @@ class _Sending:
             f"sent {self.records:,} records, {self.size:,} bytes in {elapsed_s:.2f} s ({rate})",
             file=sys.stderr,
         )
+
+
+async def _say_retries(producer: Producer) -> None:
+    """A person should know why nothing happens while the producer tries again."""
+    from millrace.events import EventKind
+
+    async for event in producer.events():
+        if event.kind is EventKind.RETRYING:
+            print(f"millrace: {event.sentence}", file=sys.stderr, flush=True)
 
 
 @contextmanager
