@@ -71,6 +71,16 @@ _Entries = dict[str, _Inode | None]
 """Path to file, or to None for a directory."""
 
 
+@dataclass(frozen=True)
+class _Gone:
+    """A name no longer stands for `inode`; it may stand for another one by now."""
+
+    inode: _Inode | None
+
+
+_Change = dict[str, _Inode | _Gone | None]
+
+
 class FaultyFile:
     """See `host.File`."""
 
@@ -168,7 +178,7 @@ class FaultyDisk:
         self.files: list[FaultyFile] = []
         self._cached: _Entries = {"": None}
         self._durable: _Entries = {"": None}
-        self._unsynced: dict[str, list[dict[str, _Inode | bool | None]]] = {}
+        self._unsynced: dict[str, list[_Change]] = {}
 
     def operation(
         self, name: str, path: str, half: Callable[[], object] | None = None
@@ -226,7 +236,7 @@ class FaultyDisk:
         with self.operation("rename", source):
             inside = f"{source}/"
             moved = [path for path in self._cached if path == source or path.startswith(inside)]
-            change: dict[str, _Inode | bool | None] = dict.fromkeys(moved, False)
+            change: _Change = {path: _Gone(self._cached[path]) for path in moved}
             for path in moved:
                 change[target + path.removeprefix(source)] = self._cached[path]
             self._change(_parent(target), change)
@@ -238,12 +248,14 @@ class FaultyDisk:
         if self._cached.get(path) is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         with self.operation("remove", path):
-            self._change(_parent(path), {path: False})
+            self._change(_parent(path), {path: _Gone(self._cached[path])})
 
     def remove_directory(self, path: str) -> None:
         with self.operation("remove directory", path):
             inside = [name for name in self._cached if name.startswith(f"{path}/")]
-            self._change(_parent(path), dict.fromkeys([path, *inside], False))
+            gone = {name: _Gone(self._cached[name]) for name in (path, *inside)}
+            self._unsynced.pop(path, None)
+            self._change(_parent(path), dict(gone))
 
     def sync_directory(self, path: str) -> None:
         with self.operation("sync directory", path):
@@ -300,7 +312,7 @@ class FaultyDisk:
         disk._durable = dict(disk._cached)
         return disk
 
-    def _change(self, directory: str, change: dict[str, _Inode | bool | None]) -> None:
+    def _change(self, directory: str, change: _Change) -> None:
         _apply(self._cached, change)
         self._unsynced.setdefault(directory, []).append(change)
 
@@ -309,10 +321,11 @@ def _nothing_fails(name: str, path: str) -> int | None:
     return None
 
 
-def _apply(entries: _Entries, change: dict[str, _Inode | bool | None]) -> None:
+def _apply(entries: _Entries, change: _Change) -> None:
     for path, inode in change.items():
-        if isinstance(inode, bool):
-            entries.pop(path, None)
+        if isinstance(inode, _Gone):
+            if entries.get(path, inode) is inode.inode:
+                del entries[path]
         else:
             entries[path] = inode
 

@@ -72,8 +72,9 @@ class Trace:
         self.counts[what] += count
 
     def violation(self, sentence: str) -> None:
-        """Something happened that must not."""
-        self.violations.append(sentence)
+        """Something happened that must not; said once, however often it did."""
+        if sentence not in self.violations:
+            self.violations.append(sentence)
         self.note(f"VIOLATION {sentence}")
 
 

@@ -41,6 +41,7 @@ class Options:
     def draw(cls, rng: Rng) -> Options:
         """The options of a seed."""
         idempotent = rng.random() < 0.7
+        latency_max_s = rng.choice((0.0002, 0.002, 0.02))
         return cls(
             topics=rng.randint(1, 3),
             producers=rng.randint(1, 3),
@@ -54,14 +55,15 @@ class Options:
             batch_bytes=rng.choice((256, 4096, 131072)),
             request_timeout_ms=rng.choice((400, 2000, 10_000)),
             delivery_timeout_ms=rng.choice((2000, 8000, 30_000)),
-            max_partition_bytes=rng.choice((512, 8192, 1 << 20)),
+            max_partition_bytes=rng.choice((512, 8192, 1 << 18)),
             troubles=tuple(rng.sample(TROUBLES, rng.choice((0, 1, 2, 3, len(TROUBLES))))),
-            trouble_s=rng.uniform(4, 14),
+            trouble_s=rng.uniform(5, 25),
             trouble_every_s=rng.choice((0.3, 1.0, 3.0)),
-            latency_max_s=rng.choice((0.0002, 0.002, 0.02)),
+            latency_max_s=latency_max_s,
             blocking_max_s=rng.choice((0.0005, 0.005, 0.05)),
-            window_bytes=rng.choice((8192, 65536)),
-            network_segment_bytes=rng.choice((100, 1448, 65536)),
+            # A window that is too small for the latency makes answers slower than any timeout.
+            window_bytes=65536 if latency_max_s > 0.01 else rng.choice((8192, 65536)),
+            network_segment_bytes=rng.choice((536, 1448, 65536)),
             housekeeping_interval_ms=rng.choice((100, 1000, 5000)),
         )
 
@@ -104,5 +106,5 @@ class Options:
             **self.client(),
             "fetch_max_wait_ms": min(300, self.request_timeout_ms // 2),
             "max_partition_bytes": self.max_partition_bytes,
-            "fetch_max_bytes": 1 << 20,
+            "fetch_max_bytes": 1 << 18,
         }

@@ -215,7 +215,7 @@ class Scenario:
             if rng.random() < 0.1:
                 with suppress(DeliveryFailed):
                     await producer.flush()
-            await asyncio.sleep(rng.choice((0, 0.01, 0.1, 0.5)) * rng.random())
+            await asyncio.sleep(rng.choice((0.01, 0.1, 0.5, 1.0)) * rng.random())
             settling = [task for task in settling if not task.done()]
         for task in settling:
             await task
