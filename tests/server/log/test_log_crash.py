@@ -238,3 +238,23 @@ def test_what_a_failed_write_left_behind_is_not_taken_for_a_batch() -> None:
     again = PartitionLog.open(killed, DIRECTORY, CONFIG, now_ms=0)
     assert again.recovery.cut_bytes == 0
     assert [value for _, _, value in read_all(again)] == [b"short"]
+
+
+def test_what_a_failed_sync_left_in_the_cache_is_written_again_before_it_counts_as_durable() -> (
+    None
+):
+    disk = FaultyDisk()
+    log = PartitionLog.create(disk, DIRECTORY, CONFIG)
+    append(log, [b"never acked"])
+    disk.fail_at = {disk.operations: errno.EIO}
+    with pytest.raises(OSError):
+        log.flush()
+    log.discard()
+    # The process ends, the machine runs on: the kernel holds the batch and calls it clean.
+    disk = disk.after_kill()
+    log = PartitionLog.open(disk, DIRECTORY, CONFIG, now_ms=3000)
+    assert log.durable_offset == 1
+    append(log, [b"acked"])
+    log.flush()
+    log = PartitionLog.open(disk.after_power_cut(random.Random(1)), DIRECTORY, CONFIG, now_ms=3000)
+    assert [value for _, _, value in read_all(log)] == [b"never acked", b"acked"]
