@@ -16,6 +16,7 @@ from millrace_protocol.records import CorruptBatch, decode_records, encode_batch
 from millrace_server.broker.partition import Partition
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.host import Host
+from millrace_server.log import LogFailed
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import (
     MetadataRecord,
@@ -82,6 +83,11 @@ class MetadataLog:
             async with self._one_change:
                 if self._is_closed:
                     raise Refused(ErrorCode.BROKER_STOPPING)
+                log = self._partition.log
+                if log.failure is not None:
+                    # What the last change wrote may be on the disk, and the directories it tells
+                    # of have to stay: no other change may prepare any.
+                    raise as_refused(LogFailed(log.directory, log.failure))
                 return await work()
 
         return await asyncio.shield(self._host.spawn.task(run(), name="metadata change"))

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Literal, cast
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.host import Disk
 from millrace_server.log import CorruptLog, LogConfig, PartitionLog
+from millrace_server.log.segment import LOG_SUFFIX
 from millrace_server.log_lines import get_logger
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.refusal import Refused
@@ -77,19 +77,18 @@ def create_logs(
         disk.sync_directory("")
     except (OSError, Refused):
         drop_logs(disk, topic, logs)
-        if unfinished is not None:
-            with suppress(OSError):
-                disk.remove_directory(unfinished)
+        if unfinished is not None and disk.exists(unfinished):
+            _remove(disk, [unfinished])
         raise
     return logs
 
 
 def drop_logs(disk: Disk, topic: str, logs: Mapping[int, PartitionLog]) -> None:
     """Takes back what `create_logs` made. Blocking; what cannot be removed is left to a start."""
-    for number, made in logs.items():
+    for made in logs.values():
         made.discard()
-        with suppress(OSError):
-            disk.remove_directory(partition_directory(topic, number))
+    for number in logs:
+        _remove(disk, [partition_directory(topic, number)])
 
 
 def _clear(disk: Disk, image: ClusterImage, directory: str) -> None:
@@ -207,8 +206,10 @@ def _remove(disk: Disk, directories: Sequence[str]) -> None:
 
 
 def is_partition(disk: Disk, directory: str) -> bool:
-    """Whether a directory is a partition's, finished or not."""
-    return any(disk.exists(f"{directory}/{name}") for name in (IDENTITY_FILE, _CHECKPOINT_FILE))
+    """Whether a directory is a partition's, finished or not, and not about to be removed."""
+    return not directory.endswith(DELETED_SUFFIX) and any(
+        disk.exists(f"{directory}/{name}") for name in (IDENTITY_FILE, _CHECKPOINT_FILE)
+    )
 
 
 def _topic_id(disk: Disk, directory: str) -> str | None:
@@ -231,6 +232,10 @@ def _parsed(content: bytes) -> Mapping[str, object]:
 
 
 def _is_empty(disk: Disk, directory: str) -> bool:
+    # Records are in segments. A creation or removal that was cut short may have left other files
+    # without one, which does not open as a log.
+    if not any(name.endswith(LOG_SUFFIX) for name in disk.list_directory(directory)):
+        return True
     try:
         opened = PartitionLog.open(disk, directory, LogConfig(), now_ms=0)
     except (CorruptLog, OSError):
