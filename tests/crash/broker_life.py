@@ -1,0 +1,286 @@
+"""Short lives of a broker's storage: topics created, written, widened and deleted.
+
+Owns the calls, and the account of what the broker has promised by any moment. A call that ends in
+an error has promised nothing, and may have happened or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from millrace_protocol.records import decode_fetch, encode_batch
+from millrace_server.broker.appends import ACKS_ALL, Produced
+from millrace_server.broker.broker import Broker
+from millrace_server.broker.metadata_log import METADATA_TOPIC
+from millrace_server.broker.partition import Partition
+from millrace_server.broker.storage import is_partition, partition_directory
+from millrace_server.refusal import Refused
+from tests.crash.machine_in_memory import broker_on
+from tests.sim.disk import FaultyDisk
+
+Waiting = list[Produced] | asyncio.Future[list[Produced]]
+
+
+@dataclass(frozen=True)
+class TopicPromise:
+    """One topic: its values per partition, those acked being the first `acked` of those `sent`.
+
+    `may_be_gone` while its creation or deletion is not answered, `may_be_wider` in the midst of a
+    change of its partitions.
+    """
+
+    partitions: int
+    sent: tuple[tuple[bytes, ...], ...]
+    acked: tuple[int, ...]
+    may_be_gone: bool = False
+    may_be_wider: int = 0
+
+
+@dataclass(frozen=True)
+class BrokerPromise:
+    """What has been promised: topics by name, names that are free, and producer ids given."""
+
+    topics: tuple[tuple[str, TopicPromise], ...] = ()
+    producer_ids: tuple[int, ...] = ()
+
+
+@dataclass
+class BrokerLife:
+    """A broker that is called, and the account of it. `refused` counts calls that failed."""
+
+    disk: FaultyDisk
+    _running: Broker | None = None
+    topics: dict[str, TopicPromise] = field(default_factory=dict)
+    producer_ids: list[int] = field(default_factory=list)
+    refused: int = 0
+    sent: int = 0
+
+    def promise(self) -> BrokerPromise:
+        return BrokerPromise(tuple(sorted(self.topics.items())), tuple(self.producer_ids))
+
+    @property
+    def broker(self) -> Broker:
+        assert self._running is not None
+        return self._running
+
+    async def start(self, *, seed: int = 1) -> None:
+        broker = broker_on(self.disk, seed=seed)
+        await broker.start()
+        self._running = broker
+
+    async def stop(self) -> None:
+        """Does nothing when the broker is stopped, or its start has failed."""
+        broker, self._running = self._running, None
+        if broker is not None:
+            await broker.stop()
+
+    async def create(self, name: str, *, partitions: int = 1) -> None:
+        nothing: tuple[tuple[bytes, ...], ...] = ((),) * partitions
+        asked = TopicPromise(partitions, nothing, (0,) * partitions, may_be_gone=True)
+        # One whose creation or deletion was refused may be in the way, and be what is found.
+        self.topics.setdefault(name, asked)
+        if await self._done(self.broker.topics.create(name, partitions=partitions)):
+            self.topics[name] = replace(asked, may_be_gone=False)
+
+    async def delete(self, name: str) -> None:
+        if name in self.topics:
+            self.topics[name] = replace(self.topics[name], may_be_gone=True)
+        if await self._done(self.broker.topics.delete(name)):
+            del self.topics[name]
+
+    async def widen(self, name: str, partitions: int) -> None:
+        topic = self.topics[name]
+        self.topics[name] = replace(topic, may_be_wider=partitions)
+        if await self._done(self.broker.topics.add_partitions(name, partitions)):
+            more = partitions - topic.partitions
+            self.topics[name] = replace(
+                topic,
+                partitions=partitions,
+                sent=(*topic.sent, *((),) * more),
+                acked=(*topic.acked, *(0,) * more),
+            )
+
+    async def produce(self, name: str, *sizes: int, partition: int = 0) -> None:
+        """One batch for each size, all on their way together."""
+        waits = [self._append(name, partition, size) for size in sizes]
+        for base, waiting in waits:
+            results = await waiting if isinstance(waiting, asyncio.Future) else waiting
+            if results[0].code:
+                self.refused += 1
+                continue
+            assert results[0].base_offset == base, "offsets are given in order, with no hole"
+            topic = self.topics[name]
+            acked = list(topic.acked)
+            acked[partition] = max(acked[partition], base + 1)
+            self.topics[name] = replace(topic, acked=tuple(acked))
+
+    def _append(self, name: str, partition: int, size: int) -> tuple[int, Waiting]:
+        value = b"%03d" % self.sent + b"x" * size
+        self.sent += 1
+        batch = memoryview(bytearray(encode_batch([value], timestamps_ms=1)))
+        topic = self.topics[name]
+        base = len(topic.sent[partition])
+        sent = list(topic.sent)
+        sent[partition] = (*sent[partition], value)
+        self.topics[name] = replace(topic, sent=tuple(sent))
+        waiting = self.broker.appends.append(
+            [(name, partition, batch)], acks=ACKS_ALL, timeout_ms=60_000
+        )
+        if isinstance(waiting, list) and waiting[0].code:
+            # Refused at once: it was not appended, and its offset is the next one's.
+            self.topics[name] = topic
+        return base, waiting
+
+    async def give_producer_id(self) -> None:
+        try:
+            given, _ = await self.broker.producer_ids.give(-1, -1)
+        except Refused:
+            self.refused += 1
+            return
+        assert given not in self.producer_ids
+        self.producer_ids.append(given)
+
+    async def _done(self, call: Awaitable[object]) -> bool:
+        try:
+            await call
+        except Refused:
+            self.refused += 1
+            return False
+        return True
+
+
+def read_partition(partition: Partition) -> list[bytes]:
+    """Every value that a consumer may read."""
+    found: list[bytes] = []
+    offset = partition.log.start_offset
+    while offset < partition.high_watermark:
+        read = partition.read(offset, max_bytes=1 << 16)
+        assert read.slice is not None
+        data = read.slice.file.pread(read.slice.size, read.slice.position)
+        read.slice.release()
+        for records, offset in decode_fetch(data):  # noqa: B007 - the last one is where to go on
+            found += [record[3] or b"" for record in records]
+    return found
+
+
+async def check_broker(disk: FaultyDisk, promise: BrokerPromise) -> None:
+    """Starts a broker on what is left, and compares. Raises `AssertionError`."""
+    broker = broker_on(disk, seed=99)
+    await broker.start()
+    promised = dict(promise.topics)
+    topics = broker.image.topics
+    for name in topics:
+        assert name in promised, f"{name} is there and was deleted, or never asked for"
+    for name, wanted in promised.items():
+        if name not in topics:
+            assert wanted.may_be_gone, f"{name} is gone"
+            continue
+        count = topics[name].partitions
+        assert count in (wanted.partitions, wanted.may_be_wider)
+        for number in range(count):
+            refused = broker.partitions.offline(name, number)
+            assert refused is None, refused.sentence if refused else ""
+            found = read_partition(broker.partitions.get(name, number))
+            sent = wanted.sent[number] if number < wanted.partitions else ()
+            acked = wanted.acked[number] if number < wanted.partitions else 0
+            assert len(found) >= acked, f"{name}-{number}: {acked} acked, {len(found)} there"
+            assert found == list(sent[: len(found)])
+    kept = {partition_directory(METADATA_TOPIC, 0)}
+    kept |= {partition_directory(t.name, n) for t in topics.values() for n in range(t.partitions)}
+    left = set(disk.list_directory("")) ^ kept
+    # A creation that ended before its first file was whole cannot be told from somebody else's
+    # directory; it stands in nobody's way, as `_go_on` shows.
+    assert not any(is_partition(disk, name) for name in left)
+    await _go_on(broker, promise)
+    await broker.stop()
+    assert disk.open_files == []
+
+
+async def _go_on(broker: Broker, promise: BrokerPromise) -> None:
+    """Free names can be taken, logs go on, producer ids are new."""
+    given, _ = await broker.producer_ids.give(-1, -1)
+    assert given not in promise.producer_ids
+    for name, wanted in promise.topics:
+        if name not in broker.image.topics:
+            await broker.topics.create(name, partitions=wanted.partitions)
+            assert broker.partitions.get(name, 0).log.end_offset == 0
+        batch = memoryview(bytearray(encode_batch([b"next"], timestamps_ms=1)))
+        end_offset = broker.partitions.get(name, 0).log.end_offset
+        waiting = broker.appends.append([(name, 0, batch)], acks=ACKS_ALL, timeout_ms=60_000)
+        results = await waiting if isinstance(waiting, asyncio.Future) else waiting
+        assert (results[0].code, results[0].base_offset) == (0, end_offset)
+
+
+async def create_and_delete(life: BrokerLife) -> None:
+    """Topics come, are written, go, and come again under the same name."""
+    await life.start()
+    await life.create("a", partitions=2)
+    await life.produce("a", 60, 400)
+    await life.delete("a")
+    await life.create("a")
+    await life.produce("a", 700)
+    await life.stop()
+
+
+async def write_and_widen(life: BrokerLife) -> None:
+    """A topic rolls over segments, grows, and a producer asks for an id."""
+    await life.start()
+    await life.create("b")
+    await life.produce("b", 300, 500, 500)
+    await life.give_producer_id()
+    await life.widen("b", 2)
+    await life.produce("b", 200, partition=0)
+    if len(life.topics["b"].sent) > 1:
+        await life.produce("b", 50, partition=1)
+
+
+async def start_again(life: BrokerLife) -> None:
+    """A shutdown and a start with something to remove."""
+    await life.start()
+    await life.create("a")
+    await life.create("c")
+    await life.produce("a", 100)
+    await life.produce("c", 100)
+    await life.stop()
+    await life.start(seed=2)
+    await life.delete("c")
+    await life.produce("a", 900, 900)
+    await life.stop()
+
+
+def at_random(seed: int) -> Callable[[BrokerLife], Awaitable[None]]:
+    """A life of a few calls drawn from a seed."""
+
+    async def live(life: BrokerLife) -> None:
+        rng = random.Random(seed)
+        await life.start()
+        for number in range(7):
+            step = rng.choice(("create", "delete", "produce", "produce", "widen", "id", "restart"))
+            name = rng.choice(sorted(life.topics)) if life.topics else ""
+            if step == "create" or not name:
+                await life.create(rng.choice("abc"), partitions=rng.randint(1, 2))
+            elif step == "delete":
+                await life.delete(name)
+            elif step == "widen":
+                await life.widen(name, life.topics[name].partitions + 1)
+            elif step == "id":
+                await life.give_producer_id()
+            elif step == "restart":
+                await life.stop()
+                await life.start(seed=number + 2)
+            else:
+                sizes = [rng.choice((60, 400, 900)) for _ in range(rng.randint(1, 3))]
+                await life.produce(name, *sizes)
+
+    return live
+
+
+Live = Callable[[BrokerLife], Awaitable[None]]
+LIVES: dict[str, Live] = {
+    "create and delete": create_and_delete,
+    "write and widen": write_and_widen,
+    "start again": start_again,
+}

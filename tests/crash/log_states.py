@@ -1,0 +1,275 @@
+"""Short lives of a log, and what must be so in every state that a power cut makes of them.
+
+Everything that was durable is there, nothing is there that was not appended, in the order and
+with the bytes it was appended with, and the log goes on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millrace_server.log import LogConfig, PartitionLog
+from tests.crash.durable_states import Moment, MomentDisk, Tally, states
+from tests.server.log.log_model import DIRECTORY, append, read_all
+
+SMALL = LogConfig(segment_bytes=1_600, index_interval_bytes=200, retention_bytes=2_000)
+BIG = LogConfig(segment_bytes=90_000)
+"""Small segments roll within a few batches; space is reserved only for big ones."""
+PRODUCER = 7
+
+
+@dataclass(frozen=True)
+class Promise:
+    """`durable` of the `sent` values must be there; none below `start` has to be."""
+
+    is_created: bool
+    durable: int
+    start: int
+    sent: tuple[bytes, ...]
+
+
+class LogLife:
+    """A log, and what has been promised of it."""
+
+    def __init__(self, disk: MomentDisk, config: LogConfig) -> None:
+        self.disk = disk
+        self.config = config
+        self.sent: list[bytes] = []
+        self.durable = 0
+        self.start = 0
+        self.is_created = False
+        disk.facts = self.promise
+        self.log = PartitionLog.create(disk, DIRECTORY, config)
+        self.is_created = True
+
+    def promise(self) -> Promise:
+        return Promise(self.is_created, self.durable, self.start, tuple(self.sent))
+
+    def append(self, *sizes: int) -> None:
+        """Appends batches of one record, of about so many bytes."""
+        for size in sizes:
+            number = len(self.sent)
+            value = b"%03d" % number + bytes([65 + number % 26]) * max(0, size - 80)
+            self.sent.append(value)
+            append(self.log, [value], producer_id=PRODUCER, producer_epoch=0, base_sequence=number)
+
+    def flush(self, *, checkpoint: bool = False) -> None:
+        ticket = self.log.begin_flush(checkpoint=checkpoint)
+        if ticket is None:
+            return
+        try:
+            ticket.sync()
+            self.log.finish_flush(ticket)
+            self.durable = self.log.durable_offset
+            ticket.settle()
+        finally:
+            self.log.finish_settle(ticket)
+
+    def retain(self) -> None:
+        self.log.retention(2_000, high_watermark=self.log.durable_offset)
+        self.start = self.log.start_offset
+
+    def close(self) -> None:
+        self.log.close()
+        self.durable = len(self.sent)
+
+    def open(self) -> None:
+        self.log = PartitionLog.open(self.disk, DIRECTORY, self.config, now_ms=3_000)
+        del self.sent[self.log.end_offset :]
+        self.durable = self.log.durable_offset
+
+    def lose_power(self, seed: int) -> None:
+        """The machine starts again on one of the states, and the log is recovered."""
+        rng = random.Random(seed)
+        found = list(states(self.disk.moment(None), Tally(), limit=64, rng=rng))
+        before, self.disk = self.disk, rng.choice(found)
+        self.disk.moments, self.disk.facts = before.moments, self.promise
+        self.disk.operations, self.disk.fail_at = before.operations, before.fail_at
+        self.open()
+
+
+def append_and_flush(life: LogLife) -> None:
+    """Batches of all sizes, synced between, a checkpoint, more."""
+    life.append(120, 700)
+    life.flush()
+    life.append(90, 90)
+    life.flush(checkpoint=True)
+    life.append(90, 600)
+
+
+def roll(life: LogLife) -> None:
+    """Segments that are closed and begun before anything is synced, and after."""
+    life.append(900, 500, 700)
+    life.flush()
+    life.append(1_000, 300)
+    life.flush()
+    life.append(1_200)
+
+
+def close_in_order(life: LogLife) -> None:
+    """A shutdown, a start, a little more."""
+    life.append(400, 1_300)
+    life.close()
+    life.open()
+    life.append(100)
+    life.flush()
+    life.close()
+
+
+def recover(life: LogLife) -> None:
+    """A power cut, and another during the recovery or soon after it."""
+    life.append(600, 300)
+    life.flush()
+    life.append(900, 300, 700)
+    life.lose_power(seed=len(life.sent))
+    life.append(300)
+    life.flush()
+
+
+def cut(life: LogLife) -> None:
+    """A torn tail that spans segments is cut, and other batches take its place."""
+    life.append(200)
+    life.flush(checkpoint=True)
+    life.append(700, 1_100, 500)
+    life.lose_power(seed=5)
+    life.append(400, 900)
+    life.lose_power(seed=6)
+    life.append(100)
+    life.flush()
+
+
+def retain(life: LogLife) -> None:
+    """Old segments are deleted, while others are begun."""
+    life.append(1_200, 1_200, 1_200)
+    life.flush()
+    life.retain()
+    life.append(300)
+    life.flush()
+    life.append(1_400)
+    life.flush(checkpoint=True)
+    life.retain()
+    life.flush()
+
+
+def reserve_space(life: LogLife) -> None:
+    """Batches of many sectors, space reserved ahead, and trimmed by a roll and a shutdown."""
+    life.append(66_000)
+    life.flush()
+    life.append(300, 2_000)
+    life.flush()
+    life.append(30_000)
+    life.flush()
+    life.close()
+
+
+def at_random(seed: int) -> Callable[[LogLife], None]:
+    """A life of a dozen steps drawn from a seed."""
+
+    def live(life: LogLife) -> None:
+        rng = random.Random(seed)
+        for _ in range(12):
+            step = rng.choice(("append", "append", "append", "flush", "checkpoint", *_RARE_STEPS))
+            if step == "append":
+                life.append(*(rng.choice((90, 300, 700, 1_300)) for _ in range(rng.randint(1, 3))))
+            elif step == "retain":
+                life.retain()
+            elif step == "restart":
+                life.close()
+                life.open()
+            elif step == "lose power":
+                life.lose_power(rng.randrange(1_000))
+            else:
+                life.flush(checkpoint=step == "checkpoint")
+
+    return live
+
+
+_RARE_STEPS = ("retain", "restart", "lose power")
+Live = Callable[[LogLife], None]
+LIVES: dict[str, tuple[Live, LogConfig]] = {
+    "append and flush": (append_and_flush, SMALL),
+    "roll": (roll, SMALL),
+    "close in order": (close_in_order, SMALL),
+    "recover": (recover, SMALL),
+    "cut": (cut, SMALL),
+    "retain": (retain, SMALL),
+    "reserve space": (reserve_space, BIG),
+}
+
+
+def moments_of(live: Live, config: LogConfig) -> list[Moment[Promise]]:
+    """Every moment of a life at which the power may go."""
+    disk = MomentDisk()
+    life = LogLife(disk, config)
+    live(life)
+    disk = life.disk
+    return [*disk.moments, disk.moment(life.promise())]  # type: ignore[list-item]
+
+
+def check_recovered(disk: MomentDisk, promise: Promise, config: LogConfig) -> None:
+    """Opens a log as a start after the power cut does, and compares. Raises `AssertionError`."""
+    if not promise.is_created:
+        return
+    log = PartitionLog.open(disk, DIRECTORY, config, now_ms=3_000)
+    assert promise.durable <= log.end_offset <= len(promise.sent)
+    assert log.start_offset <= promise.start
+    assert log.durable_offset == log.end_offset
+    found = [value for _, _, value in read_all(log, max_bytes=700)]
+    assert found == list(promise.sent[log.start_offset : log.end_offset])
+    end_offset = log.end_offset
+    # The producer's state is as old as the log: its next batch is taken, its last recognised.
+    for is_repeated in (False, True):
+        taken = append(
+            log, [b"next"], producer_id=PRODUCER, producer_epoch=0, base_sequence=end_offset
+        )
+        assert (taken.base_offset, taken.duplicate) == (end_offset, is_repeated)
+    log.close()
+    again = PartitionLog.open(disk, DIRECTORY, config, now_ms=3_000)
+    assert again.recovery.is_clean
+    assert [value for _, _, value in read_all(again)] == [*found, b"next"]
+    again.close()
+    assert disk.open_files == []
+
+
+def check_life(live: Live, config: LogConfig, *, limit: int, nested: int = 0) -> Tally:
+    """Checks the states after every moment of a life, at most `limit` of each moment.
+
+    With `nested` the power goes again during each recovery: at most so many states of each of
+    its moments are recovered too.
+    """
+    tally = Tally()
+    rng = random.Random(1)
+    for moment in moments_of(live, config):
+        for disk in states(moment, tally, limit=limit, rng=rng):
+            contents = disk.contents()
+            _check(disk, moment, config)
+            if nested:
+                for again in _recovery_moments(contents, moment.facts, config):
+                    for second in states(again, tally, limit=nested, rng=rng):
+                        _check(second, again, config)
+    return tally
+
+
+def _recovery_moments(
+    contents: dict[str, bytes | None], promise: Promise, config: LogConfig
+) -> list[Moment[Promise]]:
+    """The moments of one recovery."""
+    if not promise.is_created:
+        return []
+    disk = MomentDisk.holding(contents)
+    disk.facts = lambda: promise
+    PartitionLog.open(disk, DIRECTORY, config, now_ms=3_000).discard()
+    return [*disk.moments, disk.moment(promise)]  # type: ignore[list-item]
+
+
+def _check(disk: MomentDisk, moment: Moment[Promise], config: LogConfig) -> None:
+    found = {path: data and len(data) for path, data in disk.contents().items()}
+    try:
+        check_recovered(disk, moment.facts, config)
+    except Exception as error:
+        raise AssertionError(
+            f"before operation {moment.journal_size}: {error!r}; promised {moment.facts}; "
+            f"found {found}"
+        ) from error

@@ -1,0 +1,50 @@
+"""A broker's doors on a disk in memory: a clock that stands still, and work done at once.
+
+With them a broker does the same operations in the same order every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from millrace_server.broker.broker import Broker
+from millrace_server.config import BrokerConfig
+from millrace_server.host import Disk, Host
+from millrace_server.net.listening import OsNet
+
+T = TypeVar("T")
+NOW_MS = 1_700_000_000_000
+
+
+class StoppedClock:
+    """See `host.Clock`."""
+
+    def wall_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+class AtOnce:
+    """See `host.Spawn`; blocking work is done in the loop, before the call returns."""
+
+    def task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        return asyncio.get_running_loop().create_task(work, name=name)
+
+    def blocking(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        try:
+            done.set_result(work(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+def broker_on(disk: Disk, *, seed: int = 1) -> Broker:
+    """A broker without a port; `seed` makes its identifiers."""
+    host = Host(StoppedClock(), disk, OsNet(), random.Random(seed), AtOnce())
+    return Broker(BrokerConfig(data="memory", topic={"segment.bytes": "1000"}), host)

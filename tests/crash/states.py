@@ -1,0 +1,81 @@
+"""`python -m tests.crash.states`: every state a power cut can leave, of a log and of a broker.
+
+The short lives are enumerated whole, and a second power cut during each recovery of a log too;
+`--lives` more are drawn from seeds, with at most `--limit` states of each of their moments. Prints
+how many different states were recovered, and every violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable
+
+from millrace_server.log import LogConfig
+from tests.crash import broker_life, broker_states, log_states
+from tests.crash.durable_states import Tally
+
+WHOLE_LIMIT = 50_000
+"""No moment of the short lives has as many states."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lives", type=int, default=100, help="lives drawn, of a log and a broker")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--limit", type=int, default=500, help="states of one moment of these")
+    options = parser.parse_args()
+    # Every recovery is told in a line, and there are many.
+    logging.disable(logging.CRITICAL)
+    seeds = range(options.first_seed, options.first_seed + options.lives)
+    short = [_log_check(*of, limit=WHOLE_LIMIT, nested=200) for of in log_states.LIVES.values()]
+    drawn = [
+        _log_check(log_states.at_random(s), log_states.SMALL, limit=options.limit, nested=4)
+        for s in seeds
+    ]
+    failed = _check_all("short lives of a log", short) + _check_all("drawn lives of a log", drawn)
+    short = [_broker_check(live, limit=WHOLE_LIMIT) for live in broker_life.LIVES.values()]
+    drawn = [_broker_check(broker_life.at_random(s), limit=options.limit) for s in seeds]
+    failed += _check_all("short lives of a broker", short)
+    failed += _check_all("drawn lives of a broker", drawn)
+    return 1 if failed else 0
+
+
+def _log_check(
+    live: log_states.Live, config: LogConfig, *, limit: int, nested: int
+) -> Callable[[], Tally]:
+    return lambda: log_states.check_life(live, config, limit=limit, nested=nested)
+
+
+def _broker_check(live: broker_life.Live, *, limit: int) -> Callable[[], Tally]:
+    return lambda: asyncio.run(broker_states.check_life(live, limit=limit))
+
+
+def _check_all(what: str, checks: list[Callable[[], Tally]]) -> int:
+    """Runs checks, prints the sums and every violation; returns how many of these."""
+    total, failed, started = Tally(), 0, time.monotonic()
+    for number, run in enumerate(checks):
+        try:
+            tally = run()
+        except AssertionError as error:
+            failed += 1
+            print(f"{what}, number {number}: {error}")
+            continue
+        total.moments += tally.moments
+        total.possible += tally.possible
+        total.checked += tally.checked
+        total.sampled_moments += tally.sampled_moments
+    print(
+        f"{len(checks)} {what}: {total.moments} moments, {total.possible} states, "
+        f"{total.checked} of them different and recovered, {total.sampled_moments} moments "
+        f"sampled, {failed} violations, {time.monotonic() - started:.0f} s",
+        flush=True,
+    )
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""No state that a power cut can leave, and no operation that fails, loses what was acked.
+
+`python -m tests.crash.states` enumerates more.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+
+import pytest
+
+from millrace_server.broker import storage
+from millrace_server.host import Disk
+from millrace_server.log import LogConfig, checkpoint, recovery
+from millrace_server.log.flush import FlushTicket
+from millrace_server.log.scan import Ending
+from tests.crash import broker_life, broker_states, log_states
+from tests.crash.durable_states import MomentDisk, Tally, states
+from tests.crash.io_failures import check_broker_failure, check_log
+
+FAULTS = [errno.EIO, errno.ENOSPC]
+
+
+@pytest.mark.parametrize(("live", "config"), log_states.LIVES.values(), ids=log_states.LIVES)
+def test_every_state_a_power_cut_can_leave_of_a_log_is_recovered(
+    live: log_states.Live, config: LogConfig
+) -> None:
+    tally = log_states.check_life(live, config, limit=5_000, nested=6)
+    assert tally.checked > 50
+    assert tally.sampled_moments < tally.moments // 2
+
+
+@pytest.mark.parametrize("live", broker_life.LIVES.values(), ids=broker_life.LIVES)
+async def test_every_state_a_power_cut_can_leave_of_a_broker_is_recovered(
+    live: broker_life.Live,
+) -> None:
+    tally = await broker_states.check_life(live, limit=400)
+    assert tally.checked > 80
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_lives_drawn_from_seeds_are_recovered(seed: int) -> None:
+    log_states.check_life(log_states.at_random(seed), log_states.SMALL, limit=20)
+    await broker_states.check_life(broker_life.at_random(seed), limit=20)
+
+
+@pytest.mark.parametrize("code", FAULTS, ids=errno.errorcode.get)
+@pytest.mark.parametrize(("live", "config"), log_states.LIVES.values(), ids=log_states.LIVES)
+def test_any_operation_of_a_log_may_fail(
+    live: log_states.Live, config: LogConfig, code: int
+) -> None:
+    number, refused = 0, 0
+    while (count := check_log(live, config, number=number, code=code)) is not None:
+        number += 1
+        refused += count > 0
+    assert number > 10
+    assert refused > 5
+
+
+@pytest.mark.parametrize("code", FAULTS, ids=errno.errorcode.get)
+@pytest.mark.parametrize("live", broker_life.LIVES.values(), ids=broker_life.LIVES)
+async def test_any_operation_of_a_broker_may_fail(live: broker_life.Live, code: int) -> None:
+    number, refused = 0, 0
+    while (count := await check_broker_failure(live, number=number, code=code)) is not None:
+        number += 1
+        refused += count > 0
+    assert number > 50
+    assert refused > 25
+
+
+# What the enumeration must be able to see: each of these is a step left out.
+
+
+def without_directory_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync(ticket: FlushTicket) -> None:
+        for file in ticket.dirty:
+            file.sync()
+
+    monkeypatch.setattr(FlushTicket, "sync", sync)
+
+
+def without_data_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FlushTicket, "sync", lambda ticket: None)
+
+
+def with_the_oldest_segment_synced_last_and_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync(ticket: FlushTicket) -> None:
+        for file in ticket.dirty[1:] or ticket.dirty:
+            file.sync()
+        if ticket.sync_directory:
+            ticket.disk.sync_directory(ticket.directory)
+
+    monkeypatch.setattr(FlushTicket, "sync", sync)
+
+
+def with_the_checkpoint_before_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = FlushTicket.sync
+
+    def checkpoint_first(ticket: FlushTicket) -> None:
+        if ticket.checkpoint is not None:
+            checkpoint.write_checkpoint(ticket.disk, ticket.directory, ticket.checkpoint)
+        sync(ticket)
+
+    monkeypatch.setattr(FlushTicket, "sync", checkpoint_first)
+
+
+def with_removals_before_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = FlushTicket.settle
+
+    def remove_first(ticket: FlushTicket) -> None:
+        ticket._remove()
+        settle(ticket)
+
+    monkeypatch.setattr(FlushTicket, "settle", remove_first)
+
+
+def with_damage_refused_behind_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = dict(recovery._TABLE)
+    for ending in (Ending.BAD, Ending.DAMAGED, Ending.MISSING, Ending.TORN):
+        durable, _, last, earlier = table[ending]
+        table[ending] = (durable, recovery.Verdict.REFUSE, last, earlier)
+    monkeypatch.setattr(recovery, "_TABLE", table)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        without_directory_sync,
+        without_data_sync,
+        with_the_oldest_segment_synced_last_and_not_at_all,
+        with_the_checkpoint_before_the_data,
+        with_removals_before_the_checkpoint,
+        with_damage_refused_behind_the_checkpoint,
+    ],
+)
+def test_a_log_that_leaves_a_step_out_is_caught(
+    monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    break_it(monkeypatch)
+    with pytest.raises(AssertionError, match="before operation"):
+        for live, config in log_states.LIVES.values():
+            log_states.check_life(live, config, limit=300)
+
+
+def without_the_root_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = MomentDisk.sync_directory
+
+    def sync_directory(disk: MomentDisk, path: str) -> None:
+        if path:
+            synced(disk, path)
+
+    monkeypatch.setattr(MomentDisk, "sync_directory", sync_directory)
+
+
+def with_deleted_partitions_removed_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def remove(disk: Disk, directories: list[str]) -> None:
+        for directory in directories:
+            disk.remove_directory(directory)
+
+    monkeypatch.setattr(storage, "_remove", remove)
+
+
+def with_a_topic_written_before_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "_write_identity", lambda disk, directory, topic_id: None)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        without_the_root_synced,
+        with_deleted_partitions_removed_in_place,
+        with_a_topic_written_before_its_partitions,
+        without_directory_sync,
+    ],
+)
+async def test_a_broker_that_leaves_a_step_out_is_caught(
+    monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    break_it(monkeypatch)
+    with pytest.raises(AssertionError):
+        for live in broker_life.LIVES.values():
+            await broker_states.check_life(live, limit=300)
+
+
+def test_each_combination_of_what_may_be_lost_is_there_once() -> None:
+    disk = MomentDisk()
+    disk.make_directory("d")
+    disk.sync_directory("")
+    file = disk.open("d/synced", create=True, write=True)
+    file.pwrite(b"a" * 700, 0)
+    file.sync()
+    disk.sync_directory("d")
+    file.pwrite(b"b" * 100, 500)
+    disk.open("d/new", create=True, write=True).pwrite(b"c", 0)
+    found = [
+        disk.contents()
+        for disk in states(disk.moment(None), Tally(), limit=100, rng=random.Random(1))
+    ]
+    old, left, right, both = (
+        b"a" * 500 + first + second + b"a" * 100
+        for first, second in (
+            (b"a" * 12, b"a" * 88),
+            (b"b" * 12, b"a" * 88),
+            (b"a" * 12, b"b" * 88),
+            (b"b" * 12, b"b" * 88),
+        )
+    )
+    expected = [
+        {"": None, "d": None, "d/synced": content, **new}
+        for content in (old, left, right, both)
+        for new in ({}, {"d/new": b""}, {"d/new": b"c"})
+    ]
+    assert len(found) == len(expected)
+    assert all(state in found for state in expected)
