@@ -86,6 +86,10 @@ _MODULES = ("errors", "sync")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("millrace")
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     home = _HOME.get(name)

@@ -445,7 +445,7 @@ class Accumulator:
             )
         return BufferFull(
             f"{self.buffered_bytes} of buffer_bytes={self._buffer_bytes} wait to be acked, and the "
-            f"record needs {size}: await producer.room() before send, or await the send"
+            f"record needs {size}: await producer.room() before each send"
         )
 
     def _too_large(self, size: int) -> MessageTooLarge:

@@ -531,7 +531,12 @@ class Producer(Generic[K, V]):
         if self._state is State.NEW:
             return Closed("the producer was not started: use `async with`, or await start()")
         if self._state is State.FAILED:
-            error = ClientFailed(f"the producer's task died: {self._cause!r}; make a new producer")
+            why = (
+                "its event loop ended; use a producer in the loop that started it"
+                if self._cause is None
+                else f"its task died: {self._cause!r}; make a new one"
+            )
+            error = ClientFailed(f"the producer stopped: {why}")
             error.__cause__ = self._cause
             return error
         return Closed("the producer is closed")

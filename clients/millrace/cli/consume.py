@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from millrace.consumer import Consumer
     from millrace.records import RecordBatch, TopicPartition
 
+DEFAULT_FORMAT = r"%s\n"
+
 
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to read.")],
@@ -45,8 +47,11 @@ def consume(
         bool, typer.Option("--follow", "-f", help="Wait for more instead of stopping at the end.")
     ] = False,
     format_: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="How a record is written.")
-    ] = r"%s\n",
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help=r"How a record is written.  [default: %s\n]"
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write each record as a JSON object in a line.")
     ] = False,
@@ -67,8 +72,16 @@ def consume(
     """
     from millrace.cli.record_text import FormatError, json_line, text_format
 
+    if as_json and format_ is not None:
+        raise typer.BadParameter("--json is a format of its own: leave out --format")
     try:
-        to_text = json_line if as_json else text_format(format_, for_terminal=sys.stdout.isatty())
+        to_text = (
+            json_line
+            if as_json
+            else text_format(
+                DEFAULT_FORMAT if format_ is None else format_, for_terminal=sys.stdout.isatty()
+            )
+        )
     except FormatError as error:
         raise typer.BadParameter(f"--format: {error}") from None
     begin = _begin(start)
