@@ -9,14 +9,17 @@ and what was read once stays.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import sys
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from millrace import Admin, Consumer, Delivery, MillraceError, Producer, Record
+from millrace_server.disk.lock import LOCK_NAME
 from tests.history.anomalies import Report
 from tests.history.checker import check
 from tests.history.operations import (
@@ -52,13 +55,8 @@ class BrokerProcess:
     def servers(self) -> str:
         return f"127.0.0.1:{self._port}"
 
-    @property
-    def port(self) -> int:
-        return self._port
-
-    async def start(self, **settings: str) -> None:
-        """Returns when the broker says that it listens. `settings` are flags of `serve`."""
-        flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
+    async def start(self) -> None:
+        """Returns when the broker says that it listens."""
         self._process = await asyncio.create_subprocess_exec(
             *self._under,
             sys.executable,
@@ -71,7 +69,6 @@ class BrokerProcess:
             f"127.0.0.1:{self._port}",
             "--log-level",
             "error",
-            *flags,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE if self._under else None,
         )
@@ -84,7 +81,11 @@ class BrokerProcess:
     async def kill(self) -> None:
         """SIGKILL, and no process left."""
         assert self._process is not None
-        if self._process.returncode is None:
+        if self._process.returncode is None and self._under:
+            # What the broker runs under ends with it, and would leave it running if it were killed.
+            with suppress(ProcessLookupError):
+                os.kill(int((self._data / LOCK_NAME).read_text()), signal.SIGKILL)
+        elif self._process.returncode is None:
             self._process.send_signal(signal.SIGKILL)
         await self._process.communicate()
 
