@@ -61,7 +61,8 @@ def test_malformed_frame_is_shown_up_to_the_byte_and_is_exit_1(
 
 
 def test_segment_from_a_pipe_is_known_by_its_content(millrace: Millrace) -> None:
-    batches = encode_batch([b"first"], timestamps_ms=1) + encode_batch([b"second"], timestamps_ms=2)
+    values = enumerate([b"first", b"second"])
+    batches = b"".join(encode_batch([value], timestamps_ms=time) for time, value in values)
     for stdin in (batches, xxd(batches)):
         ended = millrace.process("dissect", stdin=stdin)
         assert (ended.returncode, ended.stderr) == (0, b"")
