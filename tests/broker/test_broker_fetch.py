@@ -28,7 +28,7 @@ LONG_MS = 120_000
 def waiting_fetches(broker: Broker) -> int:
     """Fetches that wait, counted where they are kept and where they watch."""
     inside = broker.node.broker
-    watchers = {id(w) for partition in inside.partitions for w in partition.watchers}
+    watchers = {id(w.func) for partition in inside.partitions for w in partition.watchers}  # type: ignore[attr-defined]
     room = len(inside.fetches._waiting)
     assert len(watchers) == room
     return room
@@ -172,7 +172,8 @@ async def test_a_long_poll_ends_when_its_time_has_passed(broker: Broker, wire: W
     began = monotonic()
     request = fetch_request([("t", 0, 0)], max_wait_ms=50, min_bytes=1 << 20)
     (result,) = (await wire.ask(request, FetchResponse)).partitions
-    assert monotonic() - began >= 0.05
+    # The broker counts whole milliseconds, and the one that has begun is one.
+    assert monotonic() - began >= 0.049
     assert values_of(result) == [b"a"], "what there is by then"
     assert waiting_fetches(broker) == 0
 

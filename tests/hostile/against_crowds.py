@@ -12,7 +12,7 @@ from millrace_protocol.framing import FRAME_BYTES_MAX, FRAME_BYTES_MAX_BEFORE_HE
 from tests.broker.wire import batch, connect, connect_text, fetch_request, reset
 from tests.hostile.against_frames import WHOLE
 from tests.hostile.attack import hostile, hostile_by_patience, lives
-from tests.hostile.target import TOPIC, Target
+from tests.hostile.target import GOOD, TOPIC, Target
 
 AT_A_TIME = 100
 """Connections that are made at once: the listener's queue is short."""
@@ -138,13 +138,37 @@ async def long_polls_without_end(target: Target) -> str:
 
 
 @hostile
+async def long_polls_that_every_append_wakes(target: Target) -> str:
+    """Each names a partition as often as it may, and wants more than will ever come."""
+    many = [(TOPIC, number, 0) for number in range(4)] + [(GOOD, 0, 0)] * 1_996
+    greedy = fetch_request(
+        many,
+        max_wait_ms=2**31 - 1,
+        min_bytes=2**31 - 1,
+        max_bytes=2**31 - 1,
+        partition_bytes=1,
+    )
+    async with AsyncExitStack() as stack:
+        other = await stack.enter_async_context(connect(target.port))
+        for _ in range(target.sized(1, 10)):
+            wire = await stack.enter_async_context(connect(target.port))
+            for _ in range(60):
+                wire.send(greedy)
+            await wire.writer.drain()
+        for _ in range(target.sized(5, 200)):
+            result = await other.produce(GOOD, batch(b"wake"))
+            assert result.error_code == ErrorCode.NONE
+    return "waited for"
+
+
+@hostile
 async def answers_that_nobody_reads(target: Target) -> str:
     """Fetches of a mebibyte each, never read: the answers stay in the files, not in memory."""
     async with AsyncExitStack() as stack:
         for _ in range(target.sized(10, 100)):
             wire = await stack.enter_async_context(connect(target.port))
             for _ in range(64):
-                wire.send(fetch_request([(TOPIC, n % 4, 0) for n in range(500)]))
+                wire.send(fetch_request([(TOPIC, n, 0) for n in range(4)]))
             wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
         other = await stack.enter_async_context(connect(target.port))
         await lives(other)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.broker.partition import Partition
@@ -17,6 +18,11 @@ from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.broker.waiting import Waiting, WaitingRoom
 from millrace_server.host import FileSlice
 from millrace_server.refusal import Refused
+
+WAITING_ENTRIES_MAX = 200_000
+"""Entries of all waiting fetches together: each takes some 500 bytes of memory."""
+FEW_ENTRIES = 10
+"""Fetches of so few partitions may always wait."""
 
 
 @dataclass(slots=True)
@@ -43,28 +49,41 @@ class Fetched:
     records: FileSlice | None = None
 
 
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A partition that a waiting fetch watches, and how much of it was there at the last look."""
+
+    want: FetchFrom
+    size: int = 0
+
+
 class Fetches:
     """The fetch service."""
 
     def __init__(self, partitions: Partitions, waiting: WaitingRoom) -> None:
         self._partitions = partitions
         self._waiting = waiting
+        self._waiting_entries = 0
 
     def fetch(
         self, wanted: Sequence[FetchFrom], *, max_wait_ms: int, min_bytes: int, max_bytes: int
     ) -> list[Fetched] | asyncio.Future[list[Fetched]]:
         """Reads each partition in turn until `max_bytes` are found; results in the same order.
 
-        Answers at once when there are `min_bytes`, when a partition has an error, or when
-        `max_wait_ms` is 0; else later, with what there is by then.
+        Answers at once when there are `min_bytes`, when a partition has an error, when
+        `max_wait_ms` is 0, or when too many wait; else later, with what there is by then.
         """
         # More than `max_bytes` never comes, so nobody waits for it.
         min_bytes = min(min_bytes, max_bytes)
         results, size, refused = self._read(wanted, max_bytes)
         if refused or size >= min_bytes or max_wait_ms <= 0:
             return results
+        if len(wanted) > FEW_ENTRIES and self._waiting_entries > WAITING_ENTRIES_MAX:
+            return results
         _release(results)
-        return self._wait(wanted, max_wait_ms, min_bytes, max_bytes)
+        return self._wait(
+            wanted, results, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes
+        )
 
     def _read(self, wanted: Sequence[FetchFrom], max_bytes: int) -> tuple[list[Fetched], int, bool]:
         results: list[Fetched] = []
@@ -105,29 +124,62 @@ class Fetches:
         return fetched
 
     def _wait(
-        self, wanted: Sequence[FetchFrom], max_wait_ms: int, min_bytes: int, max_bytes: int
+        self,
+        wanted: Sequence[FetchFrom],
+        found: Sequence[Fetched],
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
     ) -> asyncio.Future[list[Fetched]]:
-        watched = {
-            id(p): p for p in (self._partitions.get(w.topic, w.partition) for w in wanted)
-        }.values()
+        """Looks again at a partition when it has grown, and at that one alone.
 
-        def look_again() -> None:
-            results, size, refused = self._read(wanted, max_bytes)
-            if not (refused or size >= min_bytes) or not waiting.finish(results):
-                _release(results)
+        A request may name two thousand, and each append to one of them comes by here. One that is
+        named twice counts once, from the lower offset.
+        """
+        watched: dict[tuple[str, int], _Watched] = {}
+        for want, result in zip(wanted, found, strict=True):
+            known = watched.setdefault((want.topic, want.partition), _Watched(want))
+            if want.offset <= known.want.offset:
+                known.want = want
+                known.size = 0 if result.records is None else result.records.size
+        total_bytes = sum(known.size for known in watched.values())
 
-        def due() -> None:
+        def look(known: _Watched) -> None:
+            nonlocal total_bytes
+            try:
+                fetched = self._read_one(known.want, max_bytes)
+            except CORE_REFUSALS:
+                answer()
+                return
+            if fetched.records is None:
+                return
+            size = fetched.records.size
+            fetched.records.release()
+            total_bytes += size - known.size
+            known.size = size
+            if total_bytes >= min_bytes:
+                answer()
+
+        def answer() -> None:
             results, _, _ = self._read(wanted, max_bytes)
             if not waiting.finish(results):
                 _release(results)
 
-        def leave(_: object) -> None:
-            for partition in watched:
-                partition.watchers.pop(look_again, None)
+        watchers = [
+            (self._partitions.get(topic, number), partial(look, known))
+            for (topic, number), known in watched.items()
+        ]
 
-        waiting: Waiting[list[Fetched]] = self._waiting.enter(max_wait_ms, on_due=due)
-        for partition in watched:
-            partition.watchers[look_again] = None
+        def leave(_: object) -> None:
+            self._waiting_entries -= len(wanted)
+            for partition, watcher in watchers:
+                partition.watchers.pop(watcher, None)
+
+        waiting: Waiting[list[Fetched]] = self._waiting.enter(max_wait_ms, on_due=answer)
+        self._waiting_entries += len(wanted)
+        for partition, watcher in watchers:
+            partition.watchers[watcher] = None
         waiting.future.add_done_callback(leave)
         return waiting.future
 
