@@ -23,12 +23,12 @@ import contextvars
 import heapq
 import random
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from itertools import count
 from typing import Any, Protocol
 
 TURN_S_MAX = 20e-6
 _TASKS_KEPT_MIN = 64
+_CLEANUPS_MAX = 10
 
 
 class Stuck(Exception):
@@ -55,12 +55,19 @@ class Process:
             self._tasks_kept = max(_TASKS_KEPT_MIN, 2 * len(self.tasks))
 
     def discard(self) -> None:
-        """Takes the tasks apart without a word, at the end of the run."""
-        for task in self.tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                with suppress(BaseException):
-                    task.get_coro().close()
+        """Takes the tasks apart without a word, at the end of the run.
+
+        Code that cleans up may wait for something, and start tasks for it, several times over.
+        """
+        while self.tasks:
+            task = self.tasks.pop()
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            for _ in range(_CLEANUPS_MAX):
+                try:
+                    self.context.run(task.get_coro().close)
+                except BaseException:
+                    continue
+                break
 
 
 CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)

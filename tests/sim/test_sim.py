@@ -15,13 +15,13 @@ from tests.sim.ledger import Ledger, Promise, Sent
 from tests.sim.loop import SimLoop, Stuck
 from tests.sim.scenario import run_seed
 
-SEEDS = range(20)
+SEEDS = range(16)
 
 
-@pytest.mark.parametrize("first", range(0, len(SEEDS), 5))
+@pytest.mark.parametrize("first", range(0, len(SEEDS), 4))
 def test_a_broker_on_a_bad_day_keeps_its_promises(first: int) -> None:
     acked = 0
-    for seed in SEEDS[first : first + 5]:
+    for seed in SEEDS[first : first + 4]:
         outcome = run_seed(seed)
         assert outcome.violations == [], f"python -m tests.sim --seed {seed}"
         acked += outcome.acked
@@ -30,8 +30,7 @@ def test_a_broker_on_a_bad_day_keeps_its_promises(first: int) -> None:
 
 def test_a_seed_is_the_same_run_whatever_the_hashes_of_strings_are() -> None:
     program = (
-        "from tests.sim.scenario import run_seed\n"
-        "for seed in (4, 8, 26): print(run_seed(seed).digest)"
+        "from tests.sim.scenario import run_seed\nfor seed in (4, 8): print(run_seed(seed).digest)"
     )
     root = str(Path(__file__).parents[2])
     digests = [
@@ -46,7 +45,7 @@ def test_a_seed_is_the_same_run_whatever_the_hashes_of_strings_are() -> None:
         for hash_seed in ("1", "2")
     ]
     assert digests[0] == digests[1]
-    assert len(set(digests[0].split())) == 3
+    assert len(set(digests[0].split())) == 2
 
 
 def loop_of(seed: int) -> SimLoop:
