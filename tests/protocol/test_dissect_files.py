@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +111,15 @@ def test_index_entries_that_do_not_ascend_are_a_fault() -> None:
     """W-9.2"""
     spans = list(dissect_index(struct.pack(">iiii", 9, 8300, 3, 9000)))
     assert [span.fault for span in spans] == ["", "not behind the entry before it: entries ascend"]
+
+
+def test_an_index_ends_with_the_crc_of_its_entries() -> None:
+    """W-9"""
+    entries = struct.pack(">iiii", 3, 4096, 9, 8300)
+    *_, crc = dissect_index(entries + struct.pack(">I", crc32c.crc32c(entries)))
+    assert (crc.name, crc.start, crc.end, crc.fault) == ("crc", 16, 20, "")
+    *_, crc = dissect_index(entries + struct.pack(">I", crc32c.crc32c(entries) ^ 1))
+    assert crc.fault == f"the entries have 0x{crc32c.crc32c(entries):08x}"
 
 
 def test_a_time_index_entry_is_a_timestamp_and_an_offset() -> None:

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 
+import crc32c
+
 from millrace_protocol.dissect.batches import dissect_batch, show_time
 from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
 from millrace_protocol.framing import MAGIC as FRAME_MAGIC
@@ -20,6 +22,7 @@ _BATCH_OPENING = struct.Struct(">qi4xb")
 _LENGTH_FIELD = struct.Struct(">8xi")
 _INDEX_ENTRY = struct.Struct(">ii")
 _TIME_INDEX_ENTRY = struct.Struct(">qi")
+_CRC = struct.Struct(">I")
 _BASE_OFFSET_DIGITS = 20
 
 
@@ -67,13 +70,19 @@ def _is_tail(data: Buffer, position: int) -> bool:
 
 
 def dissect_index(data: Buffer, *, base_offset: int | None = None) -> Iterator[Span]:
-    """One span per entry of an `.index` file: a relative offset and a position in the segment."""
+    """One span per entry of an `.index` file: a relative offset and a position in the segment.
+
+    The last span is the CRC of the entries, where the file has one.
+    """
     names = ("relative_offset", "position")
     yield from _entries(data, _INDEX_ENTRY, names, base_offset=base_offset)
 
 
 def dissect_time_index(data: Buffer, *, base_offset: int | None = None) -> Iterator[Span]:
-    """One span per entry of a `.timeindex` file: a timestamp and the offset of its record."""
+    """One span per entry of a `.timeindex` file: a timestamp and the offset of its record.
+
+    The last span is the CRC of the entries, where the file has one.
+    """
     names = ("timestamp_ms", "relative_offset")
     yield from _entries(data, _TIME_INDEX_ENTRY, names, base_offset=base_offset)
 
@@ -95,9 +104,20 @@ def _entries(
             fault = "not behind the entry before it: entries ascend"
         yield _entry(data, position, layout, names, entry, base_offset=base_offset, fault=fault)
         before = entry
-    if end < len(data):
+    if len(data) - end == _CRC.size:
+        yield _crc(data, end)
+    elif end < len(data):
         fault = f"an entry has {size} bytes and {len(data) - end} are left"
         yield Span(end, len(data), "entry", "?", fault=fault, buffer=data)
+
+
+def _crc(data: Buffer, position: int) -> Span:
+    """The checksum at the end of an index, over all entries before it."""
+    stored = _CRC.unpack_from(data, position)[0]
+    computed = crc32c.crc32c(memoryview(data)[:position])
+    fault = "" if stored == computed else f"the entries have 0x{computed:08x}"
+    value = f"0x{stored:08x}"
+    return Span(position, len(data), "crc", "u32", value, fault=fault, buffer=data)
 
 
 def _ascends(before: tuple[int, int], entry: tuple[int, int], names: tuple[str, str]) -> bool:

@@ -18,10 +18,13 @@ import errno
 from dataclasses import dataclass, field
 from typing import Final
 
+import crc32c
+
 from millrace_server.host import Disk, File
 from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
 from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from millrace_server.log.segment import (
+    INDEX_CRC,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     Segment,
@@ -40,6 +43,8 @@ class IndexTail:
     entry_count: int
     offsets: bytes
     times: bytes
+    crcs: tuple[int, int]
+    """Of all entries up to the end of each."""
 
     @classmethod
     def of(cls, segment: Segment) -> IndexTail | None:
@@ -48,11 +53,14 @@ class IndexTail:
         if first == count:
             return None
         offsets, times = segment.offsets.encode(first), segment.times.encode(first)
-        return cls(segment, first, count, offsets, times)
+        offset_crc, time_crc = segment.saved_crcs
+        crcs = crc32c.crc32c(offsets, offset_crc), crc32c.crc32c(times, time_crc)
+        return cls(segment, first, count, offsets, times, crcs)
 
     def note_saved(self) -> None:
         """Tells the segment that its files have these entries."""
         self.segment.saved_entries = self.entry_count
+        self.segment.saved_crcs = self.crcs
 
 
 @dataclass(slots=True)
@@ -161,14 +169,14 @@ class FlushTicket:
         tail = self.index_tail
         if tail is None:
             return
-        for suffix, data, entry_size in (
-            (OFFSET_INDEX_SUFFIX, tail.offsets, OFFSET_ENTRY_SIZE),
-            (TIME_INDEX_SUFFIX, tail.times, TIME_ENTRY_SIZE),
+        for suffix, data, entry_size, crc in (
+            (OFFSET_INDEX_SUFFIX, tail.offsets, OFFSET_ENTRY_SIZE, tail.crcs[0]),
+            (TIME_INDEX_SUFFIX, tail.times, TIME_ENTRY_SIZE, tail.crcs[1]),
         ):
             path = tail.segment.path(suffix)
             file = self.disk.open(path, create=not self.disk.exists(path), write=True)
             try:
-                file.pwrite(data, tail.first_entry * entry_size)
+                file.pwrite(data + INDEX_CRC.pack(crc), tail.first_entry * entry_size)
                 file.sync()
             finally:
                 file.release()

@@ -251,11 +251,20 @@ class _Recovery:
         scan = BatchScan(
             segment.file, 0, segment.size_bytes, next_offset=segment.base_offset, is_dense=False
         )
-        for _ in scan:
-            pass
+        end_offset = segment.base_offset
+        for header in scan:
+            end_offset = header.next_offset
         self._scanned_bytes += scan.position
         if verdict(scan.ending, Standing.DURABLE) is Verdict.REFUSE:
             raise CorruptLog(segment.path(LOG_SUFFIX), scan.position, scan.sentence)
+        if end_offset != segment.end_offset:
+            # No CRC covers a base offset, and no batch follows that could contradict the last.
+            raise CorruptLog(
+                segment.path(LOG_SUFFIX),
+                scan.position,
+                f"the last batch ends at offset {end_offset} and the segment at "
+                f"{segment.end_offset}",
+            )
 
     def _scan_on(
         self,

@@ -7,6 +7,9 @@ segments, producers, durability and high watermarks. Batches are never decoded.
     00000000000000004096.index       see offset_index
     00000000000000004096.timeindex   see time_index
 
+An index file ends with the CRC-32C of its entries, u32: a bit that changes on the disk must not
+make a reader skip records. One that does not pass is built again.
+
 The newest segment of a log is *active*: its indexes live in memory and its file may be
 preallocated beyond `size_bytes`. The others are *closed*: they never change, and hold files and
 indexes open only between a read and `cool`.
@@ -14,8 +17,11 @@ indexes open only between a read and `cool`.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+import crc32c
 
 from millrace_protocol.records import HEADER_SIZE, batch_extent, batch_span
 from millrace_server.host import Disk, File, ReadBuffer
@@ -31,6 +37,7 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+INDEX_CRC: Final = struct.Struct(">I")
 
 _WINDOW_BYTES: Final = 4096
 """With the default index interval, all headers between two entries lie in one such window."""
@@ -65,6 +72,7 @@ class Segment:
         "index_interval_bytes",
         "is_tail_dirty",
         "max_timestamp",
+        "saved_crcs",
         "saved_entries",
         "size_bytes",
     )
@@ -96,6 +104,7 @@ class Segment:
         self.is_tail_dirty = False
         self.are_indexes_saved = True
         self.saved_entries = 0
+        self.saved_crcs = 0, 0
 
     @classmethod
     def create(
@@ -123,6 +132,7 @@ class Segment:
         self._indexed_position = 0
         self.are_indexes_saved = False
         self.saved_entries = 0
+        self.saved_crcs = 0, 0
         return offsets, times
 
     @property
@@ -212,9 +222,11 @@ class Segment:
     ) -> Iterator[Span]:
         """Yields the batches from one batch boundary to another by their headers alone.
 
-        Raises `CorruptLog` where a length cannot be true.
+        Raises `CorruptLog` where a length or an offset cannot be true.
         """
         window, window_position = b"", position
+        # Taken now: who builds an index moves the end along with what it is given.
+        next_offset, end_offset = self.base_offset, self.end_offset
         while position < end_position:
             at = position - window_position
             if at + HEADER_SIZE > len(window):
@@ -226,6 +238,14 @@ class Segment:
                     self.path(LOG_SUFFIX), position, "no whole batch where one was written"
                 )
             base_offset, _, _, last_offset, max_timestamp = batch_span(window, at)
+            if not next_offset <= base_offset <= last_offset < end_offset:
+                raise CorruptLog(
+                    self.path(LOG_SUFFIX),
+                    position,
+                    f"offsets {base_offset} to {last_offset}, and what is there lies between "
+                    f"{next_offset} and {end_offset}",
+                )
+            next_offset = last_offset + 1
             yield Span(position, size_bytes, base_offset, last_offset, max_timestamp)
             position += size_bytes
 
@@ -243,11 +263,12 @@ class Segment:
 
     def restore_indexes(self, entry_count: int) -> bool:
         """Loads exactly `entry_count` saved entries of an active segment; False if they are bad."""
-        offsets = OffsetIndex.decode(
-            self._read(OFFSET_INDEX_SUFFIX, entry_count * OFFSET_ENTRY_SIZE),
-            end_position=self.size_bytes,
-        )
-        times = TimeIndex.decode(self._read(TIME_INDEX_SUFFIX, entry_count * TIME_ENTRY_SIZE))
+        offset_data = self._read(OFFSET_INDEX_SUFFIX, entry_count * OFFSET_ENTRY_SIZE)
+        time_data = self._read(TIME_INDEX_SUFFIX, entry_count * TIME_ENTRY_SIZE)
+        if offset_data is None or time_data is None:
+            return False
+        offsets = OffsetIndex.decode(offset_data, end_position=self.size_bytes)
+        times = TimeIndex.decode(time_data)
         if offsets is None or times is None or not len(offsets) == len(times) == entry_count:
             return False
         if not self._is_boundary(offsets):
@@ -255,6 +276,7 @@ class Segment:
         self._offsets, self._times = offsets, times
         self._indexed_position = offsets.last_position
         self.saved_entries = entry_count
+        self.saved_crcs = crc32c.crc32c(offset_data), crc32c.crc32c(time_data)
         self.are_indexes_saved = False
         return True
 
@@ -298,8 +320,11 @@ class Segment:
                 self._disk.remove(path)
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        offsets = OffsetIndex.decode(self._read(OFFSET_INDEX_SUFFIX), end_position=self.size_bytes)
-        times = TimeIndex.decode(self._read(TIME_INDEX_SUFFIX))
+        offset_data, time_data = self._read(OFFSET_INDEX_SUFFIX), self._read(TIME_INDEX_SUFFIX)
+        if offset_data is None or time_data is None:
+            return self.rebuild_indexes()
+        offsets = OffsetIndex.decode(offset_data, end_position=self.size_bytes)
+        times = TimeIndex.decode(time_data)
         if (
             offsets is None
             or times is None
@@ -318,22 +343,35 @@ class Segment:
             return self.size_bytes == 0
         return position == 0 or batch_extent(header)[0] == self.base_offset + relative_offset
 
-    def _read(self, suffix: str, size: int | None = None) -> bytes:
+    def _read(self, suffix: str, size_bytes: int | None = None) -> bytes | None:
+        """The entries of an index file, `size_bytes` or all; None if they are not as written."""
+        if size_bytes == 0:
+            return b""
         path = self.path(suffix)
         if not self._disk.exists(path):
-            return b""
+            return None
         file = self._disk.open(path)
         try:
-            return file.pread(file.size() if size is None else size, 0)
+            if size_bytes is None:
+                size_bytes = file.size() - INDEX_CRC.size
+            data = file.pread(size_bytes + INDEX_CRC.size, 0)
         finally:
             file.release()
+        if size_bytes < 0 or len(data) != size_bytes + INDEX_CRC.size:
+            return None
+        entries = data[:size_bytes]
+        return (
+            entries
+            if INDEX_CRC.unpack_from(data, size_bytes)[0] == crc32c.crc32c(entries)
+            else None
+        )
 
     def _save(self, suffix: str, data: bytes) -> None:
         path = self.path(suffix)
         file = self._disk.open(path, create=not self._disk.exists(path), write=True)
         try:
-            file.pwrite(data, 0)
-            file.truncate(len(data))
+            file.pwrite(data + INDEX_CRC.pack(crc32c.crc32c(data)), 0)
+            file.truncate(len(data) + INDEX_CRC.size)
             file.sync()
         finally:
             file.release()
