@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from millrace import Admin, Consumer, Producer, Receipt
 from millrace.errors import (
@@ -29,6 +29,7 @@ from tests.sim.loop import Stuck
 from tests.sim.options import Options
 from tests.sim.supervisor import ADDRESS, Supervisor
 
+T = TypeVar("T")
 LIVENESS_S = 30.0
 """How long after healing everything must work again."""
 TURNS_MAX = 3_000_000
@@ -128,13 +129,25 @@ class Scenario:
             if (error := finished.exception()) is not None:
                 world.trace.violation(f"a client failed: {error!r}")
         probe = world.client("probe")
-        await self._within("probe", loop.start(probe, self._probe()))
+        await self._within("probe", loop.start(probe, self._until_it_works(self._probe)))
         await self._within("settle", loop.create_task(self.broker.restart_in_order()))
-        final = await self._within("last read", loop.start(probe, self._read_all()))
+        reading = loop.start(probe, self._until_it_works(self._read_all))
+        final = await self._within("last read", reading)
         keeping.cancel()
         if final is not None:
             for sentence in self.ledger.check(final):
                 world.trace.violation(sentence)
+
+    async def _until_it_works(self, work: Callable[[], Awaitable[T]]) -> T:
+        """A client that does not reach the broker in its short time is made anew."""
+        while True:
+            try:
+                return await work()
+            except MillraceError as error:
+                if not error.retriable:
+                    raise
+                self._note_error("probe", error)
+                await asyncio.sleep(0.2)
 
     async def _within(self, what: str, task: asyncio.Task[Any]) -> Any:
         done, _ = await asyncio.wait([task], timeout=LIVENESS_S)

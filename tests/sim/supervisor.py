@@ -32,6 +32,7 @@ class Supervisor:
         self._world = world
         self._config = config
         self._ledger = ledger
+        self._rng = world.rng.fork("supervisor")
         self._node: Node | None = None
         self._pause_s = 0.0
         self._down: asyncio.Future[None] = world.loop.create_future()
@@ -113,11 +114,11 @@ class Supervisor:
 
     def _end_after_error(self) -> None:
         self._world.trace.sometimes("the broker stopped after a disk error")
-        if self.machine.sync_failed:
-            # What a failed sync did not write is in the page cache and will never be on the disk:
-            # only a machine that starts anew forgets it.
+        if self._rng.random() < 0.5:
+            # The page cache is rid of what the failed sync did not write.
             self.cut_power(pause_s=_RETRY_S)
         else:
+            # It is still there, marked clean, for the next process to read.
             self.kill(pause_s=_RETRY_S)
 
     def _ended(self, pause_s: float) -> None:
