@@ -270,6 +270,6 @@ def _check(disk: MomentDisk, moment: Moment[Promise], config: LogConfig) -> None
         check_recovered(disk, moment.facts, config)
     except Exception as error:
         raise AssertionError(
-            f"before operation {moment.journal_size}: {error!r}; promised {str(moment.facts)[:300]}; "
-            f"found {found}"
+            f"before operation {moment.journal_size}: {error!r}; "
+            f"promised {str(moment.facts)[:300]}; found {found}"
         ) from error
