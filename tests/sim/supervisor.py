@@ -17,6 +17,7 @@ from tests.sim.loop import Process
 
 ADDRESS = "127.0.0.1:9092"
 STOP_S_MAX = 10.0
+START_S_MAX = 30.0
 _RETRY_S = 0.5
 
 
@@ -104,7 +105,11 @@ class Supervisor:
             if self.machine.process is process:
                 self.machine.kill()
                 self._ended(0.1)
-        await self._is_up.wait()
+        try:
+            async with asyncio.timeout(START_S_MAX):
+                await self._is_up.wait()
+        except TimeoutError:
+            self._world.trace.violation(f"the broker is not up within {START_S_MAX} s")
 
     async def heal(self) -> None:
         """The disk has room and its syncs succeed; a broker that met a full one starts again."""
