@@ -34,7 +34,7 @@ class Node:
         await self.broker.start()
         try:
             self.address = await self.server.start(*self.config.listen_address)
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             await self.broker.stop()
             raise
         self.broker.advertised_address = self.config.advertised_address or self.address

@@ -79,7 +79,8 @@ class Broker:
         """
         try:
             await self._open()
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
+            # Not GeneratorExit: a coroutine that is thrown away cannot wait for anything.
             await self._shut_partitions()
             raise
         self._housekeeping_task = self.host.spawn.task(self.housekeeping.run(), name="housekeeping")
