@@ -64,7 +64,7 @@ class Limits:
     buffered_bytes_max: int = 32 << 20
     """Requests and answers that one connection holds in memory: at the limit it is not read."""
 
-    request_memory_bytes: int = 256 << 20
+    request_memory_bytes: int = 192 << 20
     """The same for all connections together: at the limit large frames wait for their turn."""
 
     connections_max: int = 12_000

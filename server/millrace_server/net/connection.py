@@ -33,7 +33,7 @@ from millrace_server.net.wire import SocketWire, TransportWire
 
 REQUESTS_PER_TURN = 64
 """One read can hold thousands of small requests; other connections go in between."""
-STREAM_BYTES = 256 << 10
+STREAM_BYTES = 64 << 10
 """A stream is asked to pause when this much of its connection's output is in memory."""
 
 

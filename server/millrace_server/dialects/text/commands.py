@@ -26,7 +26,7 @@ FETCH_COUNT_MAX = 1_000
 FETCH_BYTES = 64 << 10
 """Bytes of log that one FETCH reads, unless the first batch is larger."""
 ANSWER_CHARACTERS = 1 << 20
-"""A FETCH or a piece of a TAIL ends with the record that reaches this, before its COUNT."""
+"""A FETCH ends with the record that reaches this, before its COUNT."""
 PRODUCE_TIMEOUT_MS = 30_000
 
 Lines = list[str]
@@ -152,13 +152,16 @@ async def fetch(
     ]
 
 
-def read_lines(partition: Partition, offset: int, count: int) -> tuple[Lines, int]:
+def read_lines(
+    partition: Partition, offset: int, count: int, *, room: int = ANSWER_CHARACTERS
+) -> tuple[Lines, int]:
     """Up to `count` records from `offset` as lines, and the offset after them.
+
+    Ends with the record that fills `room` characters.
 
     Raises `CorruptBatch` and `Refused` for a batch that cannot be read, or not in text.
     """
     lines: Lines = []
-    room = ANSWER_CHARACTERS
     while len(lines) < count and offset < partition.high_watermark:
         found = partition.read(offset, max_bytes=FETCH_BYTES)
         if found.slice is None:

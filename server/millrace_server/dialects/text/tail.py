@@ -1,12 +1,16 @@
 """TAIL: new records as lines, for as long as the peer listens.
 
 An object in the partition's watch list, without a task: it works when the high watermark moves
-or when the peer has taken what was sent, and at no other time.
+or when the peer has taken what was sent, and at no other time. All tails of a broker share one
+`Turns`: a record that a thousand of them follow is written a thousand times, and other connections
+have their turn after each.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.broker.partition import Partition
@@ -17,16 +21,41 @@ from millrace_server.net.stream import Stream
 from millrace_server.refusal import Refused
 
 PIECE_RECORDS = 100
-"""Records sent in one go; between pieces other connections have their turn."""
+PIECE_CHARACTERS = 64 << 10
+"""Sent in one go, whichever is reached first; between pieces other connections have their turn."""
+
+
+class Turns:
+    """Calls what is queued, one call in each turn of the event loop."""
+
+    __slots__ = ("_loop", "_queue")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Callable[[], None]] = deque()
+
+    def take(self, work: Callable[[], None]) -> None:
+        """Queues `work`."""
+        self._queue.append(work)
+        if len(self._queue) == 1:
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        try:
+            self._queue[0]()
+        finally:
+            self._queue.popleft()
+            if self._queue:
+                self._loop.call_soon(self._next)
 
 
 class Tail:
     """Follows one partition from its high watermark on, until `close` or an error."""
 
-    __slots__ = ("_loop", "_offset", "_partition", "_scheduled", "_stream")
+    __slots__ = ("_offset", "_partition", "_scheduled", "_stream", "_turns")
 
-    def __init__(self, partition: Partition, stream: Stream) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, partition: Partition, stream: Stream, turns: Turns) -> None:
+        self._turns = turns
         self._offset = partition.high_watermark
         self._partition = partition
         self._scheduled = False
@@ -46,7 +75,7 @@ class Tail:
         # Not at once: a watcher is called in the midst of somebody's append.
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._send_piece)
+            self._turns.take(self._send_piece)
 
     def _send_piece(self) -> None:
         self._scheduled = False
@@ -56,7 +85,9 @@ class Tail:
         try:
             if self._partition.is_abandoned:
                 raise _deleted(self._partition)
-            lines, self._offset = read_lines(self._partition, self._offset, PIECE_RECORDS)
+            lines, self._offset = read_lines(
+                self._partition, self._offset, PIECE_RECORDS, room=PIECE_CHARACTERS
+            )
         except CORE_REFUSALS as error:
             self.close()
             self._stream.finish(reply([error_line(as_refused(error))]))
@@ -67,7 +98,7 @@ class Tail:
             self._look_soon()
         else:
             self._scheduled = True
-            self._stream.room().add_done_callback(lambda _: self._send_piece())
+            self._stream.room().add_done_callback(lambda _: self._turns.take(self._send_piece))
 
 
 def _deleted(partition: Partition) -> Refused:
