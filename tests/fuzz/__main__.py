@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fuzz.driver import GROWTH_BYTES_MAX, run
-from tests.fuzz.mutation import INPUT_BYTES_MAX, mutations
+from tests.fuzz.mutation import mutations
 from tests.fuzz.targets import TARGETS, Target
 from tests.fuzz.typed_lines import TEXT_LINE, typed_lines
 
@@ -30,15 +30,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=None, help="default: another one every time")
     parser.add_argument("--plain", action="store_true", help="no atheris, even where it is")
     parser.add_argument("--corpus", type=Path, default=None, help="directory to keep inputs in")
-    parser.add_argument("--in-this-process", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     guided = not options.plain and importlib.util.find_spec("atheris") is not None
     failed = False
     for target in _targets(options.target or ""):
-        if options.in_this_process:
-            _guided_here(target, options.runs, seed, options.corpus)
-        elif guided:
+        if guided:
             failed |= _guided(target, options.runs, seed, options.corpus)
         else:
             failed |= _plain(target, options.runs, seed)
@@ -67,42 +64,22 @@ def _plain(target: Target, runs: int, seed: int) -> bool:
 
 
 def _guided(target: Target, runs: int, seed: int, corpus: Path | None) -> bool:
-    """atheris ends the process it runs in, so each target has its own."""
-    command = [sys.executable, "-m", "tests.fuzz", "--in-this-process", "--target", target.name]
-    command += ["--runs", str(runs), "--seed", str(seed)]
     with tempfile.TemporaryDirectory() as forgotten:
-        command += ["--corpus", str(corpus or forgotten)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "tests.fuzz.guided"),
+                *(target.name, str(runs), str(seed), str(corpus or forgotten)),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     lines = done.stderr.splitlines()
     last = next((line for line in reversed(lines) if line.startswith(("#", "Done"))), "no figures")
     print(f"{target.name:<36} exit {done.returncode}, {last}", flush=True)
     if done.returncode:
         print("\n".join(f"  {line}" for line in [*done.stdout.splitlines(), *lines][-40:]))
     return done.returncode != 0
-
-
-def _guided_here(target: Target, runs: int, seed: int, corpus: Path) -> None:
-    import atheris
-
-    directory = corpus / target.name.replace(" ", "-")
-    directory.mkdir(parents=True, exist_ok=True)
-    for number, data in enumerate(target.seeds):
-        (directory / f"seed-{number}").write_bytes(data)
-    atheris.instrument_all()
-    atheris.Setup(
-        [
-            sys.argv[0],
-            f"-runs={runs}",
-            f"-seed={seed % 2**31 or 1}",
-            f"-max_len={INPUT_BYTES_MAX}",
-            "-timeout=5",
-            "-rss_limit_mb=1024",
-            f"-artifact_prefix={directory}/",
-            str(directory),
-        ],
-        target.run,
-    )
-    atheris.Fuzz()
 
 
 if __name__ == "__main__":

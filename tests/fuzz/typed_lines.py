@@ -41,8 +41,8 @@ def typed_lines() -> Iterator[Target]:
 
         def run(data: bytes) -> None:
             line = data.replace(b"\n", b" ")[:60_000]
-            words = line.decode("utf-8", "surrogateescape").partition(" ")[0]
-            if words.strip().upper() in _UNANSWERED:
+            words = line.decode("utf-8", "surrogateescape").upper().split()
+            if words and words[0] in _UNANSWERED:
                 return
             lines.write(line + b"\n" + _SENTINEL + b"\n")
             lines.flush()

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.hostile import against_batches, against_bodies, against_crowds, against_frames
 from tests.hostile.attack import ATTACKS, Attack
-from tests.hostile.target import SHORT_LIMITS, Target, broker_process
+from tests.hostile.target import MEMORY_BYTES_MAX, SHORT_LIMITS, Target, broker_process
 
 BASELINE_S = 2
 ATTACK_TIMEOUT_S = 300
@@ -71,7 +71,7 @@ async def measure(target: Target, attack: Attack) -> tuple[str, bool]:
         outcome, passed = f"FAILED: {error!r}"[:60], False
     await asyncio.sleep(0.5)
     during = await beside.finish()
-    passed = passed and target.is_alive and target.peak_bytes < target.memory_bytes_max
+    passed = passed and target.is_alive and target.peak_bytes < MEMORY_BYTES_MAX
     row = (
         f"{attack.name:<55} {outcome[:48]:<48} {before['p99_ms']:>7.1f} {during['p99_ms']:>8.1f} "
         f"{during['p99_ms'] / before['p99_ms']:>6.1f} {during['max_ms']:>8.1f} "

@@ -253,8 +253,9 @@ async def a_tail_over_records_that_cannot_be_read(target: Target) -> str:
 @hostile
 async def decompression_bombs(target: Target) -> str:
     """Asked for by time, in text and by text that follows: all that makes a broker decompress."""
+    made = bombs()
     async with connect(target.port) as wire, long_lines(target.port) as text:
-        for bomb_name, bomb in bombs().items():
+        for bomb_name, bomb in made.items():
             name = f"bomb-{next(_numbers)}"
             await wire.create(name, configs={"durability": "os"})
             assert (await wire.produce(name, bomb)).error_code == 0, bomb_name

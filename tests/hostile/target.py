@@ -19,10 +19,10 @@ from pathlib import Path
 from millrace_server.limits import Limits
 from tests.broker.wire import batch, connect
 
-MEMORY_BYTES_MAX = Limits().request_memory_bytes
-"""What all clients together may make a broker hold above what it holds idle."""
-SLACK_BYTES = 32 << 20
-"""Connections, batches being looked at, and what the allocator keeps."""
+MEMORY_BYTES_MAX = 256 << 20
+"""How far above idle all clients together may bring a broker: the budget of requests and answers
+(`request_memory_bytes`), ten thousand connections, and batches being looked at."""
+assert Limits().request_memory_bytes <= MEMORY_BYTES_MAX * 3 // 4
 SHORT_LIMITS = {
     "MILLRACE_LIMITS__FIRST_FRAME_TIMEOUT_MS": "300",
     "MILLRACE_LIMITS__FRAME_TIMEOUT_MS": "300",
@@ -53,11 +53,6 @@ class Target:
     def sized(self, quick: int, full: int) -> int:
         """How often an attack repeats itself."""
         return full if self.full else quick
-
-    @property
-    def memory_bytes_max(self) -> int:
-        """How far above idle it may go: the budget of requests, and what surrounds it."""
-        return MEMORY_BYTES_MAX + SLACK_BYTES
 
     async def prepare(self) -> None:
         """Makes the topics, and takes the memory of now for that of an idle broker."""

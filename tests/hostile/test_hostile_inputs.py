@@ -14,7 +14,7 @@ import pytest
 from tests.hostile import against_batches, against_bodies, against_crowds, against_frames
 from tests.hostile.attack import ATTACKS, Attack
 from tests.hostile.bystander import work
-from tests.hostile.target import SHORT_LIMITS, Target, broker_process
+from tests.hostile.target import MEMORY_BYTES_MAX, SHORT_LIMITS, Target, broker_process
 
 LOGGED_BYTES_MAX = 64 << 10
 assert all((against_batches, against_bodies, against_crowds, against_frames))
@@ -59,5 +59,5 @@ async def test_a_hostile_input_is_answered_or_closed_and_others_do_not_notice(
             await beside
     assert len(rounds_ms) >= max(1, rounds_before_the_end)
     assert target.is_alive
-    assert target.peak_bytes < target.memory_bytes_max
+    assert target.peak_bytes < MEMORY_BYTES_MAX
     assert target.logged_bytes - logged_before < LOGGED_BYTES_MAX
