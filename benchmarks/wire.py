@@ -157,7 +157,11 @@ class BrokerConnection:
         return decode_body(APIS[api].response, answer[HEADER_SIZE:], header.version)
 
     def create_topic(self, name: str, *, partitions: int = 1, **configs: str) -> None:
-        """Creates a topic; underscores in the names of settings stand for dots."""
+        """Creates a topic; underscores in the names of settings stand for dots.
+
+        Nothing in it expires by age: the batches of the benchmark carry a time long past.
+        """
+        configs = {"retention_ms": "-1"} | configs
         topic = NewTopic(
             name=name,
             partitions=partitions,
