@@ -309,7 +309,7 @@ class Accumulator:
         bound = partition is not None
         queue = lane.sticky if partition is None else self._queue_at(lane, topic, partition)
         runs: list[Run] = []
-        guess = _FIRST_GUESS
+        guess = _FIRST_GUESS if columns.record_bytes is None else _NO_BOUND
         while start < end:
             batch = queue.open
             room = 0 if batch is None else batch.limit_bytes - batch.size_bytes
@@ -331,9 +331,10 @@ class Accumulator:
             free -= size
             runs.append((batch, first, count))
             start += count
-            guess = (batch.limit_bytes - batch.size_bytes) * count // size
-            if guess <= 1:
-                guess = max(1, self._batch_bytes * count // size)
+            if columns.record_bytes is None:
+                guess = (batch.limit_bytes - batch.size_bytes) * count // size
+                if guess <= 1:
+                    guess = max(1, self._batch_bytes * count // size)
         return runs
 
     def _scatter(

@@ -23,13 +23,15 @@ _TOPIC_CHARACTERS_MAX = 249
 class Columns:
     """Records by column, each as long as `values`, or None where no record has any.
 
-    `timestamps_ms` is one for all, or one for each.
+    `timestamps_ms` is one for all, or one for each. `record_bytes` is an upper bound of what each
+    record takes where it is the same for all, as far as that was looked for.
     """
 
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None
     headers: Sequence[Headers] | None
     timestamps_ms: Sequence[int] | int
+    record_bytes: int | None = None
 
     def size_bytes(self, start: int, end: int) -> int:
         """An upper bound of what the records in `[start, end)` take."""
@@ -45,6 +47,9 @@ class Columns:
 
         Not always as many as would fit. One is the least, whether it fits or not.
         """
+        if self.record_bytes is not None:
+            count = max(1, min(count, room_bytes // self.record_bytes))
+            return count, count * self.record_bytes
         size = self.size_bytes(start, start + count)
         while size > room_bytes and count > 1:
             count = max(1, min(count // 2, count * room_bytes // size))
@@ -61,6 +66,7 @@ class Columns:
             timestamps_ms
             if isinstance(timestamps_ms, int)
             else [timestamps_ms[row] for row in rows],
+            self.record_bytes,
         )
 
     def part(self, start: int, end: int) -> Columns:
@@ -71,7 +77,17 @@ class Columns:
             None if keys is None else keys[start:end],
             None if headers is None else headers[start:end],
             timestamps_ms if isinstance(timestamps_ms, int) else timestamps_ms[start:end],
+            self.record_bytes,
         )
+
+
+def common_record_bytes(values: Sequence[bytes | None]) -> int | None:
+    """What each record of these values alone takes, an upper bound; None if they differ."""
+    try:
+        (length,) = {*map(len, values)}  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return RECORD_OVERHEAD_BYTES + length
 
 
 def _bytes_in(column: Sequence[bytes | None]) -> int:

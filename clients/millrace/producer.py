@@ -25,6 +25,7 @@ from millrace._columns import (
     checked_partition,
     checked_timestamp_ms,
     checked_timestamps_ms,
+    common_record_bytes,
 )
 from millrace._outbox import Outbox
 from millrace._receipts import Deliveries, Delivery
@@ -313,13 +314,15 @@ class Producer(Generic[K, V]):
         ):
             if isinstance(column, Sized) and len(column) != len(values):
                 raise ValueError(f"{name}: {len(column)} for {len(values)} values")
+        bytes_values = bytes_column("value", values, self._value_serializer)
         columns = Columns(
-            bytes_column("value", values, self._value_serializer),
+            bytes_values,
             None if keys is None else bytes_column("key", keys, self._key_serializer),
             None if headers is None else [checked_headers(item) for item in headers],
             self._wall_ms or self._read_clock()
             if timestamps_ms is None
             else checked_timestamps_ms(timestamps_ms),
+            common_record_bytes(bytes_values) if keys is None and headers is None else None,
         )
         if partition is not None:
             partition = checked_partition(partition)

@@ -50,6 +50,8 @@ four for a time delta (less than 37 hours either way), one for the header count.
 """
 RECORD_OVERHEAD_BYTES_MAX: Final = 36
 """What a record adds to its key and value, at most, whatever the batch."""
+KEPT_COUNT_MAX: Final = 1 << 14
+"""The largest batch whose pieces are kept for the next one, some 50 bytes of memory a record."""
 HEADER_OVERHEAD_BYTES_MAX: Final = 12
 """What a header adds to its name and value, at most: two lengths, and its part of the count."""
 
@@ -195,7 +197,11 @@ def _encode_columns(
 ) -> bytearray:
     """Return room for a header, and behind it the encoded records."""
     count = len(values)
-    value_lengths, filled_values, sizes = _field(values)
+    lengths = _lengths(values)
+    is_plain = keys is None and headers is None and time_deltas is None and count <= KEPT_COUNT_MAX
+    if is_plain and lengths is not None and _is_constant(lengths):
+        return _encode_values(values, lengths[0])
+    value_lengths, filled_values, sizes = _field(values, lengths)
     columns: list[Sequence[bytes]] = []
     if time_deltas is None:
         fixed_size = 2
@@ -210,7 +216,7 @@ def _encode_columns(
     if keys is None:
         fixed_size += 1
     else:
-        key_lengths, filled_keys, key_sizes = _field(keys)
+        key_lengths, filled_keys, key_sizes = _field(keys, _lengths(keys))
         sizes = list(map(add, sizes, key_sizes))
         columns += (key_lengths, filled_keys)
     columns += (value_lengths, filled_values)
@@ -233,23 +239,60 @@ def _encode_columns(
     return bytearray().join(pieces)
 
 
-def _field(column: Sequence[bytes | None]) -> tuple[list[bytes], Sequence[bytes], list[int]]:
+def _encode_values(values: Sequence[bytes | None], length: int) -> bytearray:
+    """`_encode_columns` for values of one length, with one time and nothing beside them.
+
+    All that lies between two values depends on the record's number alone, so it is one piece,
+    kept from batch to batch: 27 ns a record instead of 50.
+    """
+    count = len(values)
+    pieces: list[bytes] = [b""] * (2 * count + 2)
+    pieces[0], pieces[-1] = bytes(HEADER_SIZE - 1), b"\x00"
+    pieces[1:-1:2] = _pieces_between(length, 1 << (count - 1).bit_length())[:count]
+    pieces[2:-1:2] = values  # type: ignore[assignment]
+    return bytearray().join(pieces)
+
+
+@lru_cache(maxsize=8)
+def _pieces_between(length: int, count: int) -> list[bytes]:
+    """Return what stands before each of `count` values of one length."""
+    value_length = varint(length)
+    pieces: list[bytes] = []
+    for width, first, end in OFFSET_DELTA_WIDTHS:
+        size = width + 4 + len(value_length) + length
+        before = b"\x00" + varint(size) + b"\x00\x00"
+        behind = NULL + value_length
+        pieces += [before + varint(delta) + behind for delta in range(first, min(end, count))]
+        if end >= count:
+            break
+    return pieces
+
+
+def _lengths(column: Sequence[bytes | None]) -> list[int] | None:
+    """Return the length of each item, None if one is null."""
+    try:
+        return list(map(len, column))  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _field(
+    column: Sequence[bytes | None], lengths: list[int] | None
+) -> tuple[list[bytes], Sequence[bytes], list[int]]:
     """Return a column's length pieces, its bytes, and the sizes of both together."""
     filled: Sequence[bytes] = column  # type: ignore[assignment]
-    try:
-        lengths = list(map(len, filled))
-    except TypeError:
+    if lengths is None:
         filled = [b"" if item is None else item for item in column]
         lengths = list(map(len, filled))
         pieces = [
             NULL if item is None else piece
             for item, piece in zip(column, VARINTS.lookup(lengths), strict=True)
         ]
+    elif _is_constant(lengths):
+        piece = VARINTS.lookup(lengths[:1])[0]
+        count = len(lengths)
+        return [piece] * count, filled, [lengths[0] + len(piece)] * count
     else:
-        if _is_constant(lengths):
-            piece = VARINTS.lookup(lengths[:1])[0]
-            count = len(lengths)
-            return [piece] * count, filled, [lengths[0] + len(piece)] * count
         pieces = VARINTS.lookup(lengths)
     return pieces, filled, list(map(add, lengths, map(len, pieces)))
 
