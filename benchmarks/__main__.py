@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import appends, clients, crowd, fetches, footprint, small_requests
+from benchmarks import appends, clients, crowd, fetches, footprint, restart, small_requests
 from benchmarks.machine import machine_facts
 from benchmarks.processes import raise_open_files_limit
 from benchmarks.results import Results, Row, Skipped, to_json, to_markdown
@@ -20,6 +20,7 @@ GROUPS: dict[str, tuple[str, Callable[[Session], list[Row]]]] = {
     clients.GROUP: ("Clients beside confluent-kafka and aiokafka", clients.run),
     footprint.GROUP: ("Broker: start, memory, idle CPU", footprint.run),
     crowd.GROUP: ("Broker: idle connections", crowd.run),
+    restart.GROUP: ("Broker: restart after kill -9", restart.run),
 }
 HEADINGS = {group: heading for group, (heading, _) in GROUPS.items()}
 JSON_NAME = "results.json"

@@ -21,10 +21,14 @@ SERVE = (str(Path(sysconfig.get_path("scripts")) / "millrace"), "serve")
 
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
-    """A broker that has answered; `ready_s` is from the start of its process to that answer."""
+    """A broker that has answered; `ready_s` is from the start of its process to that answer.
+
+    `started` is when its process was started, on the clock of `time.perf_counter`.
+    """
 
     address: Address
     pid: int
+    started: float
     ready_s: float
 
     @property
@@ -39,23 +43,27 @@ class RunningBroker:
 
 @contextlib.contextmanager
 def running_broker(
-    session: Session, name: str, *, connections_max: int = 1_000
+    session: Session, name: str, *, connections_max: int = 1_000, log_level: str = "warning"
 ) -> Iterator[RunningBroker]:
-    """Starts a broker on an empty data directory called `name`, and stops it on leaving."""
+    """Starts a broker on the data directory called `name`, and stops it on leaving.
+
+    What it logs goes to the session's log, a line of JSON for each event.
+    """
     port = _free_port()
     data = session.directory / name
     # Not the environment's settings but these: a figure must not depend on who runs it.
     settings = {
         "MILLRACE_DATA": str(data),
         "MILLRACE_LISTEN": f"127.0.0.1:{port}",
-        "MILLRACE_LOG_LEVEL": "warning",
+        "MILLRACE_LOG_LEVEL": log_level,
+        "MILLRACE_LOG_FORMAT": "json",
         "MILLRACE_LIMITS__CONNECTIONS_MAX": str(connections_max),
     }
     started = time.perf_counter()
     with child(SERVE, log=session.log, environment=settings, talks=False) as process:
         address = ("127.0.0.1", port)
         ready_s = _first_answer_s(process, address, started, session.log)
-        yield RunningBroker(address, process.pid, ready_s)
+        yield RunningBroker(address, process.pid, started, ready_s)
 
 
 def _free_port() -> int:

@@ -33,6 +33,10 @@ class Scale:
     starts: int
     idle_s: float
     connections: int
+    restart_bytes: int
+    """Of all partitions together, when the broker is killed."""
+    restart_partitions: int
+    restart_rounds: int
 
 
 # Many short rounds rather than a few long ones: a neighbour's burst then spoils a few ratios, which
@@ -49,6 +53,9 @@ FULL = Scale(
     starts=7,
     idle_s=10.0,
     connections=10_000,
+    restart_bytes=10 * 1024 * MIB,
+    restart_partitions=100,
+    restart_rounds=3,
 )
 QUICK = Scale(
     rounds=3,
@@ -62,6 +69,9 @@ QUICK = Scale(
     starts=3,
     idle_s=3.0,
     connections=2_000,
+    restart_bytes=1024 * MIB,
+    restart_partitions=100,
+    restart_rounds=1,
 )
 TINY = Scale(
     rounds=2,
@@ -75,6 +85,9 @@ TINY = Scale(
     starts=1,
     idle_s=0.1,
     connections=20,
+    restart_bytes=6 * MIB,
+    restart_partitions=3,
+    restart_rounds=1,
 )
 SCALES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 

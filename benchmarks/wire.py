@@ -46,20 +46,20 @@ def frame(api: ApiKey, message: Message) -> bytes:
     )
 
 
-def produce_frame(topic: str, batch: bytes) -> bytes:
-    """A request with acks=1 to append one batch to partition 0."""
-    partition = ProducePartition(topic=topic, partition=0, records=batch)
-    return frame(ApiKey.PRODUCE, ProduceRequest(acks=1, timeout_ms=30_000, partitions=(partition,)))
+def produce_frame(topic: str, batch: bytes, *, partition: int = 0) -> bytes:
+    """A request with acks=1 to append one batch."""
+    produced = ProducePartition(topic=topic, partition=partition, records=batch)
+    return frame(ApiKey.PRODUCE, ProduceRequest(acks=1, timeout_ms=30_000, partitions=(produced,)))
 
 
-def fetch_frame(topic: str, offset: int, max_bytes: int) -> bytes:
-    """A request for at most `max_bytes` of partition 0 that never waits."""
-    partition = FetchPartition(
-        topic=topic, partition=0, leader_epoch=-1, fetch_offset=offset, max_bytes=max_bytes
+def fetch_frame(topic: str, offset: int, max_bytes: int, *, partition: int = 0) -> bytes:
+    """A request for at most `max_bytes` of one partition that never waits."""
+    fetched = FetchPartition(
+        topic=topic, partition=partition, leader_epoch=-1, fetch_offset=offset, max_bytes=max_bytes
     )
     return frame(
         ApiKey.FETCH,
-        FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, partitions=(partition,)),
+        FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, partitions=(fetched,)),
     )
 
 

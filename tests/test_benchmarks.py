@@ -13,6 +13,7 @@ from benchmarks.bare import bare_server
 from benchmarks.batches import batch_of
 from benchmarks.machine import machine_facts
 from benchmarks.processes import measured
+from benchmarks.restart import CHECKPOINT_BATCHES, Snapshot, batch_counts
 from benchmarks.results import Fact, Results, Skipped, compare, to_json, to_markdown
 from benchmarks.samples import Sample, Spread, best_ratio, interleave, wall_ratios
 from benchmarks.wire import UnexpectedAnswer, connect, pump
@@ -69,6 +70,33 @@ def test_the_bare_loops_answer_every_request_with_bytes_of_the_right_size(tmp_pa
         assert sample.cpu_s > 0
 
 
+@pytest.mark.parametrize("checkpoints", [3, 7, 320])
+def test_every_partition_is_killed_one_batch_short_of_a_checkpoint(checkpoints: int) -> None:
+    counts = batch_counts(checkpoints * CHECKPOINT_BATCHES, 3)
+    assert sum(counts) == checkpoints * CHECKPOINT_BATCHES - 3
+    assert {count % CHECKPOINT_BATCHES for count in counts} == {CHECKPOINT_BATCHES - 1}
+
+
+def test_few_batches_are_shared_out_evenly() -> None:
+    assert batch_counts(CHECKPOINT_BATCHES, 4) == [CHECKPOINT_BATCHES // 4] * 4
+    assert batch_counts(1, 4) == [1] * 4
+
+
+def test_every_start_begins_with_what_the_killed_broker_left(tmp_path: Path) -> None:
+    segment, checkpoint = tmp_path / "a" / "0.log", tmp_path / "a" / "checkpoint"
+    segment.parent.mkdir()
+    segment.write_bytes(b"batches" + bytes(9))
+    checkpoint.write_bytes(b"old")
+    snapshot = Snapshot(tmp_path)
+    segment.write_bytes(b"batches")
+    checkpoint.write_bytes(b"of the start")
+    (tmp_path / "a" / "0.index").write_bytes(b"new")
+    snapshot.restore()
+    assert segment.read_bytes() == b"batches" + bytes(9)
+    assert checkpoint.read_bytes() == b"old"
+    assert not (tmp_path / "a" / "0.index").exists()
+
+
 def test_an_answer_of_another_size_stops_the_load(tmp_path: Path) -> None:
     with (
         bare_server(tmp_path / "log", "reply", 10, 33) as (address, _),
@@ -105,7 +133,7 @@ def test_the_results_say_what_was_missed_and_what_was_skipped(tmp_path: Path) ->
 
 
 def test_a_run_measures_a_real_broker_and_writes_both_files(tmp_path: Path) -> None:
-    groups = ("fetch", "produce", "requests", "footprint", "connections")
+    groups = ("fetch", "produce", "requests", "footprint", "connections", "restart")
     only = [argument for group in groups for argument in ("--only", group)]
     assert main(["--scale", "tiny", "--out", str(tmp_path), *only]) == 0
     read = json.loads((tmp_path / "results.json").read_text())
