@@ -171,11 +171,11 @@ async def test_many_tasks_share_one_producer(broker: Broker) -> None:
 
 async def test_a_stopped_broker_is_a_typed_error(broker: Broker) -> None:
     async with Producer(
-        broker.servers, delivery_timeout_ms=200, retry_backoff_ms=5, retry_backoff_max_ms=5
+        broker.servers, delivery_timeout_ms=500, retry_backoff_ms=5, retry_backoff_max_ms=5
     ) as producer:
         await producer.send("one", b"")
         await broker.stop()
-        with pytest.raises(MillraceError, match="delivery_timeout_ms=200"):
+        with pytest.raises(MillraceError, match="delivery_timeout_ms=500"):
             await producer.send("one", b"")
         await broker.start()
         assert (await producer.send("one", b"")).offset >= 1
