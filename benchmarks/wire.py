@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millrace_protocol.api import APIS, ApiKey
+from millrace_protocol.compiled import decode_body, encode_body
 from millrace_protocol.framing import HEADER_SIZE, read_response_header, request_frame
 from millrace_protocol.messages.admin import (
     CreateTopicsRequest,
@@ -24,7 +25,7 @@ from millrace_protocol.messages.admin import (
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest
 from millrace_protocol.messages.hello import HelloRequest
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest
-from millrace_protocol.schema import Message, decode_body, encode_body
+from millrace_protocol.schema import Message
 
 RECEIVE_BYTES = 1 << 20
 ANSWER_TIMEOUT_S = 60.0

@@ -1,7 +1,8 @@
 """Message bodies to bytes and back, by the fastest way there is for each.
 
-Owns the choice between the declared codec (`schema`) and the `struct` one (`hot`); both give and
-take the same, so callers need not know. The layouts are `messages/`; the frame is `framing`.
+Owns the choice between the codec of all messages (`compiled`) and that of a few (`hot`); both
+give and take the same, so callers need not know. The layouts are `messages/`; the frame is
+`framing`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from millrace_protocol import hot
+from millrace_protocol.compiled import decode_body, encode_body
 from millrace_protocol.messages.fetch import FetchRequest, FetchResponse
 from millrace_protocol.messages.produce import ProduceRequest, ProduceResponse
-from millrace_protocol.schema import Message, decode_body, encode_body
+from millrace_protocol.schema import Message
 
 M = TypeVar("M", bound=Message)
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from millrace_protocol.compiled import encode_body
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_protocol.messages.refusal import Refusal
-from millrace_protocol.schema import encode_body
 
 MAGIC = b"MR"
 HEADER = struct.Struct(">I2sHHIh")

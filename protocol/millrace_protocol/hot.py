@@ -3,7 +3,7 @@
 Owns speed and nothing else. The layouts are declared in `messages/`; what is written here gives
 and takes the same dataclasses and the same bytes, which property tests pin. Two differences are
 meant: `records` is a slice of the body and not a copy of it, and bytes or values that are wrong
-go to the declared codec, which knows how to say what is wrong and where. Version 0 of each
+go to the codec of all messages (`compiled`), which says what is wrong and where. Version 0 of each
 message; `millrace_protocol.codec` chooses.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
+from millrace_protocol.compiled import decode_body, encode_body
 from millrace_protocol.messages.fetch import (
     FetchPartition,
     FetchPartitionResult,
@@ -25,7 +26,7 @@ from millrace_protocol.messages.produce import (
     ProduceResponse,
 )
 from millrace_protocol.primitives import ARRAY_COUNT_MAX, STRING_BYTES_MAX
-from millrace_protocol.schema import Message, decode_body, encode_body
+from millrace_protocol.schema import Message
 
 Buffer = bytes | bytearray | memoryview
 
@@ -45,7 +46,7 @@ _CACHED_NAME_SIZE_MAX = 249
 
 
 class _Broken(Exception):
-    """The body is not what it should be: the declared codec shall say why."""
+    """The body is not what it should be: `compiled` shall say why."""
 
 
 def array_count(count: int) -> bytes:
@@ -272,7 +273,7 @@ def _count(elements: tuple[object, ...]) -> int:
 
 
 def _check_count(count: int, bytes_left: int, cls: type[Message]) -> None:
-    if not 0 <= count <= bytes_left or count > min(ARRAY_COUNT_MAX, cls.elements_max):
+    if not 0 <= count <= bytes_left or count > cls.array_max:
         raise _Broken
 
 

@@ -28,26 +28,40 @@ ARRAY_COUNT_MAX = 100_000
 """Most elements of one array (W-3.5): what a decoder is willing to loop over."""
 
 
-class BodyStream(io.BytesIO):
-    """A body being decoded, and how many array elements it may still hold (W-3.5).
+class Elements:
+    """How many array elements a body may still hold (W-3.5).
 
     Nested arrays multiply: a limit on each alone would let one frame keep a decoder busy for
     minutes.
     """
 
-    def __init__(self, body: bytes | bytearray | memoryview, *, elements_max: int) -> None:
-        super().__init__(body)
+    __slots__ = ("_array_max", "_elements_max", "_left")
+
+    def __init__(self, *, array_max: int, elements_max: int) -> None:
+        self._array_max = array_max
         self._elements_max = elements_max
-        self._elements_left = elements_max
+        self._left = elements_max
 
     def spend(self, count: int, *, position: int) -> None:
-        """Takes `count` elements from what is left. Raises `WireError` when there are fewer."""
-        self._elements_left -= count
-        if self._elements_left < 0:
+        """Takes one array's `count` from what is left. Raises `WireError` when it is too many."""
+        if count > self._array_max:
+            raise WireError(
+                f"an array of {count} elements; the limit is {self._array_max}", position=position
+            )
+        self._left -= count
+        if self._left < 0:
             raise WireError(
                 f"the arrays hold more than {self._elements_max} elements together",
                 position=position,
             )
+
+
+class BodyStream(io.BytesIO):
+    """A body being decoded, and what its arrays may still hold."""
+
+    def __init__(self, body: bytes | bytearray | memoryview, elements: Elements) -> None:
+        super().__init__(body)
+        self.elements = elements
 
 
 class WireType(_Construct):
@@ -108,7 +122,7 @@ class _Boolean(WireType):
         return obj
 
 
-class _Sized(WireType):
+class Sized(WireType):
     """Length-prefixed bytes or text; a length of -1 is null where `nullable`."""
 
     length: _Integer
@@ -153,7 +167,7 @@ UINT32 = _Integer("uint32", 4, signed=False)
 BOOLEAN = _Boolean("boolean")
 
 
-class _String(_Sized):
+class String(Sized):
     length = INT16
 
     def _from_wire(self, data: bytes, position: int) -> str:
@@ -171,7 +185,7 @@ class _String(_Sized):
         return data
 
 
-class _Bytes(_Sized):
+class _Bytes(Sized):
     length = INT32
 
 
@@ -184,13 +198,26 @@ class _Uuid(WireType):
         return obj
 
 
-STRING = _String("string", nullable=False)
-NULLABLE_STRING = _String("nullable string", nullable=True)
+STRING = String("string", nullable=False)
+NULLABLE_STRING = String("nullable string", nullable=True)
 BYTES = _Bytes("bytes", nullable=False)
 NULLABLE_BYTES = _Bytes("nullable bytes", nullable=True)
 RECORDS = _Bytes("records", nullable=False)
 """Zero or more whole record batches, back to back (W-5)."""
 UUID = _Uuid("uuid")
+
+
+def check_array(count: int, *, bytes_left: int, position: int) -> None:
+    """Raises `WireError` for the count of an array that cannot be there or that nobody decodes."""
+    # An element takes at least one byte, so a larger count is a lie and not worth a loop.
+    if count < 0 or count > bytes_left:
+        raise WireError(
+            f"an array of {count} elements with {bytes_left} bytes left", position=position
+        )
+    if count > ARRAY_COUNT_MAX:
+        raise WireError(
+            f"an array of {count} elements; the limit is {ARRAY_COUNT_MAX}", position=position
+        )
 
 
 class ArrayOf(WireType):
@@ -208,18 +235,9 @@ class ArrayOf(WireType):
         count: int = INT32._parse(stream, None, "")
         if count == -1 and self.nullable:
             return count
-        # An element takes at least one byte, so a larger count is a lie and not worth a loop.
-        if count < 0 or count > _remaining(stream):
-            raise WireError(
-                f"an array of {count} elements with {_remaining(stream)} bytes left",
-                position=position,
-            )
-        if count > ARRAY_COUNT_MAX:
-            raise WireError(
-                f"an array of {count} elements; the limit is {ARRAY_COUNT_MAX}", position=position
-            )
+        check_array(count, bytes_left=_remaining(stream), position=position)
         if isinstance(stream, BodyStream):
-            stream.spend(count, position=position)
+            stream.elements.spend(count, position=position)
         return count
 
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> Any:

@@ -6,9 +6,10 @@ import functools
 import uuid
 from typing import Any
 
+from millrace_protocol.compiled import encode_body
 from millrace_protocol.primitives import ArrayOf
 from millrace_protocol.records import Codec, encode_batch, read_header, seal
-from millrace_protocol.schema import Message, StructOf, codec, encode_body
+from millrace_protocol.schema import Message, StructOf, codec
 from millrace_protocol.spec.examples import EXAMPLES
 
 FRAMES = tuple(EXAMPLES.values())

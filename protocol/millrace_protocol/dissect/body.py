@@ -11,8 +11,8 @@ from typing import Any
 from millrace_protocol.dissect.batches import dissect_batches
 from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
 from millrace_protocol.errors import ErrorCode, WireError
-from millrace_protocol.primitives import ArrayOf, BodyStream, WireType
-from millrace_protocol.schema import Message, StructOf, codec
+from millrace_protocol.primitives import ArrayOf, BodyStream, Elements, WireType
+from millrace_protocol.schema import Message, StructOf, body_elements, codec
 
 
 def dissect_body(
@@ -29,7 +29,7 @@ def dissect_body(
     Positions count from the start of `data`. The last span of a body that is not carries the
     fault. Never raises for bad bytes.
     """
-    walk = _Walk(data, start, end, limits, elements_max=cls.elements_max)
+    walk = _Walk(data, start, end, limits, elements=body_elements(cls))
     spans = walk.struct(codec(cls, version), "")
     if not walk.broken and walk.position < end:
         spans.append(walk.fault("", walk.position, f"bytes follow the {cls.__name__}"))
@@ -40,10 +40,10 @@ class _Walk:
     """One pass over one body. After `broken` is set nothing more is read."""
 
     def __init__(
-        self, data: Buffer, start: int, end: int, limits: Limits, *, elements_max: int
+        self, data: Buffer, start: int, end: int, limits: Limits, *, elements: Elements
     ) -> None:
         self._data = memoryview(data)
-        self._stream = BodyStream(self._data[start:end], elements_max=elements_max)
+        self._stream = BodyStream(self._data[start:end], elements)
         self._start = start
         self._end = end
         self._limits = limits

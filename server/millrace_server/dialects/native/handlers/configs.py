@@ -15,7 +15,7 @@ from millrace_protocol.messages.configs import (
 )
 from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.answer import Answered
-from millrace_server.dialects.native.handlers.bounds import check_entries, check_once
+from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.net.connection import Connection
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
@@ -23,7 +23,6 @@ from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
 def describe(broker: Broker, connection: Connection, request: DescribeConfigsRequest) -> Answered:
     """Lists every setting of each topic with where its value comes from."""
-    check_entries(request.topics, "topics")
     return DescribeConfigsResponse(tuple(_describe(broker, name) for name in request.topics))
 
 
@@ -45,7 +44,6 @@ def _describe(broker: Broker, name: str) -> TopicConfigs:
 
 def alter(broker: Broker, connection: Connection, request: AlterConfigsRequest) -> Answered:
     """Changes each topic for itself."""
-    check_entries(request.topics, "topics")
     check_once([t.name for t in request.topics], "topic")
 
     async def alter_one(change: ConfigChanges) -> TopicResult:

@@ -9,7 +9,6 @@ from millrace_protocol.messages.fetch import FetchRequest
 from millrace_server.broker.broker import Broker
 from millrace_server.broker.fetches import Fetched, FetchFrom
 from millrace_server.dialects.native.answer import Answered, BodyParts
-from millrace_server.dialects.native.handlers.bounds import check_entries
 from millrace_server.dialects.native.later import mapped
 from millrace_server.host import ReplyPart, release_slices
 from millrace_server.net.connection import Connection
@@ -17,7 +16,6 @@ from millrace_server.net.connection import Connection
 
 def handle(broker: Broker, connection: Connection, request: FetchRequest) -> Answered:
     """Reads at once, or waits for more as the request says."""
-    check_entries(request.partitions, "partitions")
     fetched = broker.fetches.fetch(
         [
             FetchFrom(p.topic, p.partition, p.fetch_offset, p.max_bytes, p.leader_epoch)

@@ -17,13 +17,11 @@ from millrace_server.broker.broker import Broker
 from millrace_server.broker.offsets import find_offset
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.dialects.native.answer import Answered
-from millrace_server.dialects.native.handlers.bounds import check_entries
 from millrace_server.net.connection import Connection
 
 
 def handle(broker: Broker, connection: Connection, request: ListOffsetsRequest) -> Answered:
     """Answers each question for itself; a search by time lets others go between two questions."""
-    check_entries(request.partitions, "partitions")
     if all(asked.timestamp_ms in (LATEST, EARLIEST) for asked in request.partitions):
         return ListOffsetsResponse(tuple(_find(broker, asked) for asked in request.partitions))
     return broker.host.spawn.task(_search(broker, connection, request), name="list offsets")

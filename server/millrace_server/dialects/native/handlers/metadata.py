@@ -14,7 +14,6 @@ from millrace_protocol.messages.metadata import (
 )
 from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.answer import Answered
-from millrace_server.dialects.native.handlers.bounds import check_entries
 from millrace_server.metadata.image import Topic
 from millrace_server.net.connection import Connection
 from millrace_server.refusal import Refused
@@ -28,8 +27,6 @@ def handle(broker: Broker, connection: Connection, request: MetadataRequest) -> 
     names = request.topics
     if names is None:
         names = tuple(sorted(broker.image.topics))
-    else:
-        check_entries(names, "topics")
     host, port = broker.advertised_address
     node_id = broker.config.node_id
     return MetadataResponse(

@@ -13,7 +13,7 @@ from millrace_protocol.messages.produce import (
 from millrace_server.broker.appends import ACKS_NONE, Produced
 from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.answer import Answered
-from millrace_server.dialects.native.handlers.bounds import check_entries, check_once
+from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.dialects.native.later import mapped
 from millrace_server.net.connection import Connection
 
@@ -23,7 +23,6 @@ def handle(broker: Broker, connection: Connection, request: ProduceRequest) -> A
 
     That is the only way to tell such a client that its records went nowhere.
     """
-    check_entries(request.partitions, "partitions")
     check_once([(p.topic, p.partition) for p in request.partitions], "partition")
     produced = broker.appends.append(
         [(p.topic, p.partition, memoryview(p.records)) for p in request.partitions],

@@ -18,7 +18,7 @@ from millrace_protocol.messages.admin import (
 )
 from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.answer import Answered
-from millrace_server.dialects.native.handlers.bounds import check_entries, check_once
+from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.net.connection import Connection
 from millrace_server.refusal import Refused
 
@@ -27,7 +27,6 @@ _NO_ID = uuid.UUID(int=0)
 
 def create(broker: Broker, connection: Connection, request: CreateTopicsRequest) -> Answered:
     """Creates each topic for itself."""
-    check_entries(request.topics, "topics")
     check_once([t.name for t in request.topics], "topic")
 
     async def create_all() -> CreateTopicsResponse:
@@ -61,7 +60,6 @@ async def _create(broker: Broker, new: NewTopic, validate_only: bool) -> Created
 
 def delete(broker: Broker, connection: Connection, request: DeleteTopicsRequest) -> Answered:
     """Deletes each topic for itself."""
-    check_entries(request.topics, "topics")
 
     async def delete_all() -> DeleteTopicsResponse:
         return DeleteTopicsResponse(tuple([await _delete(broker, t) for t in request.topics]))
@@ -81,7 +79,6 @@ def add_partitions(
     broker: Broker, connection: Connection, request: CreatePartitionsRequest
 ) -> Answered:
     """Widens each topic for itself."""
-    check_entries(request.topics, "topics")
     check_once([t.name for t in request.topics], "topic")
 
     async def widen(name: str, partitions: int) -> TopicResult:
