@@ -22,8 +22,18 @@ class ErrorCode(IntEnum):
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
     MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
     INVALID_TOPIC_EXCEPTION = 17
     INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -34,9 +44,15 @@ class ErrorCode(IntEnum):
     INVALID_PRODUCER_EPOCH = 47
     KAFKA_STORAGE_ERROR = 56
     UNKNOWN_PRODUCER_ID = 59
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
     DISK_FULL = 1000
     BROKER_STOPPING = 1001
@@ -84,10 +100,30 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.MESSAGE_TOO_LARGE: _T(
         "The record batch is larger than the topic's max.message.bytes; send less or raise it"
     ),
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: _T(
+        "The metadata beside a committed offset is longer than offset.metadata.max.bytes"
+    ),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _T(
+        "The coordinator of this group is reading its log; retry", retriable=True
+    ),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: _T(
+        "The group has no coordinator now; ask FindCoordinator again", retriable=True
+    ),
+    ErrorCode.NOT_COORDINATOR: _T(
+        "Another broker coordinates this group; ask FindCoordinator", retriable=True
+    ),
     ErrorCode.INVALID_TOPIC_EXCEPTION: _T(
         "A topic name is 1 to 249 of A-Z a-z 0-9 . _ - and neither . nor .."
     ),
     ErrorCode.INVALID_REQUIRED_ACKS: _T("acks is 0, 1 or -1 (all)"),
+    ErrorCode.ILLEGAL_GENERATION: _T("The group has gone on to another generation; join again"),
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: _T(
+        "The member has no protocol or protocol type in common with the others of the group"
+    ),
+    ErrorCode.INVALID_GROUP_ID: _T("A group name is 1 to 249 characters"),
+    ErrorCode.UNKNOWN_MEMBER_ID: _T("The group has no such member; join again without a member id"),
+    ErrorCode.INVALID_SESSION_TIMEOUT: _T("The session timeout is outside what the broker allows"),
+    ErrorCode.REBALANCE_IN_PROGRESS: _T("The group is rebalancing; join again"),
     ErrorCode.UNSUPPORTED_VERSION: _T(
         "This version of the api is not spoken here; use one of the range in the reply"
     ),
@@ -113,6 +149,8 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.UNKNOWN_PRODUCER_ID: _T(
         "The broker has no state for this producer id; ask InitProducerId for a new one"
     ),
+    ErrorCode.NON_EMPTY_GROUP: _T("The group has members; stop them first"),
+    ErrorCode.GROUP_ID_NOT_FOUND: _T("No group has this name"),
     ErrorCode.FENCED_LEADER_EPOCH: _T(
         "The client's leader epoch is older than the broker's; refresh the metadata",
         retriable=True,
@@ -123,6 +161,14 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ),
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: _T(
         "The codec is none, gzip, snappy, lz4 or zstd (attributes bits 0-2 are 0 to 4)"
+    ),
+    ErrorCode.MEMBER_ID_REQUIRED: _T("Join again with the member id in the answer"),
+    ErrorCode.GROUP_MAX_SIZE_REACHED: _T("The group has as many members as group.max.size allows"),
+    ErrorCode.FENCED_INSTANCE_ID: _T(
+        "Another member has taken over this instance id; give each instance its own", fenced=True
+    ),
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: _T(
+        "A member of the group subscribes to this topic; its offsets are in use"
     ),
     ErrorCode.INVALID_RECORD: _T("The record batch holds what a client may not write"),
     ErrorCode.DISK_FULL: _T(

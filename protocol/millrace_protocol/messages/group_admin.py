@@ -1,0 +1,101 @@
+"""ListGroups, DescribeGroups, DeleteGroups: groups as an operator sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millrace_protocol.primitives import BYTES, INT16, INT32, NULLABLE_STRING, STRING
+from millrace_protocol.schema import Message, Request, array_of, wire
+
+_GROUP = "group name"
+_ERROR = "error of this group (W-7)"
+_SENTENCE = "what was wrong, for a person"
+_STATE = "Empty, PreparingRebalance, CompletingRebalance, Stable or Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsRequest(Request):
+    """Asks which groups this broker coordinates."""
+
+    states: tuple[str, ...] = wire(array_of(STRING), "only those in one of these; none for all")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup(Message):
+    """One group."""
+
+    group: str = wire(STRING, _GROUP)
+    state: str = wire(STRING, _STATE)
+    protocol_type: str = wire(STRING, '"consumer" for consumers; empty for offsets without members')
+    members: int = wire(INT32, "number of members")
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsResponse(Message):
+    """The groups, by name."""
+
+    groups: tuple[ListedGroup, ...] = wire(array_of(ListedGroup), "the groups")
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupsRequest(Request):
+    """Asks for groups and their members."""
+
+    groups: tuple[str, ...] = wire(array_of(STRING), "group names")
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember(Message):
+    """One member."""
+
+    member_id: str = wire(STRING, "its id")
+    instance_id: str | None = wire(NULLABLE_STRING, "name of a static member; null for none")
+    client_id: str = wire(STRING, "the client's name of itself")
+    client_host: str = wire(STRING, "where it joined from")
+    metadata: bytes = wire(BYTES, "what it subscribes to, in the chosen protocol")
+    assignment: bytes = wire(BYTES, "what it was given")
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup(Message):
+    """One group; Dead, without members, when there is no such group."""
+
+    group: str = wire(STRING, _GROUP)
+    error_code: int = wire(INT16, _ERROR)
+    error_message: str | None = wire(NULLABLE_STRING, _SENTENCE)
+    state: str = wire(STRING, _STATE)
+    generation: int = wire(INT32, "the present generation; -1 when there is none")
+    protocol_type: str = wire(STRING, "that of the members; empty when there are none")
+    protocol: str = wire(STRING, "the chosen protocol; empty when there is none")
+    leader: str = wire(STRING, "member id of the leader; empty when there is none")
+    members: tuple[DescribedMember, ...] = wire(array_of(DescribedMember), "the members")
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupsResponse(Message):
+    """One description per group, in the request's order."""
+
+    groups: tuple[DescribedGroup, ...] = wire(array_of(DescribedGroup), "the descriptions")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupsRequest(Request):
+    """Forgets groups without members, and their committed offsets."""
+
+    groups: tuple[str, ...] = wire(array_of(STRING), "group names")
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup(Message):
+    """What became of one group."""
+
+    group: str = wire(STRING, _GROUP)
+    error_code: int = wire(INT16, _ERROR)
+    error_message: str | None = wire(NULLABLE_STRING, _SENTENCE)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupsResponse(Message):
+    """One result per group, in the request's order."""
+
+    groups: tuple[DeletedGroup, ...] = wire(array_of(DeletedGroup), "the results")
