@@ -194,6 +194,62 @@ class BrokerTimedOut(BrokerError, RequestTimedOut):
     """The broker could not finish in time; the request may still take effect."""
 
 
+class CoordinatorUnavailable(BrokerError):
+    """The group's coordinator is elsewhere, or is not ready."""
+
+
+class RebalanceInProgress(BrokerError):
+    """The group is being assigned anew; the member must join again."""
+
+
+class MemberFenced(BrokerError):
+    """The group has gone on without this member."""
+
+
+class IllegalGeneration(MemberFenced):
+    """The group has gone on to another generation."""
+
+
+class UnknownMember(MemberFenced):
+    """The group does not know this member: it was silent too long, or was taken out."""
+
+
+class InstanceFenced(MemberFenced):
+    """Another member has taken over this one's instance id."""
+
+
+class InconsistentProtocol(BrokerError):
+    """The member has no assignor in common with the others."""
+
+
+class InvalidGroup(BrokerError):
+    """A group name that is not allowed."""
+
+
+class InvalidSessionTimeout(BrokerError):
+    """A session timeout outside what the broker allows."""
+
+
+class MetadataTooLarge(BrokerError):
+    """The metadata beside a committed offset is too long."""
+
+
+class GroupNotFound(BrokerError):
+    """There is no such group."""
+
+
+class GroupNotEmpty(BrokerError):
+    """The group has members."""
+
+
+class GroupFull(BrokerError):
+    """The group has as many members as the broker allows."""
+
+
+class TopicInUse(BrokerError):
+    """A member of the group subscribes to the topic."""
+
+
 ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: UnknownServerError,
     ErrorCode.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
@@ -202,8 +258,18 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: NotLeaderOrFollower,
     ErrorCode.REQUEST_TIMED_OUT: BrokerTimedOut,
     ErrorCode.MESSAGE_TOO_LARGE: MessageTooLarge,
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: MetadataTooLarge,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorUnavailable,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: CoordinatorUnavailable,
+    ErrorCode.NOT_COORDINATOR: CoordinatorUnavailable,
     ErrorCode.INVALID_TOPIC_EXCEPTION: InvalidTopic,
     ErrorCode.INVALID_REQUIRED_ACKS: InvalidRequest,
+    ErrorCode.ILLEGAL_GENERATION: IllegalGeneration,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: InconsistentProtocol,
+    ErrorCode.INVALID_GROUP_ID: InvalidGroup,
+    ErrorCode.UNKNOWN_MEMBER_ID: UnknownMember,
+    ErrorCode.INVALID_SESSION_TIMEOUT: InvalidSessionTimeout,
+    ErrorCode.REBALANCE_IN_PROGRESS: RebalanceInProgress,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
     ErrorCode.TOPIC_ALREADY_EXISTS: TopicAlreadyExists,
     ErrorCode.INVALID_PARTITIONS: InvalidPartitions,
@@ -214,9 +280,15 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFenced,
     ErrorCode.KAFKA_STORAGE_ERROR: StorageFailed,
     ErrorCode.UNKNOWN_PRODUCER_ID: UnknownProducerId,
+    ErrorCode.NON_EMPTY_GROUP: GroupNotEmpty,
+    ErrorCode.GROUP_ID_NOT_FOUND: GroupNotFound,
     ErrorCode.FENCED_LEADER_EPOCH: NotLeaderOrFollower,
     ErrorCode.UNKNOWN_LEADER_EPOCH: NotLeaderOrFollower,
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: UnsupportedCompression,
+    ErrorCode.MEMBER_ID_REQUIRED: UnknownMember,
+    ErrorCode.GROUP_MAX_SIZE_REACHED: GroupFull,
+    ErrorCode.FENCED_INSTANCE_ID: InstanceFenced,
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: TopicInUse,
     ErrorCode.INVALID_RECORD: InvalidRecord,
     ErrorCode.DISK_FULL: DiskFull,
     ErrorCode.BROKER_STOPPING: BrokerStopping,
