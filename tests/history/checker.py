@@ -5,7 +5,9 @@ second looks at each partition as a whole. Time and memory grow with the number 
 records. Source: Jepsen's `kafka` workload.
 
 A value is *lost* when it was acked and never read although a consumer went past its offset, or
-the partition was read to an end behind it; *unseen* when that end lies before it.
+the partition was read to an end behind it; *unseen* when that end lies before it. A partition
+that may have forgotten what it held (`Forgot`) begins a new life: what is known of it is judged,
+and then known no more.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from tests.history.operations import (
     Assigned,
     Crashed,
     Failed,
+    Forgot,
     History,
+    Left,
     Polled,
     ReadToEnd,
     Sent,
@@ -51,8 +55,12 @@ class _Check:
         # What polls gave: offset to (value, operation), and value to (offset, operation).
         self._read: dict[str, dict[int, tuple[int, int]]] = {}
         self._seen: dict[str, dict[int, tuple[int, int]]] = {}
-        self._watermarks: dict[tuple[int, str], tuple[int, int]] = {}
+        self._watermarks: dict[str, dict[int, tuple[int, int]]] = {}
         self._ends: dict[str, tuple[ReadToEnd, int]] = {}
+        self._began: dict[int, int] = {}
+        # What was known of a partition when it last forgot, and in which operation.
+        self._past: dict[str, dict[int, tuple[int, int]]] = {}
+        self._forgot: dict[str, tuple[Forgot, int]] = {}
 
     def run(self) -> Report:
         for number, operation in enumerate(self._history.operations):
@@ -60,47 +68,77 @@ class _Check:
                 case Sent():
                     self._sends.begin(number, operation)
                 case Polled():
+                    self._began.setdefault(operation.process, number)
                     self._polls.poll(number, operation)
                     self._note_read(number, operation)
                 case Acked():
                     self._sends.ack(number, operation)
-                    if operation.offset >= 0:
-                        partition = self._sends.by_value[operation.value].partition
-                        self._place(partition, operation.offset, operation.value, number)
+                    send = self._sends.by_value[operation.value]
+                    if send.offset >= 0:
+                        self._place(send, operation.value, send.offset, number)
                 case Failed():
                     self._sends.fail(number, operation)
                 case Assigned():
+                    self._began.setdefault(operation.process, number)
                     self._polls.assign(operation)
                 case Sought():
+                    self._began.setdefault(operation.process, number)
                     self._polls.seek(number, operation)
                 case Watermark():
                     self._note_watermark(number, operation)
                 case ReadToEnd():
                     self._ends[operation.partition] = (operation, number)
                 case Crashed(process=process) if process is not None:
-                    self._polls.forget(process)
+                    self._polls.drop(process)
+                case Forgot():
+                    self._forget(number, operation)
                 case _:
                     pass
-        self._sends.check_order()
-        self._check_reads()
+        self._sends.check_order(self._where)
+        for partition in self._read:
+            self._check_reads(partition)
+            self._check_taken_back(partition)
         self._check_acked()
-        for partition, known in self._read.items():
-            self._polls.check_jumps(partition, known)
+        for partition, (forgot, _) in self._forgot.items():
+            if forgot.left is Left.PREFIX:
+                self._check_prefix(partition)
         return self._report
 
     # While following the operations
 
     def _note_read(self, number: int, polled: Polled) -> None:
-        read = self._read.setdefault(polled.partition, {})
-        seen = self._seen.setdefault(polled.partition, {})
+        partition = polled.partition
+        read = self._read.setdefault(partition, {})
+        seen = self._seen.setdefault(partition, {})
+        forgot = self._forgot.get(partition, (None, -1))[1]
+        is_stale = self._began[polled.process] < forgot
         for offset, value in polled.records:
+            send = self._sends.by_value.get(value)
+            if is_stale and send is not None and send.began < forgot:
+                continue
             first = read.setdefault(offset, (value, number))
             if first[0] != value or first[1] == number:
                 seen.setdefault(value, (offset, number))
-                self._place(polled.partition, offset, value, number)
+                if send is None or send.partition != partition:
+                    self._place_at(partition, value, offset, number)
+                else:
+                    self._place(send, value, offset, number)
 
-    def _place(self, partition: str, offset: int, value: int, number: int) -> None:
-        """Somebody says that a value is at an offset; nobody may say otherwise."""
+    def _place(self, send: Send, value: int, offset: int, number: int) -> None:
+        """Somebody says that a value is at an offset, and perhaps at no other."""
+        partition = send.partition
+        self._place_at(partition, value, offset, number)
+        where, said = self._where.setdefault(partition, {}).setdefault(value, (offset, number))
+        if where != offset and send.is_idempotent:
+            self._report.add(
+                Kind.DUPLICATE,
+                f"{partition}: {value} is at offset {where} and at {offset}",
+                said,
+                number,
+            )
+
+    def _place_at(self, partition: str, value: int, offset: int, number: int) -> None:
+        """Nobody may say that another value is there."""
         there, said = self._at.setdefault(partition, {}).setdefault(offset, (value, number))
         if there != value:
             self._report.add(
@@ -109,18 +147,22 @@ class _Check:
                 said,
                 number,
             )
-        where, said = self._where.setdefault(partition, {}).setdefault(value, (offset, number))
-        if where != offset:
-            self._report.add(
-                Kind.DUPLICATE,
-                f"{partition}: {value} is at offset {where} and at {offset}",
-                said,
-                number,
-            )
+
+    def _forget(self, number: int, forgot: Forgot) -> None:
+        """Judges what is known of a partition's life, and begins another one."""
+        partition = forgot.partition
+        self._check_reads(partition)
+        self._sends.forget(forgot)
+        self._polls.forget(partition)
+        self._past[partition] = self._at.pop(partition, {})
+        self._forgot[partition] = forgot, number
+        for known in (self._where, self._read, self._seen, self._watermarks):
+            known.pop(partition, None)
+        self._ends.pop(partition, None)
 
     def _note_watermark(self, number: int, seen: Watermark) -> None:
-        key = seen.process, seen.partition
-        before, said = self._watermarks.get(key, (0, number))
+        watermarks = self._watermarks.setdefault(seen.partition, {})
+        before, said = watermarks.get(seen.process, (0, number))
         if seen.offset < before:
             self._report.add(
                 Kind.WATERMARK_BACK,
@@ -128,40 +170,107 @@ class _Check:
                 said,
                 number,
             )
-        self._watermarks[key] = (seen.offset, number)
+        watermarks[seen.process] = (seen.offset, number)
 
     # Afterwards
 
-    def _check_reads(self) -> None:
-        """Every value that was read was sent to that partition, by then, and did not fail."""
-        for partition, seen in self._seen.items():
-            for value, (offset, number) in seen.items():
-                send = self._sends.by_value.get(value)
-                if send is None or send.partition != partition or send.began > number:
-                    proof = () if send is None else (send.began,)
-                    self._report.add(
-                        Kind.PHANTOM,
-                        f"{partition}: {value} is at offset {offset} and was not sent there before",
-                        *proof,
-                        number,
-                    )
-                elif send.outcome is Outcome.FAILED:
-                    self._report.add(
-                        Kind.ABORTED_READ,
-                        f"{partition}: {value} is at offset {offset} and its send had failed",
-                        send.began,
-                        send.ended,
-                        number,
-                    )
+    def _check_reads(self, partition: str) -> None:
+        """Every value that was read was sent there, by then, and is not known not to be there.
+
+        And no consumer passed over one.
+        """
+        self._polls.check_jumps(partition, self._read.get(partition, {}))
+        for value, (offset, number) in self._seen.get(partition, {}).items():
+            send = self._sends.by_value.get(value)
+            if send is None or send.partition != partition or send.began > number:
+                proof = () if send is None else (send.began,)
+                self._report.add(
+                    Kind.PHANTOM,
+                    f"{partition}: {value} is at offset {offset} and was not sent there before",
+                    *proof,
+                    number,
+                )
+            elif send.outcome is Outcome.FAILED:
+                self._report.add(
+                    Kind.ABORTED_READ,
+                    f"{partition}: {value} is at offset {offset} and its send had failed",
+                    send.began,
+                    send.ended,
+                    number,
+                )
+            elif send.is_gone:
+                self._report.add(
+                    Kind.RESURRECTED,
+                    f"{partition}: {value} is at offset {offset} and was deleted",
+                    send.ended,
+                    self._forgot[partition][1],
+                    number,
+                )
+
+    def _check_taken_back(self, partition: str) -> None:
+        """What was read before the last word lies before the end."""
+        if partition not in self._ends:
+            return
+        end, end_number = self._ends[partition]
+        for offset, (value, number) in self._read[partition].items():
+            if offset >= end.end_offset and number < end_number:
+                self._report.add(
+                    Kind.TAKEN_BACK,
+                    f"{partition}: {value} was read at offset {offset} and the log ends at "
+                    f"{end.end_offset}",
+                    number,
+                    end_number,
+                )
+
+    def _check_prefix(self, partition: str) -> None:
+        """Where something is left of what a partition held, all that lay before it is left.
+
+        Only what was acked before proves it: anything else may have been sent again since, and
+        have come to the same place.
+        """
+        past, read = self._past[partition], self._read.get(partition, {})
+        forgot = self._forgot[partition][1]
+        left = {o for o, (value, _) in past.items() if o in read and read[o][0] == value}
+        last = max((o for o in left if self._was_settled(past[o][0], forgot)), default=-1)
+        end, _ = self._ends.get(partition, (None, -1))
+        for offset, (value, number) in past.items():
+            if offset >= last or offset in left:
+                continue
+            is_missing = end is not None and end.start_offset <= offset and offset not in read
+            if is_missing or (offset in read and read[offset][0] != value):
+                self._report.add(
+                    Kind.HOLE,
+                    f"{partition}: offset {offset} held {value} and does not any more, and "
+                    f"offset {last} is left as it was",
+                    number,
+                    forgot,
+                    read[last][1],
+                )
+
+    def _was_settled(self, value: int, number: int) -> bool:
+        """Whether nobody would send a value again after an operation."""
+        send = self._sends.by_value.get(value)
+        return (
+            send is not None
+            and send.is_idempotent
+            and send.outcome is Outcome.ACKED
+            and send.ended < number
+        )
 
     def _check_acked(self) -> None:
         passed: dict[str, _Passed] = {}
         for value, send in self._sends.by_value.items():
-            if send.offset < 0 or value in self._seen.get(send.partition, ()):
+            if send.offset < 0 or self._is_seen(value, send):
                 continue
             if send.partition not in passed:
                 passed[send.partition] = _Passed(self._polls, send.partition)
             self._check_unread(value, send, passed[send.partition])
+
+    def _is_seen(self, value: int, send: Send) -> bool:
+        """Whether a value was read; where it may be twice, at the offset of the ack."""
+        if send.is_idempotent:
+            return value in self._seen.get(send.partition, ())
+        return self._read.get(send.partition, {}).get(send.offset, (None, -1))[0] == value
 
     def _check_unread(self, value: int, send: Send, passed: _Passed) -> None:
         partition, offset = send.partition, send.offset

@@ -1,8 +1,8 @@
 """Valid histories from a seed, and ways to spoil one so that exactly one thing is wrong with it.
 
 A valid history is that of a real log in miniature: sends in flight are appended in the order of
-sending, acked, lost on the way, or appended long after their sender gave up; consumers poll, seek
-and are killed; at the end everything is read.
+sending, acked, lost on the way, or, without idempotence, appended once more or long after their
+sender gave up; logs forget; consumers poll, seek and are killed; at the end everything is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from tests.history.operations import (
     Assigned,
     Crashed,
     Failed,
+    Forgot,
     History,
+    Left,
     Operation,
     Polled,
     ReadToEnd,
@@ -36,6 +38,7 @@ class _Producer:
     """Sends in flight per partition, in the order of sending; the first is appended first."""
 
     process: int
+    is_idempotent: bool
     flight: dict[str, list[int]] = field(default_factory=dict)
 
 
@@ -45,7 +48,7 @@ class _World:
         self.history = History()
         self.logs: dict[str, list[int]] = {f"t-{n}": [] for n in range(rng.randint(1, 3))}
         self.partitions = list(self.logs)
-        self.producers = [_Producer(n) for n in range(rng.randint(1, 3))]
+        self.producers = [_Producer(n, rng.random() < 0.6) for n in range(rng.randint(1, 3))]
         self.consumers = list(range(100, 100 + rng.randint(1, 3)))
         self.positions: dict[tuple[int, str], int] = {}
         self.assigned: dict[int, list[str]] = dict.fromkeys(self.consumers, self.partitions)
@@ -55,7 +58,7 @@ class _World:
 
     def live(self, steps: int) -> History:
         """A life of some steps, and the final reading."""
-        actions: list[tuple[Callable[[], None], int]] = [
+        actions: list[tuple[Callable[[], None], float]] = [
             (self.send, 8),
             (self.append, 8),
             (self.end_unwell, 1),
@@ -66,7 +69,10 @@ class _World:
             (self.assign, 1),
             (self.see_watermark, 1),
             (self.crash, 1),
+            (self.forget, 0.2),
         ]
+        for process in self.consumers:
+            self.add(Assigned(process, tuple(self.partitions)))
         calls, weights = zip(*actions, strict=True)
         for call in self.rng.choices(calls, weights, k=steps):
             call()
@@ -79,27 +85,29 @@ class _World:
     def send(self) -> None:
         producer, partition = self.rng.choice(self.producers), self.rng.choice(self.partitions)
         producer.flight.setdefault(partition, []).append(self.values)
-        self.add(Sent(producer.process, partition, self.values))
+        self.add(Sent(producer.process, partition, self.values, producer.is_idempotent))
         self.values += 1
 
-    def _first_in_flight(self) -> tuple[str, int] | None:
+    def _first_in_flight(self) -> tuple[_Producer, str, int] | None:
         producer, partition = self.rng.choice(self.producers), self.rng.choice(self.partitions)
         flight = producer.flight.get(partition)
-        return (partition, flight.pop(0)) if flight else None
+        return (producer, partition, flight.pop(0)) if flight else None
 
     def append(self) -> None:
         if (first := self._first_in_flight()) is not None:
-            partition, value = first
+            producer, partition, value = first
             self.appended.append((partition, value, len(self.logs[partition])))
             self.logs[partition].append(value)
+            if not producer.is_idempotent and self.rng.random() < 0.2:
+                self.late.append((partition, value))
 
     def end_unwell(self) -> None:
         if (first := self._first_in_flight()) is not None:
-            partition, value = first
+            producer, partition, value = first
             if self.rng.random() < 0.5:
                 self.add(Failed(value))
                 return
-            if self.rng.random() < 0.5:
+            if not producer.is_idempotent and self.rng.random() < 0.5:
                 self.late.append((partition, value))
             self.add(Unknown(value))
 
@@ -154,6 +162,23 @@ class _World:
             self.positions.pop((process, partition), None)
         self.add(Crashed(f"consumer {process}", process))
 
+    def forget(self) -> None:
+        """A power cut takes the end of a log that was not synced, or its topic is made anew."""
+        partition = self.rng.choice(self.partitions)
+        log = self.logs[partition]
+        left = self.rng.choice([Left.PREFIX, Left.PREFIX, Left.NOTHING])
+        kept = log[: self.rng.randint(0, len(log)) if left is Left.PREFIX else 0]
+        self.add(Forgot(partition, left))
+        # A consumer may have more at hand than is left.
+        process = self.rng.choice(self.consumers)
+        if (process, partition) in self.positions:
+            self._poll(process, partition, 4)
+        log[:] = kept
+        for process in self.consumers:
+            if self.positions.get((process, partition), 0) > len(log):
+                del self.positions[process, partition]
+                self.add(Sought(process, partition, None))
+
     def finish(self) -> None:
         while self.appended:
             self.ack()
@@ -175,9 +200,19 @@ Mutation = Callable[[History, random.Random], History | None]
 
 
 def _acks(history: History) -> list[int]:
-    """Numbers of acks that name an offset."""
-    found = enumerate(history.operations)
-    return [n for n, operation in found if isinstance(operation, Acked) and operation.offset >= 0]
+    """Numbers of acks that name an offset and are still a promise at the end."""
+    operations = history.operations
+    forgot = {op.partition: n for n, op in enumerate(operations) if isinstance(op, Forgot)}
+    promised = {
+        op.value
+        for n, op in enumerate(operations)
+        if isinstance(op, Sent) and n > forgot.get(op.partition, -1)
+    }
+    return [
+        n
+        for n, op in enumerate(operations)
+        if isinstance(op, Acked) and op.offset >= 0 and op.value in promised
+    ]
 
 
 def _final_polls(history: History) -> list[int]:
@@ -237,14 +272,14 @@ def invent(history: History, rng: random.Random) -> History | None:
 
 
 def misplace(history: History, rng: random.Random) -> History | None:
-    """An ack names another offset than the one the value is at."""
+    """An ack names an offset that the value is not at, even if it is there twice."""
     acks = _acks(history)
     if not acks:
         return None
     number = rng.choice(acks)
     acked = history.operations[number]
     assert isinstance(acked, Acked)
-    return _with(history, number, Acked(acked.value, acked.offset + rng.randint(1, 50)))
+    return _with(history, number, Acked(acked.value, acked.offset + rng.randint(1_000, 1_050)))
 
 
 def abort(history: History, rng: random.Random) -> History | None:
@@ -321,14 +356,75 @@ def go_back(history: History, rng: random.Random) -> History | None:
     return History(spoilt)
 
 
+def take_back(history: History, rng: random.Random) -> History | None:
+    """The log ends before a value that was read, as if the last reader had read no further."""
+    number = rng.choice([n for n, op in enumerate(history.operations) if isinstance(op, ReadToEnd)])
+    end = history.operations[number]
+    assert isinstance(end, ReadToEnd)
+    if not end.end_offset:
+        return None
+    return _with(history, number, replace(end, end_offset=rng.randrange(end.end_offset)))
+
+
+def tear(history: History, rng: random.Random) -> History | None:
+    """After a power cut the last value is left, and one before it is not."""
+    number = max(n for n, op in enumerate(history.operations) if isinstance(op, ReadToEnd))
+    end = history.operations[number]
+    assert isinstance(end, ReadToEnd)
+    sent = {op.value: op for op in history.operations if isinstance(op, Sent)}
+    acked = {op.value for n in _acks(history) if isinstance(op := history.operations[n], Acked)}
+    holed = sorted(
+        record
+        for n in _final_polls(history)
+        if isinstance(poll := history.operations[n], Polled) and poll.partition == end.partition
+        for record in poll.records
+    )
+    last = holed[-1][1] if holed else -1
+    if len(holed) < 2 or last not in acked or not sent[last].is_idempotent:
+        return None
+    reader = FINAL_READER + 1
+    del holed[rng.randrange(len(holed) - 1)]
+    spoilt = list(history.operations)
+    spoilt += [
+        Forgot(end.partition),
+        Sought(reader, end.partition, 0),
+        Polled(reader, end.partition, holed),
+        ReadToEnd(end.partition, 0, end.end_offset),
+    ]
+    return History(spoilt)
+
+
+def resurrect(history: History, rng: random.Random) -> History | None:
+    """What was acked is read again after its topic was deleted."""
+    sent = {op.value: op for op in history.operations if isinstance(op, Sent)}
+    acked = [
+        op
+        for n in _acks(history)
+        if isinstance(op := history.operations[n], Acked) and sent[op.value].is_idempotent
+    ]
+    if not acked:
+        return None
+    again = rng.choice(acked)
+    partition = sent[again.value].partition
+    spoilt = list(history.operations)
+    spoilt += [
+        Forgot(partition, Left.NOTHING),
+        Polled(FINAL_READER + 1, partition, [(again.offset, again.value)]),
+    ]
+    return History(spoilt)
+
+
 MUTATIONS: dict[Mutation, set[Kind]] = {
     lose: {Kind.LOST_WRITE},
     invent: {Kind.PHANTOM, Kind.INCONSISTENT_OFFSET},
-    misplace: {Kind.DUPLICATE, Kind.SEND_ORDER},
+    misplace: {Kind.DUPLICATE, Kind.SEND_ORDER, Kind.UNSEEN_WRITE},
     abort: {Kind.ABORTED_READ},
     repeat: {Kind.POLL_BACK},
     skip: {Kind.POLL_SKIP},
     shorten: {Kind.UNSEEN_WRITE},
     go_back: {Kind.WATERMARK_BACK},
+    take_back: {Kind.TAKEN_BACK},
+    tear: {Kind.HOLE},
+    resurrect: {Kind.RESURRECTED},
 }
 """Each mutation, and the anomalies of which at least one must be found."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 
 UNKNOWN_OFFSET = -1
 """The offset of an ack that names none, as with `acks=0`."""
@@ -18,11 +19,16 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(slots=True)
 class Sent:
-    """A send begins."""
+    """A send begins.
+
+    `is_idempotent`: the value is in the log at most once, and in the order of sending even if
+    it was never acked. Without, a retry may be there too, or a late one alone.
+    """
 
     process: int
     partition: str
     value: int
+    is_idempotent: bool = True
 
     def __str__(self) -> str:
         return f"process {self.process} sends {self.value} to {self.partition}"
@@ -129,6 +135,31 @@ class ReadToEnd:
         return f"{self.partition} was read from {self.start_offset} to its end {self.end_offset}"
 
 
+class Left(Enum):
+    """What may be left of what a partition held."""
+
+    PREFIX = "all up to some offset"
+    NOTHING = "nothing"
+    ANYTHING = "anything"
+
+
+@dataclass(slots=True)
+class Forgot:
+    """A partition may have lost what it held, whatever was promised of it.
+
+    A power cut does it to a log that is not synced, a deletion to all of a topic. What is sent
+    from now on is promised again; a send that has begun before is not. What a consumer is given
+    is trusted again if it began (its first operation) since; one that goes on may still have
+    old records at hand.
+    """
+
+    partition: str
+    left: Left = Left.PREFIX
+
+    def __str__(self) -> str:
+        return f"{self.partition} may have forgotten what it held; left is {self.left.value}"
+
+
 @dataclass(slots=True)
 class Crashed:
     """Something was killed. A consumer that was (`process`) has lost its positions."""
@@ -141,7 +172,17 @@ class Crashed:
 
 
 Operation = (
-    Sent | Acked | Failed | Unknown | Polled | Assigned | Sought | Watermark | ReadToEnd | Crashed
+    Sent
+    | Acked
+    | Failed
+    | Unknown
+    | Polled
+    | Assigned
+    | Sought
+    | Watermark
+    | ReadToEnd
+    | Forgot
+    | Crashed
 )
 
 

@@ -55,7 +55,7 @@ class Polls:
         if sought.offset is not None:
             positions[sought.partition] = Position(sought.offset, number)
 
-    def forget(self, process: int) -> None:
+    def drop(self, process: int) -> None:
         """The consumer is gone."""
         self._positions.pop(process, None)
 
@@ -74,6 +74,10 @@ class Polls:
                 self._step(polled, value, expected, offset, left, number)
             expected, left = offset + 1, number
         positions[polled.partition] = Position(expected, number)
+
+    def forget(self, partition: str) -> None:
+        """What was passed over there does not count any more; positions stay."""
+        self.jumps.pop(partition, None)
 
     def check_jumps(self, partition: str, known: dict[int, tuple[int, int]]) -> None:
         """Reports jumps over an offset that another poll has given: `known` by offset.

@@ -30,7 +30,7 @@ def test_a_valid_history_is_found_valid(seed: int, steps: int) -> None:
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_a_spoilt_history_is_caught(mutation: Mutation) -> None:
     caught = 0
-    for seed in range(60):
+    for seed in range(120):
         spoilt = mutation(valid_history(seed), random.Random(seed))
         if spoilt is not None:
             report = check(spoilt)
