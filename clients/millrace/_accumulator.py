@@ -346,7 +346,7 @@ class Accumulator:
         there are refused.
         """
         keys = columns.keys
-        chosen = {key: self._choose(lane, topic, key) for key in set(keys or (None,))}
+        chosen = {key: self._choose(lane, topic, key) for key in dict.fromkeys(keys or (None,))}
         groups: dict[int | None, list[int]] = {}
         for row, partition in enumerate(partitions):
             if partition is None:

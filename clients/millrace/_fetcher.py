@@ -136,7 +136,7 @@ class Fetcher:
             found = False
         else:
             self._on_metadata()
-            for topic in topics & self._cluster.topic_errors.keys():
+            for topic in sorted(topics & self._cluster.topic_errors.keys()):
                 denied = self._cluster.topic_errors[topic]
                 self._positions.on_topic_denied(topic, denied, monotonic_ms())
             found = all(self._is_led(where) for where in self._positions.assigned())
