@@ -46,7 +46,9 @@ async def list_offsets(
 
 
 async def _learn(cluster: Cluster, unanswered: Mapping[TopicPartition, int]) -> None:
-    unknown = {w.topic for w in unanswered if cluster.partition_count(w.topic) is None}
+    unknown = dict.fromkeys(
+        where.topic for where in unanswered if cluster.partition_count(where.topic) is None
+    )
     if unknown:
         await cluster.await_topics(unknown)
     for where in unanswered:
