@@ -60,12 +60,20 @@ _NUMBER = {letter: struct.Struct(">" + letter) for letter in _LETTERS.values()}
 
 def decode_body(cls: type[M], body: Buffer, version: int) -> M:
     """A message from a whole body: raises `WireError` when it is short, broken or too long."""
-    view = memoryview(body)
+    message, end = decode_leading(cls, body, version)
+    if end != len(body):
+        raise WireError(f"{len(body) - end} bytes follow the {cls.__name__}", position=end)
+    return message
+
+
+def decode_leading(cls: type[M], data: Buffer, version: int, *, position: int = 0) -> tuple[M, int]:
+    """The message that starts at `position` of `data`, and where it ends.
+
+    Raises `WireError`, with positions in `data`, when it is short or broken.
+    """
     values: list[Any] = []
-    end = _reader(codec(cls, version))(view, 0, body_elements(cls), values)
-    if end != len(view):
-        raise WireError(f"{len(view) - end} bytes follow the {cls.__name__}", position=end)
-    return cast(M, values[0])
+    end = _reader(codec(cls, version))(memoryview(data), position, body_elements(cls), values)
+    return cast(M, values[0]), end
 
 
 def encode_body(message: Message, version: int) -> bytes:

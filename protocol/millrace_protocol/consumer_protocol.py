@@ -1,0 +1,187 @@
+"""What consumers of one group tell each other through the coordinator, which does not read it.
+
+Owns the bytes of `metadata` in JoinGroup and of `assignment` in SyncGroup for groups of the type
+"consumer", and the user data in them of the two sticky assignors. They are Kafka's to the byte, so
+that clients of both kinds may meet in one group. Refuses to know what is assigned to whom.
+
+    subscription                                  assignment
+    +---------+--------+-----------+-----         +---------+---------+-----------+
+    | version | topics | user data | ...          | version | per     | user data |
+    | int16   | array  | bytes     |              | int16   | topic   | bytes     |
+    +---------+--------+-----------+-----         +---------+---------+-----------+
+
+A version adds fields behind those before it and changes none. So bytes of a newer version than
+`VERSION` are read as this one and what follows is left alone; bytes of a known version end where
+their fields end.
+
+Source: Kafka's ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json and
+StickyAssignorUserData.json; KIP-54, KIP-429, KIP-792, KIP-881.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from millrace_protocol.compiled import Buffer, decode_body, decode_leading, encode_body
+from millrace_protocol.errors import WireError
+from millrace_protocol.primitives import INT16, INT32, NULLABLE_BYTES, NULLABLE_STRING, STRING
+from millrace_protocol.schema import Message, array_of, wire
+
+PROTOCOL_TYPE = "consumer"
+"""The type of a group whose members speak this."""
+VERSION = 3
+"""The newest version known here, and the one to write."""
+NO_GENERATION = -1
+"""Of a member that has not been given anything, or does not say."""
+
+_VERSION_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Body(Message):
+    """Base of what is here: one group's members, and all the partitions they share."""
+
+    elements_max = 200_000
+
+
+B = TypeVar("B", bound=Body)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitions(Body):
+    """Partitions of one topic."""
+
+    topic: str = wire(STRING, "topic name")
+    partitions: tuple[int, ...] = wire(array_of(INT32), "partition numbers")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSubscription(Body):
+    """What a member wants, and what it holds as it joins."""
+
+    topics: tuple[str, ...] = wire(array_of(STRING), "topics to be assigned from")
+    user_data: bytes | None = wire(NULLABLE_BYTES, "from the member's assignor to the leader's")
+    owned: tuple[TopicPartitions, ...] = wire(
+        array_of(TopicPartitions), "what the member has not given up", since=1, default=()
+    )
+    generation: int = wire(
+        INT32, "when it was given these; -1 for never", since=2, default=NO_GENERATION
+    )
+    rack: str | None = wire(
+        NULLABLE_STRING, "where the member is; null for unknown", since=3, default=None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerAssignment(Body):
+    """What the leader gives to one member."""
+
+    partitions: tuple[TopicPartitions, ...] = wire(array_of(TopicPartitions), "all it has now")
+    user_data: bytes | None = wire(NULLABLE_BYTES, "from the leader's assignor to the member's")
+
+
+@dataclass(frozen=True, slots=True)
+class StickyUserData(Body):
+    """User data of the assignor "sticky": what the member was last given, though revoked since.
+
+    It has no version in front; version 0 ends before `generation`.
+    """
+
+    assigned: tuple[TopicPartitions, ...] = wire(array_of(TopicPartitions), "what it was given")
+    generation: int = wire(
+        INT32, "when; -1 where the member does not say", since=1, default=NO_GENERATION
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationUserData(Body):
+    """User data of the assignor "cooperative-sticky": the age of `owned` before version 2."""
+
+    generation: int = wire(INT32, "when the member was given what it owns; -1 for never")
+
+
+def encode_subscription(subscription: ConsumerSubscription, version: int = VERSION) -> bytes:
+    """The bytes of a subscription; fields of later versions are left out.
+
+    Raises `ValueError` for a value its type cannot carry, and for a version not known here.
+    """
+    return _encode(subscription, version)
+
+
+def decode_subscription(data: Buffer) -> ConsumerSubscription:
+    """The subscription in `data`; fields of later versions than its own have their defaults.
+
+    Raises `WireError` when it is short, broken or too long.
+    """
+    return _decode(ConsumerSubscription, data)
+
+
+def encode_assignment(assignment: ConsumerAssignment, version: int = VERSION) -> bytes:
+    """The bytes of an assignment. Raises as `encode_subscription` does."""
+    return _encode(assignment, version)
+
+
+def decode_assignment(data: Buffer) -> ConsumerAssignment:
+    """The assignment in `data`. Raises `WireError` when it is short, broken or too long."""
+    return _decode(ConsumerAssignment, data)
+
+
+def encode_sticky_user_data(user_data: StickyUserData) -> bytes:
+    """The bytes of version 1. Raises `ValueError` for a value its type cannot carry."""
+    return encode_body(user_data, 1)
+
+
+def decode_sticky_user_data(data: Buffer) -> StickyUserData:
+    """User data of version 1, or else of version 0: nothing in the bytes says which.
+
+    Raises `WireError` when they are neither.
+    """
+    try:
+        return decode_body(StickyUserData, data, 1)
+    except WireError:
+        return decode_body(StickyUserData, data, 0)
+
+
+def encode_generation_user_data(user_data: GenerationUserData) -> bytes:
+    """Four bytes. Raises `ValueError` for a generation that is no int32."""
+    return encode_body(user_data, 0)
+
+
+def decode_generation_user_data(data: Buffer) -> GenerationUserData:
+    """The generation in `data`. Raises `WireError` when it is not four bytes."""
+    return decode_body(GenerationUserData, data, 0)
+
+
+def by_topic(partitions: Iterable[tuple[str, int]]) -> tuple[TopicPartitions, ...]:
+    """Partitions put together under their topics, both in order.
+
+    >>> by_topic([("b", 0), ("a", 2), ("a", 1)])
+    (TopicPartitions(topic='a', partitions=(1, 2)), TopicPartitions(topic='b', partitions=(0,)))
+    """
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in found.items())
+
+
+def _encode(body: Body, version: int) -> bytes:
+    if not 0 <= version <= VERSION:
+        raise ValueError(f"version {version} of {type(body).__name__}; 0 to {VERSION} are known")
+    return version.to_bytes(_VERSION_SIZE, "big") + encode_body(body, version)
+
+
+def _decode(cls: type[B], data: Buffer) -> B:
+    if len(data) < _VERSION_SIZE:
+        name = INT16.spec_name
+        raise WireError(
+            f"{name} needs {_VERSION_SIZE} bytes and only {len(data)} are left", position=0
+        )
+    version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
+    if version < 0:
+        raise WireError(f"version {version} of {cls.__name__}", position=0)
+    body, end = decode_leading(cls, data, min(version, VERSION), position=_VERSION_SIZE)
+    if version <= VERSION and end != len(data):
+        raise WireError(f"{len(data) - end} bytes follow the {cls.__name__}", position=end)
+    return body
