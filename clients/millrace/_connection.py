@@ -11,6 +11,7 @@ answer comes.
 from __future__ import annotations
 
 import asyncio
+import functools
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar, cast
@@ -52,6 +53,7 @@ _API_OF: dict[type[Message], Api] = {api.request: api for api in APIS.values()}
 _HELLO_LIMITS = (FRAME_BYTES_MAX_BEFORE_HELLO, 1)
 
 
+@functools.cache
 def software_version() -> str:
     """The installed version of this library."""
     try:

@@ -30,6 +30,8 @@ from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, config_key
 
 ENVIRONMENT_PREFIX = "MILLRACE_"
+NUMBER_MAX = 2**53
+"""No setting is a larger number: all of them are exact as a float, in which the loop has time."""
 _TABLES = ("topic", "limits")
 # Read by the clients, from the same environment: not the broker's to refuse.
 _CLIENT_VARIABLES = frozenset({"MILLRACE_SERVERS"})
@@ -109,13 +111,26 @@ def load(
     if toml is not None:
         try:
             table = tomllib.loads(toml)
-        except tomllib.TOMLDecodeError as error:
+            _check_integers(table)
+        except RecursionError:
+            raise ConfigError("TOML", toml_name, "is nested too deeply") from None
+        except ValueError as error:
+            # Besides `TOMLDecodeError`, what Python says of a number with thousands of digits.
             raise ConfigError("TOML", toml_name, str(error)) from None
         config = _with_table(config, table, toml_name)
     config = _with_table(config, _environment_table(environment), "environment")
     given = {name: value for name, value in flags.items() if value is not None}
     config = _with_table(config, given, "flag")
     return _checked(config)
+
+
+def _check_integers(value: Any) -> None:
+    """TOML has integers of 64 bits; larger ones Python may not even be able to show."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("an integer does not fit 64 bits")
+    if isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            _check_integers(inner)
 
 
 def _environment_table(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -168,11 +183,14 @@ def _typed(name: str, default: Any, value: Any, source: str) -> Any:
         raise ConfigError(name, source, f"{value!r} is neither true nor false")
     if isinstance(default, int):
         try:
-            if isinstance(value, bool | float):
+            if isinstance(value, bool) or not isinstance(value, int | str):
                 raise ValueError
-            return int(value)
+            number = int(value)
         except ValueError:
             raise ConfigError(name, source, f"{value!r} is not a whole number") from None
+        if number > NUMBER_MAX:
+            raise ConfigError(name, source, f"{value} is more than {NUMBER_MAX}")
+        return number
     if not isinstance(value, str):
         raise ConfigError(name, source, f"{value!r} is not text")
     return value

@@ -97,7 +97,7 @@ def _parse_time(option: str, text: str) -> AtTime:
 def _parse_offsets(option: str, text: str) -> AtOffsets:
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(option, f"the offsets are not JSON: {error}") from None
     offsets: dict[str, dict[int, int]] = {}
     for topic, partitions in found.items():

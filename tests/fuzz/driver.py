@@ -1,6 +1,7 @@
 """Runs a target over many inputs and says what it found and what it cost.
 
-Owns the measures: the time of each input, and the growth of the process's peak of memory.
+Owns the measures: the time of each input, with the machine's noise taken out, and the growth of
+the process's peak of memory.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from pathlib import Path
 from tests.fuzz.targets import Target
 
 SLOW_MS = 50
-"""An input of at most 4 KiB that takes longer is worth a look."""
+"""An input of at most 4 KiB that takes longer, however often it is tried, is a find."""
+TRIES = 3
+"""How often an input that seems slow is run again; its time is the shortest."""
 GROWTH_BYTES_MAX = 64 << 20
 """How much the peak of memory may grow in a run: outputs are bounded to a mebibyte."""
+FINDS_MAX = 5
+"""A run ends early after so many inputs that crash, or that are slow."""
 
 
 @dataclass(slots=True)
@@ -24,39 +29,73 @@ class Outcome:
 
     inputs: int = 0
     crashes: list[tuple[bytes, Exception]] = field(default_factory=list)
+    hangs: list[bytes] = field(default_factory=list)
+    """Inputs above `SLOW_MS` each time."""
     slowest_ms: float = 0.0
     slowest: bytes = b""
-    slow: int = 0
-    """Inputs above `SLOW_MS`, by the clock of a machine that others use too."""
+    peak_bytes: int = 0
     growth_bytes: int = 0
     seconds: float = 0.0
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether enough was found."""
+        return max(len(self.crashes), len(self.hangs)) >= FINDS_MAX
 
-def run(target: Target, inputs: Iterable[bytes], *, crashes_max: int = 5) -> Outcome:
-    """Gives every input to the target; stops early after `crashes_max` finds."""
-    outcome = Outcome()
-    for data in target.seeds:
-        # What is imported and cached at first use is not what an input costs.
-        target.run(data)
-    Path("/proc/self/clear_refs").write_text("5")
-    before_bytes = _peak_bytes()
-    began = time.perf_counter()
-    for data in inputs:
-        started = time.perf_counter()
-        try:
+
+class Gauge:
+    """Gives inputs to a target and notes what they cost; begins by running the right ones, since
+    what is imported and cached at first use is not what an input costs."""
+
+    def __init__(self, target: Target) -> None:
+        self.outcome = Outcome()
+        self._target = target
+        for data in target.seeds:
             target.run(data)
+        # From here on VmHWM is the peak since now.
+        Path("/proc/self/clear_refs").write_text("5")
+        self._before_bytes = _peak_bytes()
+        self._began = time.perf_counter()
+
+    def run(self, data: bytes) -> None:
+        """One input. Whatever it raises is noted."""
+        outcome = self.outcome
+        outcome.inputs += 1
+        try:
+            took_ms = self._timed_ms(data)
+            if took_ms <= outcome.slowest_ms:
+                return
+            took_ms = min(took_ms, *(self._timed_ms(data) for _ in range(TRIES)))
         except Exception as error:
             outcome.crashes.append((data, error))
-            if len(outcome.crashes) == crashes_max:
-                break
-        took_ms = (time.perf_counter() - started) * 1e3
-        outcome.inputs += 1
-        outcome.slow += took_ms > SLOW_MS
+            return
         if took_ms > outcome.slowest_ms:
             outcome.slowest_ms, outcome.slowest = took_ms, data
-    outcome.seconds = time.perf_counter() - began
-    outcome.growth_bytes = _peak_bytes() - before_bytes
-    return outcome
+        if took_ms > SLOW_MS:
+            outcome.hangs.append(data)
+
+    def read(self) -> Outcome:
+        """What it was so far."""
+        self.outcome.seconds = time.perf_counter() - self._began
+        self.outcome.peak_bytes = _peak_bytes()
+        self.outcome.growth_bytes = self.outcome.peak_bytes - self._before_bytes
+        return self.outcome
+
+    def _timed_ms(self, data: bytes) -> float:
+        started = time.perf_counter()
+        self._target.run(data)
+        return (time.perf_counter() - started) * 1e3
+
+
+def run(target: Target, inputs: Iterable[bytes], *, seconds_max: float = float("inf")) -> Outcome:
+    """Gives inputs to the target, until they or the time are used up, or enough was found."""
+    gauge = Gauge(target)
+    ends = time.perf_counter() + seconds_max
+    for data in inputs:
+        gauge.run(data)
+        if gauge.outcome.has_ended or time.perf_counter() > ends:
+            break
+    return gauge.read()
 
 
 def _peak_bytes() -> int:

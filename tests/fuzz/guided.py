@@ -1,52 +1,70 @@
-"""One target under atheris, until it has had its runs: `python -m tests.fuzz` starts this.
+"""A run in which atheris finds the inputs, by the code that they reach.
 
-atheris ends the process it runs in, and measures only code that it saw being imported; so each
-target has a process, and the decoders are imported here and not at the top.
+atheris measures only code that it saw being imported, so the decoders are imported here and not
+at the top; and it never comes back, so the process ends in the midst of the last input.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import atheris
 
 from tests.fuzz.mutation import INPUT_BYTES_MAX
 
+if TYPE_CHECKING:
+    from tests.fuzz.driver import Outcome
+
 MEASURED = ["millrace_protocol", "millrace_server", "millrace"]
 TIMEOUT_S = 5
-MEMORY_MIB_MAX = 1024
+MEMORY_MIB_MAX = 2048
 
 
-def main(name: str, runs: int, seed: int, corpus: Path) -> None:
+def run_guided(
+    name: str, inputs: int, seed: int, corpus: Path, *, say: Callable[[Outcome], None]
+) -> None:
+    """Runs `inputs` new inputs, says the outcome and ends the process.
+
+    An input that does not end, or takes too much memory at once, ends the process with a status
+    other than 0; atheris then says so on stderr and keeps the input in `corpus`.
+    """
     with atheris.instrument_imports(include=MEASURED):
-        from tests.fuzz.targets import TARGETS
-        from tests.fuzz.typed_lines import TEXT_LINE, typed_lines
+        from tests.fuzz.catalogue import opened
+        from tests.fuzz.driver import Gauge
     with ExitStack() as stack:
-        if name == TEXT_LINE:
-            target = stack.enter_context(typed_lines())
-        else:
-            target = next(target for target in TARGETS if target.name == name)
-        directory = corpus / target.name.replace(" ", "-")
-        directory.mkdir(parents=True, exist_ok=True)
+        target = stack.enter_context(opened(name))
         for number, data in enumerate(target.seeds):
-            (directory / f"seed-{number}").write_bytes(data)
+            (corpus / f"seed-{number}").write_bytes(data)
+        # The corpus of an earlier run comes first, and does not count.
+        last = inputs + sum(1 for _ in corpus.iterdir())
+        gauge: Gauge | None = None
+
+        def run(data: bytes) -> None:
+            nonlocal gauge
+            if gauge is None:
+                # Not earlier: atheris has its tables by now, which are not what an input costs.
+                gauge = Gauge(target)
+            gauge.run(data)
+            if gauge.outcome.inputs >= last or gauge.outcome.has_ended:
+                say(gauge.read())
+                stack.close()
+                os._exit(0)
+
         atheris.Setup(
             [
                 sys.argv[0],
-                f"-runs={runs}",
                 f"-seed={seed or 1}",
                 f"-max_len={INPUT_BYTES_MAX}",
                 f"-timeout={TIMEOUT_S}",
                 f"-rss_limit_mb={MEMORY_MIB_MAX}",
-                f"-artifact_prefix={directory}/",
-                str(directory),
+                f"-artifact_prefix={corpus}/",
+                str(corpus),
             ],
-            target.run,
+            run,
         )
         atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

@@ -73,7 +73,8 @@ def _cut(data: bytearray, rng: random.Random, pool: Sequence[bytes]) -> None:
 def _repeat(data: bytearray, rng: random.Random, pool: Sequence[bytes]) -> None:
     at = rng.randrange(len(data) + 1)
     piece = data[at : at + rng.choice((1, 4, 16, 61, 200))]
-    data[at:at] = piece * rng.choice((1, 2, 20))
+    # Hundreds of one bracket are how a parser runs out of stack.
+    data[at:at] = (piece * rng.choice((1, 2, 20, 2000)))[:INPUT_BYTES_MAX]
 
 
 def _splice(data: bytearray, rng: random.Random, pool: Sequence[bytes]) -> None:

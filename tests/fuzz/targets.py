@@ -13,6 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from millrace.cli.exchange import ExchangeError, read_exchange, write_exchange
+from millrace.cli.exits import InputError
+from millrace.cli.formats import Format, Reader
 from millrace.cli.request_line import RequestError, read_request
 from millrace_protocol.api import APIS
 from millrace_protocol.codec import decode, encode
@@ -282,7 +285,32 @@ def _request_line(data: bytes) -> None:
         api, version, request = read_request(data.decode("utf-8", "replace"), now_ms=1_000)
     except RequestError:
         return
-    assert decode(api.request, encode(request, version), version) == request
+    try:
+        body = encode(request, version)
+    except ValueError:
+        return  # What a person typed does not fit its field.
+    assert decode(api.request, body, version) == request
+
+
+def _typed_records(data: bytes) -> None:
+    lines = data.splitlines(keepends=True)
+    for format_ in Format:
+        separator = b":" if format_ is Format.LINES else b""
+        field = "" if format_ is Format.LINES else "k"
+        reader = Reader("fuzz", format_, key_separator=separator, key_field=field)
+        timed = Reader("fuzz", format_, timestamp_field=field and "t")
+        for one in (reader, timed):
+            with suppress(InputError):
+                columns = one.read(lines, 1)
+                assert columns.keys is None or len(columns.keys) == len(columns.values)
+
+
+def _exchange(data: bytes) -> None:
+    try:
+        passed = read_exchange(data.decode("utf-8", "replace"))
+    except ExchangeError:
+        return
+    assert read_exchange("\n".join(write_exchange(passed))) == passed
 
 
 def _body_targets() -> list[Target]:
@@ -326,6 +354,12 @@ _LINES = (
     b"create_topics@0 topics=clicks",
     b"hello software=x",
 )
+_RECORDS = (
+    b'{"k": "a", "t": 1500}\n{"k": {"id": 7}, "t": "2013-01-01T10:00:00Z"}\n{"k": null, "t": 1}\n',
+    b'k,t,v\n"a ""b""",1500,x\nc,2013-01-01 10:00,"two\nlines"\n',
+    b"key:value\nno key\n\n:empty key\r\n",
+)
+_EXCHANGE = b"# millrace exchange\n# Hello\n> 0000001d 4d52 0012\n< 00 01 02\n"
 TARGETS = (
     Target("request header", _request_header, FRAMES),
     Target("response header", _response_header, FRAMES),
@@ -355,4 +389,6 @@ TARGETS = (
     Target("configuration file", _toml, (_TOML,)),
     Target("configuration environment", _environment, (_ENVIRONMENT,)),
     Target("request line", _request_line, _LINES),
+    Target("records in files", _typed_records, _RECORDS),
+    Target("saved exchange", _exchange, (_EXCHANGE,)),
 )

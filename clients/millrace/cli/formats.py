@@ -73,7 +73,7 @@ class Reader:
         for number, value, row in rows(lines, first_line):
             columns.values.append(value)
             if self._key_field:
-                keys.append(_key(row.get(self._key_field)))
+                keys.append(self._key(row, number))
             if self._timestamp_field:
                 timestamps_ms.append(self._timestamp_ms(row, number))
         if self._key_field:
@@ -101,7 +101,7 @@ class Reader:
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise self._error(number, f"is not JSON: {error}") from None
             if not isinstance(row, dict):
                 raise self._error(number, "is not a JSON object")
@@ -138,6 +138,12 @@ class Reader:
             if wanted and wanted not in row:
                 raise self._error(number, f"names no column {wanted!r}; there are {', '.join(row)}")
         self._header = row
+
+    def _key(self, row: dict[str, Any], number: int) -> bytes | None:
+        try:
+            return _key(row.get(self._key_field))
+        except (ValueError, RecursionError) as error:
+            raise self._error(number, f"{self._key_field}: {error}") from None
 
     def _timestamp_ms(self, row: dict[str, Any], number: int) -> int:
         value = row.get(self._timestamp_field)

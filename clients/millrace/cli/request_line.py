@@ -66,9 +66,11 @@ def read_request(line: str, *, now_ms: int) -> tuple[Api, int, Message]:
     name, _, rest = line.strip().partition(" ")
     name, at, number = name.partition("@")
     api = find_api(name)
-    if at and not (number.isascii() and number.isdigit() and int(number) < 1 << 15):
+    if at and not (number.isascii() and number.isdigit() and len(number) < 6):
         raise RequestError(f"{number!r} is no version")
     version = int(number) if at else api.max_version
+    if version >= 1 << 15:
+        raise RequestError(f"{number} is no version")
     given = dict(_fields(rest))
     request = _message(codec(api.request, version), given, "", now_ms)
     return api, version, request
@@ -131,6 +133,8 @@ def _fields(text: str) -> Iterator[tuple[str, Any]]:
 def _value(text: str, start: int, name: str) -> tuple[Any, int]:
     try:
         value, end = _JSON.raw_decode(text, start)
+    except RecursionError:
+        raise RequestError(f"{name}: brackets are nested too deeply") from None
     except ValueError as error:
         if text[start : start + 1] in ("[", "{", '"'):
             raise RequestError(f"{name}: {error}") from None
@@ -184,7 +188,7 @@ def _converted(type_: WireType, value: Any, path: str, now_ms: int) -> Any:
         return _message(type_, given, f"{path}.", now_ms)
     try:
         return _primitive(type_.spec_name, value, now_ms)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise RequestError(f"{path}: {error}") from None
 
 
@@ -223,9 +227,15 @@ def _batch(records: list[Any] | tuple[Any, ...], now_ms: int) -> bytes:
         encode_batch(
             [_bytes_of(row.get("value")) for row in rows],
             keys=[_bytes_of(row.get("key")) for row in rows],
-            timestamps_ms=[row.get("timestamp_ms", now_ms) for row in rows],
+            timestamps_ms=[_timestamp_ms(row.get("timestamp_ms", now_ms)) for row in rows],
         )
     )
+
+
+def _timestamp_ms(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise ValueError(f"timestamp_ms: {value!r} is not a whole number of 64 bits")
+    return value
 
 
 def _bytes_of(value: Any) -> bytes | None:

@@ -226,7 +226,7 @@ def _topic_id(disk: Disk, directory: str) -> str | None:
 def _parsed(content: bytes) -> Mapping[str, object]:
     try:
         parsed = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return parsed if isinstance(parsed, dict) else {}
 

@@ -172,8 +172,16 @@ class Segment:
     def extend(
         self, *, base_offset: int, last_offset: int, size_bytes: int, max_timestamp: int
     ) -> None:
-        """Takes in the batch at `size_bytes` of the file."""
+        """Takes in the batch at `size_bytes` of the file.
+
+        Raises `CorruptLog` for offsets that no segment of this base offset is given: a batch's
+        base offset is not under its CRC.
+        """
         position = self.size_bytes
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            raise CorruptLog(
+                self.path(LOG_SUFFIX), position, f"offset {last_offset} is too far from the first"
+            )
         if position == 0:
             self.first_timestamp = max_timestamp
         elif position - self._indexed_position >= self.index_interval_bytes:

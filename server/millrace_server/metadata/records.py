@@ -94,9 +94,22 @@ def decode_record(value: bytes) -> MetadataRecord:
     try:
         content = json.loads(value)
         cls = _TYPES[content["type"]]
+        for field in fields(cls):
+            if not _fits(str(field.type), content[field.name]):
+                raise TypeError(f"{field.name} is no {field.type}")
         return cls(**{field.name: content[field.name] for field in fields(cls)})
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableMetadata(
             f"the metadata record {value[:200]!r} is not understood ({error!r}); was this data "
             "directory written by a newer millrace?"
         ) from error
+
+
+def _fits(annotation: str, value: object) -> bool:
+    """Whether a value from JSON can stand in a field of that type."""
+    match annotation:
+        case "str":
+            return isinstance(value, str)
+        case "int":
+            return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
