@@ -71,6 +71,10 @@ class BrokerConfig:
     """Partitions of all topics together. Each holds a descriptor, more while old data is read."""
     housekeeping_interval_ms: int = 5_000
     """How often retention, checkpoints and segment ages are looked at."""
+    start_wait_ms: int = 1_000
+    """How long a start waits for all partitions to be open. After that it serves those that are:
+    what a crash left may take long to look through, and a request for one of the others is asked
+    to try again."""
     drain_timeout_ms: int = 10_000
     """How long a stopping broker lets requests finish."""
     log_level: str = "info"
@@ -245,8 +249,9 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
     for name in ("partitions", "partitions_max", "housekeeping_interval_ms", "drain_timeout_ms"):
         if getattr(config, name) < 1:
             raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 1")
-    if config.node_id < 0:
-        raise ConfigError("node_id", "configuration", f"{config.node_id} is less than 0")
+    for name in ("node_id", "start_wait_ms"):
+        if getattr(config, name) < 0:
+            raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 0")
     if not config.data:
         raise ConfigError("data", "configuration", "is empty; name a directory")
     for name, text in (("listen", config.listen), ("advertise", config.advertise)):

@@ -28,18 +28,25 @@ from millrace_server.disk.os_disk import DIRECTORY_MODE
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.node import Node
 
+START_WAIT_MS = 600_000
+"""Tests want every partition to be there when the broker is."""
+
 
 class Broker:
     """An embedded broker. May be stopped and started again on the same data and port.
 
     Keyword arguments are fields of `BrokerConfig`; `topic` takes defaults of topic settings, for
-    example `topic={"durability": "os"}`.
+    example `topic={"durability": "os"}`. Unless `start_wait_ms` says otherwise, every partition is
+    open when it has started.
     """
 
     def __init__(self, *, data: str | Path | None = None, port: int = 0, **settings: Any) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="millrace-") if data is None else None
         directory = self._temporary.name if self._temporary is not None else str(data)
-        self.config = replace(BrokerConfig(data=directory, listen=f"127.0.0.1:{port}"), **settings)
+        config = BrokerConfig(
+            data=directory, listen=f"127.0.0.1:{port}", start_wait_ms=START_WAIT_MS
+        )
+        self.config = replace(config, **settings)
         self._node: Node | None = None
         self._spawn: LoopSpawn | None = None
         self._lock: DirectoryLock | None = None

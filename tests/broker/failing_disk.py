@@ -82,7 +82,8 @@ async def node_on(data: Path, faults: Faults, *, stop: bool = True) -> AsyncIter
     """A node on a disk that fails as `faults` say; with `stop` it is drained at the end."""
     spawn = LoopSpawn()
     host = Host(SystemClock(), FailingDisk(data, faults), OsNet(), random.Random(1), spawn)
-    node = Node(BrokerConfig(data=str(data), listen="127.0.0.1:0"), host)
+    config = BrokerConfig(data=str(data), listen="127.0.0.1:0", start_wait_ms=60_000)
+    node = Node(config, host)
     await node.start()
     try:
         yield node

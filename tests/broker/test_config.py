@@ -97,6 +97,7 @@ def test_truth_values_are_words_in_the_environment(text: str) -> None:
         ("partitions = 0", {}, "partitions", "configuration", "less than 1"),
         ("drain_timeout_ms = -5", {}, "drain_timeout_ms", "configuration", "less than 1"),
         ("node_id = -1", {}, "node_id", "configuration", "less than 0"),
+        ("start_wait_ms = -1", {}, "start_wait_ms", "configuration", "less than 0"),
         ("", {"MILLRACE_LISTN": "x"}, "listn", "environment", "did you mean listen?"),
         ("", {"MILLRACE_LIMITS__X": "1"}, "limits.x", "environment", "no such key"),
         ("", {"MILLRACE_TOPIC": "x"}, "MILLRACE_TOPIC", "environment", "MILLRACE_TOPIC__KEY"),

@@ -47,4 +47,5 @@ class AtOnce:
 def broker_on(disk: Disk, *, seed: int = 1) -> Broker:
     """A broker without a port; `seed` makes its identifiers."""
     host = Host(StoppedClock(), disk, OsNet(), random.Random(seed), AtOnce())
-    return Broker(BrokerConfig(data="memory", topic={"segment.bytes": "1000"}), host)
+    config = BrokerConfig(data="memory", start_wait_ms=60_000, topic={"segment.bytes": "1000"})
+    return Broker(config, host)

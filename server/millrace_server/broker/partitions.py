@@ -9,6 +9,17 @@ from millrace_server.broker.partition import Partition
 from millrace_server.refusal import Refused
 
 
+class NotOpenYet(Refused):
+    """The broker has just started and still looks through what it found of this partition."""
+
+    def __init__(self, topic: str, number: int) -> None:
+        super().__init__(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"Partition {topic}-{number} is not open yet: the broker has just started and looks "
+            "through what it found; try again in a moment",
+        )
+
+
 class Partitions:
     """A lookup that refuses what is not there in a sentence."""
 
@@ -26,7 +37,7 @@ class Partitions:
         self._by_topic.setdefault(partition.topic, {})[partition.number] = partition
 
     def set_offline(self, topic: str, number: int, refusal: Refused) -> None:
-        """Every request for this partition is answered with `refusal` from now on."""
+        """Every request for this partition is answered with `refusal` until it is added."""
         self._by_topic.setdefault(topic, {})[number] = refusal
 
     def remove_topic(self, topic: str) -> list[Partition]:

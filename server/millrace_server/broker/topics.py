@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from millrace_server.broker.metadata_log import MetadataLog, NotWritten
 from millrace_server.broker.partition import Partition
-from millrace_server.broker.partitions import Partitions
+from millrace_server.broker.partitions import NotOpenYet, Partitions
 from millrace_server.broker.refusals import as_refused
 from millrace_server.broker.storage import create_logs, drop_logs, log_config, remove_partitions
 from millrace_server.host import Host
@@ -125,6 +125,7 @@ class Topics:
         async def work() -> None:
             records = self._controller.delete_topic(name)
             topic = self._image.topics[name]
+            self._refuse_unopened(topic)
             await self._metadata.write(records)
             for partition in self._partitions.remove_topic(name):
                 await partition.abandon()
@@ -134,6 +135,13 @@ class Topics:
             log.info("topic deleted", topic=name)
 
         await self._metadata.change(work)
+
+    def _refuse_unopened(self, topic: Topic) -> None:
+        """Raises `Refused` while a start looks through the files that a deletion would remove."""
+        for number in range(topic.partitions):
+            refused = self._partitions.offline(topic.name, number)
+            if isinstance(refused, NotOpenYet):
+                raise refused
 
     async def _add(self, topic: Topic, numbers: range, records: Sequence[MetadataRecord]) -> None:
         """Makes new partitions on the disk, writes the records that tell of them, serves them."""
