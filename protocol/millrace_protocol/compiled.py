@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
@@ -40,6 +40,10 @@ from millrace_protocol.schema import Message, StructOf, body_elements, codec, en
 
 Buffer = bytes | bytearray | memoryview
 M = TypeVar("M", bound=Message)
+
+PIECE_ELEMENTS = 20
+_UNFIT = (struct.error, TypeError, AttributeError, ValueError)
+"""What a value that does not fit raises here; the declared codec says what is wrong with it."""
 
 _Read = Callable[[memoryview, int, Elements, list[Any]], int]
 """Appends the values of one step at a position to a list; returns where the step ends."""
@@ -81,7 +85,28 @@ def encode_body(message: Message, version: int) -> bytes:
     parts: list[Buffer] = []
     try:
         _writer(codec(type(message), version))(message, parts)
-    except (struct.error, TypeError, AttributeError, ValueError):
+    except _UNFIT:
+        return encode_declared(message, version)
+    return b"".join(parts)
+
+
+def encode_in_pieces(message: Message, version: int) -> Generator[None, None, bytes]:
+    """The same, with a `yield` after each `PIECE_ELEMENTS` of the message's last array."""
+    *before, (types, (*_, name)) = _runs(codec(type(message), version))
+    last, elements = types[-1], getattr(message, name)
+    if not isinstance(last, ArrayOf) or elements is None or len(elements) > ARRAY_COUNT_MAX:
+        return encode_body(message, version)
+    parts: list[Buffer] = []
+    write = _writer(last.element)
+    try:
+        for run in before:
+            _field_writer(*run)(message, parts)
+        parts.append(_NUMBER["i"].pack(len(elements)))
+        for start in range(0, len(elements), PIECE_ELEMENTS):
+            for element in elements[start : start + PIECE_ELEMENTS]:
+                write(element, parts)
+            yield
+    except _UNFIT:
         return encode_declared(message, version)
     return b"".join(parts)
 

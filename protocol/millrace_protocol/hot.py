@@ -82,6 +82,15 @@ def encode_produce_request(request: ProduceRequest) -> bytes:
     return b"".join(produce_request_parts(request))
 
 
+def produce_count(body: Buffer) -> int:
+    """How many partitions a Produce request says that it names, before it is decoded.
+
+    The body has at least the ten bytes up to the end of the count.
+    """
+    count: int = _PRODUCE_HEAD.unpack_from(body)[2]
+    return count
+
+
 def decode_produce_request(body: Buffer) -> ProduceRequest:
     """The request; its `records` are views of `body`. Raises `WireError`."""
     view = memoryview(body)

@@ -23,7 +23,13 @@ class Node:
     ) -> None:
         self.config = config
         self.broker = Broker(config, host)
-        self.server = Server(host, Front(self.broker), config.limits, cold_reads=cold_reads)
+        self.server = Server(
+            host,
+            Front(self.broker),
+            config.limits,
+            cold_reads=cold_reads,
+            turns=self.broker.turns,
+        )
         self.address: tuple[str, int] = config.listen_address
 
     async def start(self) -> tuple[str, int]:
@@ -51,7 +57,7 @@ class Node:
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set; raises the disk's error when the broker cannot go on."""
-        stopping = asyncio.ensure_future(stop.wait())
+        stopping = self.broker.host.spawn.task(stop.wait(), name="millrace stop")
         try:
             await asyncio.wait((stopping, self.broker.failed), return_when=asyncio.FIRST_COMPLETED)
         finally:

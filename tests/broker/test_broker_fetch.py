@@ -28,7 +28,7 @@ LONG_MS = 120_000
 def waiting_fetches(broker: Broker) -> int:
     """Fetches that wait, counted where they are kept and where they watch."""
     inside = broker.node.broker
-    watchers = {id(w.func) for partition in inside.partitions for w in partition.watchers}  # type: ignore[attr-defined]
+    watchers = {id(w.func.__self__) for partition in inside.partitions for w in partition.watchers}  # type: ignore[attr-defined]
     room = len(inside.fetches._waiting)
     assert len(watchers) == room
     return room

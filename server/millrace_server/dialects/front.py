@@ -19,6 +19,7 @@ from millrace_server.host import Reply
 from millrace_server.log_lines import get_logger
 from millrace_server.net.connection import Connection
 from millrace_server.net.stream import Stream
+from millrace_server.net.turns import Pieces
 from millrace_server.refusal import Refused
 
 log = get_logger("millrace.connection")
@@ -34,7 +35,7 @@ class Front:
 
     def frame(
         self, connection: Connection, frame: memoryview, owned: bool
-    ) -> Reply | asyncio.Future[Reply] | Stream | None:
+    ) -> Reply | asyncio.Future[Reply | Pieces] | Pieces | Stream | None:
         """A frame is native; there is no other framed dialect yet."""
         if len(frame) < HEADER_SIZE:
             length = len(frame) - LENGTH_SIZE

@@ -12,12 +12,18 @@ it ends. Knows no dialect: frames and lines go to a `RequestHandler`. The parts 
 Everything that can make progress possible (bytes arrived, an answer is ready, the peer read,
 memory was granted) leads to `_advance`, which takes requests while there is room and sends what
 can be sent. No task, timer or lock belongs to a connection.
+
+A peer that sends a request now and then is answered at once. One that has more to do than fits
+into `DIRECT_MS` goes on in turns with all others of its kind (`Turns`), and for `TURNS_MS` what it
+sends waits for its turn from the start: what many ask for is done between the requests of those
+who ask for little, and not before them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Generator
 from functools import partial
 from typing import cast
 
@@ -29,12 +35,23 @@ from millrace_server.net.output import Output, OutputError
 from millrace_server.net.patience import Patience, Sight
 from millrace_server.net.shared import Shared
 from millrace_server.net.stream import Stream
+from millrace_server.net.turns import Pieces, Work
 from millrace_server.net.wire import SocketWire, TransportWire
 
 REQUESTS_PER_TURN = 64
 """One read can hold thousands of small requests; other connections go in between."""
+DIRECT_MS = 2
+"""Requests of one read are answered at once for so long, and at least two of them. The clock
+counts whole milliseconds, so it is more than one."""
+TURN_MS = 1
+"""The same when it is the connection's turn."""
+TURNS_MS = 1_000
+"""So long a connection that needed more than `DIRECT_MS` takes its turns."""
 STREAM_BYTES = 64 << 10
 """A stream is asked to pause when this much of its connection's output is in memory."""
+
+
+Later = asyncio.Future[Reply] | asyncio.Future[Reply | Pieces]
 
 
 class Phase(enum.Enum):
@@ -65,7 +82,10 @@ class Connection(asyncio.BufferedProtocol):
         "_streams",
         "_taking",
         "_transport",
+        "_turn_due",
+        "_turns_until_ms",
         "_wire",
+        "_work",
         "bytes_in",
         "client_id",
         "close_reason",
@@ -96,6 +116,9 @@ class Connection(asyncio.BufferedProtocol):
         """Requests may be left in the intake."""
         self._taking = False
         self._advance_due = False
+        self._work = Work()
+        self._turn_due = False
+        self._turns_until_ms = 0
         self._paused = False
         self._input_ended = False
         self.peer = ""
@@ -120,6 +143,11 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def closed(self) -> bool:
         return self._phase is Phase.CLOSED
+
+    @property
+    def unanswered_count(self) -> int:
+        """Requests taken and not answered; not counting one that is being handled."""
+        return len(self._answers)
 
     @property
     def held_bytes(self) -> int:
@@ -272,6 +300,7 @@ class Connection(asyncio.BufferedProtocol):
         self._phase = Phase.CLOSED
         self.close_reason = self.close_reason or (str(exc) if exc else "the peer closed")
         self._stop_intake()
+        self._work.close()
         self._output.close()
         self._answers.close()
         for stream, _ in self._streams:
@@ -289,15 +318,36 @@ class Connection(asyncio.BufferedProtocol):
         self._advance_due = False
         if self._phase is Phase.CLOSED or self._taking:
             return
-        if self._phase is Phase.OPEN:
-            self._taking = True
+        if self._phase is Phase.OPEN and not self._turn_due:
+            if self._takes_turns():
+                self._more = True
+                self._enter_turn()
+            elif not self._take_requests(DIRECT_MS):
+                return
+        self._send()
+
+    def _on_turn(self) -> None:
+        """A turn: one piece of the work that is left, or some requests."""
+        self._turn_due = False
+        if self._phase is Phase.CLOSED:
+            return
+        if self._work:
             try:
-                self._take_requests()
+                made = self._work.step()
             except Exception as error:
                 self._report(error)
                 return
-            finally:
-                self._taking = False
+            if made is not None:
+                slot, answer = made
+                if isinstance(answer, asyncio.Future):
+                    answer.add_done_callback(partial(self._answered, slot))
+                else:
+                    self._answers.complete(slot, answer)
+        elif self._phase is Phase.OPEN and not self._take_requests(TURN_MS):
+            return
+        self._send()
+
+    def _send(self) -> None:
         try:
             self._output.pump()
         except OutputError as error:
@@ -305,13 +355,33 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._settle()
 
-    def _take_requests(self) -> None:
+    def _take_requests(self, turn_ms: int) -> bool:
+        """Takes requests for about `turn_ms`; False when that met a bug."""
+        self._taking = True
+        try:
+            self._take(turn_ms)
+        except Exception as error:
+            self._report(error)
+            return False
+        finally:
+            self._taking = False
+        return True
+
+    def _take(self, turn_ms: int) -> None:
         intake = self._intake
         handler = self._shared.handler
         self._more = True
-        for _ in range(REQUESTS_PER_TURN):
+        for taken in range(REQUESTS_PER_TURN):
             if self._phase is not Phase.OPEN or not self._has_room():
                 return
+            # One request by itself, which is what most reads hold, never looks at the clock.
+            if taken and intake.partial:
+                now_ms = self._shared.clock.monotonic_ms()
+                if taken == 1:
+                    began_ms = now_ms
+                elif now_ms - began_ms >= turn_ms:
+                    self._turns_until_ms = now_ms + TURNS_MS
+                    return
             try:
                 if intake.text:
                     line = intake.next_line()
@@ -351,17 +421,23 @@ class Connection(asyncio.BufferedProtocol):
             intake.allocate()
 
     def _answer(
-        self, answer: Reply | asyncio.Future[Reply] | Stream | None, request_bytes: int
+        self,
+        answer: Reply | Later | Pieces | Stream | None,
+        request_bytes: int,
     ) -> None:
         if type(answer) is list:
             self._answers.reply(answer)
         elif isinstance(answer, asyncio.Future):
             slot = self._answers.open(request_bytes)
             answer.add_done_callback(partial(self._answered, slot))
+        elif isinstance(answer, Generator):
+            self._work.add(answer, self._answers.open(request_bytes))
         elif answer is not None and not isinstance(answer, Stream):
-            raise TypeError(f"an answer is a list, a future, a stream or None, not {answer!r}")
+            raise TypeError(
+                f"an answer is a list, a future, pieces, a stream or None, not {answer!r}"
+            )
 
-    def _answered(self, slot: Slot, answer: asyncio.Future[Reply]) -> None:
+    def _answered(self, slot: Slot, answer: Later) -> None:
         if answer.cancelled():
             self.abort("the answer was cancelled")
             return
@@ -369,10 +445,18 @@ class Connection(asyncio.BufferedProtocol):
         if error is not None:
             self._report(error)
             return
-        if self._phase is Phase.CLOSED:
-            release_slices(answer.result())
+        result = answer.result()
+        if isinstance(result, Generator):
+            if self._phase is Phase.CLOSED:
+                result.close()
+                return
+            self._work.add(result, slot)
+            self._enter_turn()
             return
-        self._answers.complete(slot, answer.result())
+        if self._phase is Phase.CLOSED:
+            release_slices(result)
+            return
+        self._answers.complete(slot, result)
         # One fsync answers many requests: their answers leave together.
         if self._answers:
             self._advance_soon()
@@ -385,7 +469,8 @@ class Connection(asyncio.BufferedProtocol):
         limits = shared.limits
         output = self._output
         return (
-            len(self._answers) + output.unsent_replies < limits.inflight_requests_max
+            not self._work
+            and len(self._answers) + output.unsent_replies < limits.inflight_requests_max
             and self.held_bytes < limits.buffered_bytes_max
             and (output.empty or not shared.memory.exhausted)
         )
@@ -407,6 +492,8 @@ class Connection(asyncio.BufferedProtocol):
         owes = bool(self._answers) or not self._output.empty
         if self._room_waiters and self._output.empty:
             self._wake_room_waiters()
+        if self._work:
+            self._enter_turn()
         if self._phase is not Phase.OPEN:
             self._pause_reading(False)
             if not owes:
@@ -414,7 +501,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         has_room = self._has_room()
         if self._more and has_room:
-            self._advance_soon()
+            self._enter_turn()
         if self._input_ended:
             if not owes and not self._more:
                 self._transport.close()
@@ -446,6 +533,19 @@ class Connection(asyncio.BufferedProtocol):
         if not self._advance_due:
             self._advance_due = True
             self._shared.loop.call_soon(self._advance)
+
+    def _takes_turns(self) -> bool:
+        """Whether what has come waits for the connection's turn."""
+        return (
+            self._turns_until_ms > 0
+            and self._intake.partial
+            and self._shared.clock.monotonic_ms() < self._turns_until_ms
+        )
+
+    def _enter_turn(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            self._shared.turns.enter(self._on_turn)
 
     def _wake_room_waiters(self) -> None:
         waiters, self._room_waiters = self._room_waiters, []

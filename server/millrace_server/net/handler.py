@@ -14,10 +14,11 @@ from millrace_server.host import Reply
 if TYPE_CHECKING:
     from millrace_server.net.connection import Connection
     from millrace_server.net.stream import Stream
+    from millrace_server.net.turns import Pieces
 
 
 class RequestHandler(Protocol):
-    """Turns requests into answers, synchronously.
+    """Turns requests into answers, synchronously; what takes more than some 200 us is `Pieces`.
 
     An exception out of `frame` or `line`, or in a returned future, is a bug: it is reported to
     the event loop and ends the connection. A peer that broke the protocol gets a reply that
@@ -29,7 +30,7 @@ class RequestHandler(Protocol):
 
     def frame(
         self, connection: Connection, frame: memoryview, owned: bool
-    ) -> Reply | asyncio.Future[Reply] | Stream | None:
+    ) -> Reply | asyncio.Future[Reply | Pieces] | Pieces | Stream | None:
         """One whole frame with its length field. Unless `owned`, it is good only until return."""
 
     def line(

@@ -18,6 +18,7 @@ from millrace_server.net.intake import Scratch
 from millrace_server.net.memory import MemoryBudget
 from millrace_server.net.output import ColdReads
 from millrace_server.net.shared import Shared
+from millrace_server.net.turns import Turns
 
 SWEEP_MS = 1_000
 """Every connection is looked at once in this time; limits are noticed that much late at most."""
@@ -48,6 +49,7 @@ class Server:
         limits: Limits | None = None,
         *,
         cold_reads: ColdReads | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._host = host
         self._loop = asyncio.get_running_loop()
@@ -72,6 +74,7 @@ class Server:
             spawn=host.spawn,
             scratch=Scratch(),
             memory=self.memory,
+            turns=turns or Turns(self._loop, host.clock),
             cold_reads=cold_reads,
         )
 

@@ -12,6 +12,7 @@ from millrace_server.net.handler import RequestHandler
 from millrace_server.net.intake import Scratch
 from millrace_server.net.memory import MemoryBudget
 from millrace_server.net.output import ColdReads
+from millrace_server.net.turns import Turns
 
 if TYPE_CHECKING:
     from millrace_server.net.connection import Connection
@@ -38,4 +39,5 @@ class Shared:
     spawn: Spawn
     scratch: Scratch
     memory: MemoryBudget
+    turns: Turns
     cold_reads: ColdReads | None

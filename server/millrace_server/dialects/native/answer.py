@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from millrace_protocol.framing import response_header
@@ -20,8 +21,11 @@ class BodyParts:
 
 Answer = Message | BodyParts
 """One response body."""
-Answered = Answer | asyncio.Future[Answer] | None
-"""What a handler returns: a body now, a body later, or None when the api says nothing.
+AnswerPieces = Generator[None, None, "Answer | asyncio.Future[Answer | AnswerPieces] | None"]
+"""A body that takes long to make; see `net.turns.Pieces`."""
+Answered = Answer | asyncio.Future[Answer | AnswerPieces] | AnswerPieces | None
+"""What a handler returns: a body now, a body later, a body in the making, or None when the api says
+nothing.
 
 A task is work that was begun: it runs to its end even when nobody is left to hear of it. Any
 other future only waits, and is cancelled when the connection is gone.

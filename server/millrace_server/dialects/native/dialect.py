@@ -8,10 +8,12 @@ range there is, a body that does not decode with the position of the byte that i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from functools import partial
 
 from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import decode, encode
+from millrace_protocol.compiled import encode_in_pieces
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_protocol.framing import (
     RequestHeader,
@@ -19,14 +21,27 @@ from millrace_protocol.framing import (
     refusal_frame,
     response_frame,
 )
+from millrace_protocol.hot import produce_count
 from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.schema import Message
+from millrace_server.broker.appends import PIECE_BATCHES
 from millrace_server.broker.broker import Broker
-from millrace_server.dialects.native.answer import Answer, BodyParts, frame_parts
+from millrace_server.dialects.native.answer import (
+    Answer,
+    Answered,
+    AnswerPieces,
+    BodyParts,
+    frame_parts,
+)
 from millrace_server.dialects.native.handlers import HANDLERS
 from millrace_server.host import Reply
 from millrace_server.log_lines import Ration, get_logger
 from millrace_server.net.connection import Connection
+from millrace_server.net.turns import Pieces
 from millrace_server.refusal import Refused
+
+LONG_BODY_BYTES = 4 << 10
+"""A longer body waits for a turn before it is decoded: it names more than a hundred things."""
 
 log = get_logger("millrace.native")
 
@@ -36,7 +51,7 @@ class NativeDialect:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waits: dict[Connection, dict[asyncio.Future[Answer], None]] = {}
+        self._waits: dict[Connection, dict[asyncio.Future[Answer | AnswerPieces], None]] = {}
         self._lines = Ration(broker.host.clock)
 
     def closed(self, connection: Connection) -> None:
@@ -46,7 +61,7 @@ class NativeDialect:
 
     def frame(
         self, connection: Connection, frame: memoryview, owned: bool
-    ) -> Reply | asyncio.Future[Reply] | None:
+    ) -> Reply | asyncio.Future[Reply | Pieces] | Pieces | None:
         """Answers one whole frame; `frame` is only valid during the call unless `owned`."""
         try:
             header = read_request_header(frame)
@@ -57,18 +72,51 @@ class NativeDialect:
             return None
         connection.client_id = header.client_id
         try:
+            if len(frame) > LONG_BODY_BYTES and _names_many(header, frame):
+                kept = frame if owned else memoryview(bytes(frame))
+                return self._in_turns(connection, header, self._read(connection, header, kept))
             answered = self._handle(connection, header, frame)
-            if answered is None:
-                return None
-            if isinstance(answered, asyncio.Future):
-                return self._later(connection, header, answered)
-            return _encode(header, answered)
+            if isinstance(answered, Generator):
+                return self._in_turns(connection, header, answered)
+            return self._said(connection, header, answered)
         except Exception as error:
             return [self._failed(connection, header, error)]
 
-    def _handle(
+    def _read(
         self, connection: Connection, header: RequestHeader, frame: memoryview
-    ) -> Answer | asyncio.Future[Answer] | None:
+    ) -> AnswerPieces:
+        """Handles a long request when its turn comes."""
+        yield
+        answered = self._handle(connection, header, frame)
+        if isinstance(answered, Generator):
+            answered = yield from answered
+        return answered
+
+    def _in_turns(
+        self, connection: Connection, header: RequestHeader, pieces: AnswerPieces
+    ) -> Pieces:
+        try:
+            answered = yield from pieces
+            if isinstance(answered, Message):
+                body = yield from encode_in_pieces(answered, header.version)
+                return [_frame(header, body)]
+            return self._said(connection, header, answered)
+        except Exception as error:
+            return [self._failed(connection, header, error)]
+
+    def _said(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        answered: Answer | asyncio.Future[Answer | AnswerPieces] | None,
+    ) -> Reply | asyncio.Future[Reply | Pieces] | None:
+        if answered is None:
+            return None
+        if isinstance(answered, asyncio.Future):
+            return self._later(connection, header, answered)
+        return _encode(header, answered)
+
+    def _handle(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Answered:
         handler = HANDLERS.get(header.api)
         if handler is None:
             raise Refused(
@@ -93,9 +141,12 @@ class NativeDialect:
         return handler(self._broker, connection, request)
 
     def _later(
-        self, connection: Connection, header: RequestHeader, future: asyncio.Future[Answer]
-    ) -> asyncio.Future[Reply]:
-        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        future: asyncio.Future[Answer | AnswerPieces],
+    ) -> asyncio.Future[Reply | Pieces]:
+        reply: asyncio.Future[Reply | Pieces] = asyncio.get_running_loop().create_future()
         future.add_done_callback(partial(self._finish, connection, header, reply))
         if not isinstance(future, asyncio.Task):
             self._waits.setdefault(connection, {})[future] = None
@@ -105,8 +156,8 @@ class NativeDialect:
         self,
         connection: Connection,
         header: RequestHeader,
-        reply: asyncio.Future[Reply],
-        future: asyncio.Future[Answer],
+        reply: asyncio.Future[Reply | Pieces],
+        future: asyncio.Future[Answer | AnswerPieces],
     ) -> None:
         if (waits := self._waits.get(connection)) is not None:
             waits.pop(future, None)
@@ -115,8 +166,13 @@ class NativeDialect:
         if future.cancelled():
             reply.cancel()
             return
+        parts: Reply | Pieces
         try:
-            parts = _encode(header, future.result())
+            answer = future.result()
+            if isinstance(answer, Generator):
+                parts = self._in_turns(connection, header, answer)
+            else:
+                parts = _encode(header, answer)
         except Exception as error:
             parts = [self._failed(connection, header, error)]
         reply.set_result(parts)
@@ -136,6 +192,13 @@ class NativeDialect:
         return _refusal(header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
+def _names_many(header: RequestHeader, frame: memoryview) -> bool:
+    """Whether a long body is not merely long for its records, which are not decoded."""
+    return header.api != ApiKey.PRODUCE or (
+        produce_count(frame[header.body_position :]) > PIECE_BATCHES
+    )
+
+
 def _encode(header: RequestHeader, answer: Answer) -> Reply:
     if isinstance(answer, BodyParts):
         return frame_parts(
@@ -144,14 +207,16 @@ def _encode(header: RequestHeader, answer: Answer) -> Reply:
             version=header.version,
             correlation_id=header.correlation_id,
         )
-    return [
-        response_frame(
-            api=header.api,
-            version=header.version,
-            correlation_id=header.correlation_id,
-            body=encode(answer, header.version),
-        )
-    ]
+    return [_frame(header, encode(answer, header.version))]
+
+
+def _frame(header: RequestHeader, body: bytes) -> bytes:
+    return response_frame(
+        api=header.api,
+        version=header.version,
+        correlation_id=header.correlation_id,
+        body=body,
+    )
 
 
 def _refusal(header: RequestHeader, refused: Refused) -> bytes:

@@ -19,7 +19,7 @@ from millrace_server.dialects.text.commands import (
     usage_error,
 )
 from millrace_server.dialects.text.lines import error_line, reply
-from millrace_server.dialects.text.tail import Tail, Turns
+from millrace_server.dialects.text.tail import Tail
 from millrace_server.host import Reply
 from millrace_server.net.connection import Connection
 from millrace_server.net.stream import Stream
@@ -35,7 +35,6 @@ class TextDialect:
         self._broker = broker
         self._tails: dict[Connection, Tail] = {}
         self._unanswered: dict[Connection, asyncio.Task[Reply]] = {}
-        self._turns = Turns()
 
     def closed(self, connection: Connection) -> None:
         """The connection is gone, and what it followed with it."""
@@ -132,7 +131,7 @@ class TextDialect:
             stream.finish(reply([error_line(refused)]))
             return
         if not stream.ended:
-            self._tails[connection] = Tail(partition, stream, self._turns)
+            self._tails[connection] = Tail(partition, stream, self._broker.turns)
 
     def _check_on(self) -> None:
         if not self._broker.config.text_dialect:

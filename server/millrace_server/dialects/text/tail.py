@@ -1,16 +1,11 @@
 """TAIL: new records as lines, for as long as the peer listens.
 
 An object in the partition's watch list, without a task: it works when the high watermark moves
-or when the peer has taken what was sent, and at no other time. All tails of a broker share one
-`Turns`: a record that a thousand of them follow is written a thousand times, and other connections
-have their turn after each.
+or when the peer has taken what was sent, and at no other time, and then in its turn: a record that
+a thousand of them follow is written a thousand times, between the requests of others.
 """
 
 from __future__ import annotations
-
-import asyncio
-from collections import deque
-from collections.abc import Callable
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.broker.partition import Partition
@@ -18,35 +13,12 @@ from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.dialects.text.commands import read_lines
 from millrace_server.dialects.text.lines import error_line, reply
 from millrace_server.net.stream import Stream
+from millrace_server.net.turns import Turns
 from millrace_server.refusal import Refused
 
 PIECE_RECORDS = 100
 PIECE_CHARACTERS = 64 << 10
 """Sent in one go, whichever is reached first; between pieces other connections have their turn."""
-
-
-class Turns:
-    """Calls what is queued, one call in each turn of the event loop."""
-
-    __slots__ = ("_loop", "_queue")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._queue: deque[Callable[[], None]] = deque()
-
-    def take(self, work: Callable[[], None]) -> None:
-        """Queues `work`."""
-        self._queue.append(work)
-        if len(self._queue) == 1:
-            self._loop.call_soon(self._next)
-
-    def _next(self) -> None:
-        try:
-            self._queue[0]()
-        finally:
-            self._queue.popleft()
-            if self._queue:
-                self._loop.call_soon(self._next)
 
 
 class Tail:
@@ -75,7 +47,7 @@ class Tail:
         # Not at once: a watcher is called in the midst of somebody's append.
         if not self._scheduled:
             self._scheduled = True
-            self._turns.take(self._send_piece)
+            self._turns.enter(self._send_piece)
 
     def _send_piece(self) -> None:
         self._scheduled = False
@@ -98,7 +70,7 @@ class Tail:
             self._look_soon()
         else:
             self._scheduled = True
-            self._stream.room().add_done_callback(lambda _: self._turns.take(self._send_piece))
+            self._stream.room().add_done_callback(lambda _: self._turns.enter(self._send_piece))
 
 
 def _deleted(partition: Partition) -> Refused:

@@ -14,16 +14,28 @@ from millrace_protocol.messages.configs import (
     TopicConfigs,
 )
 from millrace_server.broker.broker import Broker
-from millrace_server.dialects.native.answer import Answered
+from millrace_server.dialects.native.answer import Answered, AnswerPieces
 from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.net.connection import Connection
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
+PIECE_TOPICS = 10
+"""Described, or changed as far as that needs no disk, in one go: some 300 us."""
+
 
 def describe(broker: Broker, connection: Connection, request: DescribeConfigsRequest) -> Answered:
     """Lists every setting of each topic with where its value comes from."""
-    return DescribeConfigsResponse(tuple(_describe(broker, name) for name in request.topics))
+    return _in_pieces(broker, request)
+
+
+def _in_pieces(broker: Broker, request: DescribeConfigsRequest) -> AnswerPieces:
+    described: list[TopicConfigs] = []
+    for name in request.topics:
+        described.append(_describe(broker, name))
+        if not len(described) % PIECE_TOPICS:
+            yield
+    return DescribeConfigsResponse(tuple(described))
 
 
 def _describe(broker: Broker, name: str) -> TopicConfigs:
@@ -58,6 +70,11 @@ def alter(broker: Broker, connection: Connection, request: AlterConfigsRequest) 
         return TopicResult(change.name, ErrorCode.NONE, None)
 
     async def alter_all() -> AlterConfigsResponse:
-        return AlterConfigsResponse(tuple([await alter_one(c) for c in request.topics]))
+        results: list[TopicResult] = []
+        for change in request.topics:
+            results.append(await alter_one(change))
+            if not len(results) % PIECE_TOPICS:
+                await broker.turns.turn()
+        return AlterConfigsResponse(tuple(results))
 
     return broker.host.spawn.task(alter_all(), name="alter configs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.metadata import (
@@ -13,12 +14,14 @@ from millrace_protocol.messages.metadata import (
     TopicMetadata,
 )
 from millrace_server.broker.broker import Broker
-from millrace_server.dialects.native.answer import Answered
+from millrace_server.dialects.native.answer import Answered, AnswerPieces
 from millrace_server.metadata.image import Topic
 from millrace_server.net.connection import Connection
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
+PIECE_ENTRIES = 100
+"""Topics and partitions described in one go, some 300 us."""
 _NO_ID = uuid.UUID(int=0)
 
 
@@ -27,13 +30,37 @@ def handle(broker: Broker, connection: Connection, request: MetadataRequest) -> 
     names = request.topics
     if names is None:
         names = tuple(sorted(broker.image.topics))
+    partitions = sum(_partition_count(broker, name) for name in names)
+    if len(names) + partitions > PIECE_ENTRIES:
+        return _in_pieces(broker, names)
+    return _response(broker, [_describe(broker, name) for name in names])
+
+
+def _in_pieces(broker: Broker, names: Sequence[str]) -> AnswerPieces:
+    described: list[TopicMetadata] = []
+    entries = 0
+    for name in names:
+        described.append(_describe(broker, name))
+        entries += 1 + len(described[-1].partitions)
+        if entries >= PIECE_ENTRIES:
+            entries = 0
+            yield
+    return _response(broker, described)
+
+
+def _partition_count(broker: Broker, name: str) -> int:
+    topic = broker.image.topics.get(name)
+    return 0 if topic is None else topic.partitions
+
+
+def _response(broker: Broker, topics: Sequence[TopicMetadata]) -> MetadataResponse:
     host, port = broker.advertised_address
     node_id = broker.config.node_id
     return MetadataResponse(
         cluster_id=broker.image.cluster_id,
         controller_id=node_id,
         brokers=(BrokerMetadata(node_id, host, port),),
-        topics=tuple(_describe(broker, name) for name in names),
+        topics=tuple(topics),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from millrace_protocol.errors import ErrorCode
@@ -10,9 +11,9 @@ from millrace_protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from millrace_server.broker.appends import ACKS_NONE, Produced
+from millrace_server.broker.appends import ACKS_NONE, PIECE_BATCHES, Produced
 from millrace_server.broker.broker import Broker
-from millrace_server.dialects.native.answer import Answered
+from millrace_server.dialects.native.answer import Answer, Answered, AnswerPieces
 from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.dialects.native.later import mapped
 from millrace_server.net.connection import Connection
@@ -24,11 +25,30 @@ def handle(broker: Broker, connection: Connection, request: ProduceRequest) -> A
     That is the only way to tell such a client that its records went nowhere.
     """
     check_once([(p.topic, p.partition) for p in request.partitions], "partition")
-    produced = broker.appends.append(
-        [(p.topic, p.partition, memoryview(p.records)) for p in request.partitions],
-        acks=request.acks,
-        timeout_ms=request.timeout_ms,
+    batches = [(p.topic, p.partition, memoryview(p.records)) for p in request.partitions]
+    if len(batches) > PIECE_BATCHES:
+        return _in_pieces(broker, connection, request, batches)
+    produced = broker.appends.append(batches, acks=request.acks, timeout_ms=request.timeout_ms)
+    return _answer(connection, request, produced)
+
+
+def _in_pieces(
+    broker: Broker,
+    connection: Connection,
+    request: ProduceRequest,
+    batches: Sequence[tuple[str, int, memoryview]],
+) -> AnswerPieces:
+    produced = yield from broker.appends.append_in_pieces(
+        batches, acks=request.acks, timeout_ms=request.timeout_ms
     )
+    return _answer(connection, request, produced)
+
+
+def _answer(
+    connection: Connection,
+    request: ProduceRequest,
+    produced: list[Produced] | asyncio.Future[list[Produced]],
+) -> Answer | asyncio.Future[Answer | AnswerPieces] | None:
     if request.acks == ACKS_NONE:
         if isinstance(produced, list) and any(p.code is not ErrorCode.NONE for p in produced):
             connection.abort("a batch sent with acks 0 was refused")

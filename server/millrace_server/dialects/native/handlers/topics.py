@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.admin import (
@@ -24,6 +26,11 @@ from millrace_server.refusal import Refused
 
 _NO_ID = uuid.UUID(int=0)
 
+PIECE_TOPICS = 20
+"""Answered in one go when that needs no disk, some 300 us."""
+T = TypeVar("T")
+U = TypeVar("U")
+
 
 def create(broker: Broker, connection: Connection, request: CreateTopicsRequest) -> Answered:
     """Creates each topic for itself."""
@@ -31,7 +38,7 @@ def create(broker: Broker, connection: Connection, request: CreateTopicsRequest)
 
     async def create_all() -> CreateTopicsResponse:
         return CreateTopicsResponse(
-            tuple([await _create(broker, t, request.validate_only) for t in request.topics])
+            await _each(broker, request.topics, lambda t: _create(broker, t, request.validate_only))
         )
 
     return broker.host.spawn.task(create_all(), name="create topics")
@@ -62,7 +69,9 @@ def delete(broker: Broker, connection: Connection, request: DeleteTopicsRequest)
     """Deletes each topic for itself."""
 
     async def delete_all() -> DeleteTopicsResponse:
-        return DeleteTopicsResponse(tuple([await _delete(broker, t) for t in request.topics]))
+        return DeleteTopicsResponse(
+            await _each(broker, request.topics, lambda name: _delete(broker, name))
+        )
 
     return broker.host.spawn.task(delete_all(), name="delete topics")
 
@@ -92,7 +101,19 @@ def add_partitions(
 
     async def widen_all() -> CreatePartitionsResponse:
         return CreatePartitionsResponse(
-            tuple([await widen(t.name, t.partitions) for t in request.topics])
+            await _each(broker, request.topics, lambda t: widen(t.name, t.partitions))
         )
 
     return broker.host.spawn.task(widen_all(), name="create partitions")
+
+
+async def _each(
+    broker: Broker, topics: Sequence[T], change: Callable[[T], Awaitable[U]]
+) -> tuple[U, ...]:
+    """The results of one change after another; others go first now and then."""
+    results: list[U] = []
+    for topic in topics:
+        results.append(await change(topic))
+        if not len(results) % PIECE_TOPICS:
+            await broker.turns.turn()
+    return tuple(results)

@@ -1,0 +1,96 @@
+"""Work that has to wait for others: one queue for a whole broker, a little of it at a time.
+
+Owns the order and the pace. Knows nothing of what the work is: whoever has more to do than one
+small request enters a piece of it, and enters again behind all others when there is more.
+
+    pass of the event loop:  | turns, until the millisecond ends | sockets: small requests | ...
+
+So a client that asks for little is answered after a millisecond at most, however much the others
+have asked for, and those divide what is left by pieces and not by how much they ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+from millrace_server.host import Clock, Reply
+
+if TYPE_CHECKING:
+    from millrace_server.net.answers import Slot
+
+Pieces = Generator[None, None, "Reply | asyncio.Future[Reply | Pieces] | None"]
+"""An answer that takes long to make: it yields where others may go first, some 200 us apart, and
+returns what a handler returns. It is closed when its connection is lost before it ends."""
+
+
+class Turns:
+    """Calls what was entered, in order; in each pass of the loop until the millisecond ends."""
+
+    __slots__ = ("_clock", "_due", "_gate", "_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._due = False
+        self._gate = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Returns when the calling task has its turn: one task in each pass of the loop."""
+        async with self._gate:
+            await asyncio.sleep(0)
+
+    def enter(self, piece: Callable[[], None]) -> None:
+        """Calls `piece` once when its turn comes."""
+        self._waiting.append(piece)
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        waiting = self._waiting
+        began_ms = self._clock.monotonic_ms()
+        try:
+            # Who enters again has a turn in the next pass, however long this one lasts.
+            for _ in range(len(waiting)):
+                waiting.popleft()()
+                if self._clock.monotonic_ms() != began_ms:
+                    break
+        finally:
+            self._due = bool(waiting)
+            if waiting:
+                self._loop.call_soon(self._run)
+
+
+class Work:
+    """The answers of one connection that are made in pieces, one after another."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Pieces, Slot]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, pieces: Pieces, slot: Slot) -> None:
+        """Queues an answer behind those that are being made."""
+        self._waiting.append((pieces, slot))
+
+    def step(self) -> tuple[Slot, Reply | asyncio.Future[Reply | Pieces]] | None:
+        """Makes the next piece; when that was an answer's last, the answer and its place."""
+        pieces, slot = self._waiting[0]
+        try:
+            next(pieces)
+        except StopIteration as end:
+            self._waiting.popleft()
+            return slot, end.value or []
+        return None
+
+    def close(self) -> None:
+        """Drops every answer that was not finished."""
+        while self._waiting:
+            self._waiting.popleft()[0].close()
