@@ -18,6 +18,7 @@ from millrace_server.broker.appends import Appends
 from millrace_server.broker.fetches import Fetches
 from millrace_server.broker.housekeeping import Housekeeping
 from millrace_server.broker.metadata_log import METADATA_TOPIC, MetadataLog
+from millrace_server.broker.opening import Opening
 from millrace_server.broker.partition import Partition
 from millrace_server.broker.partitions import Partitions
 from millrace_server.broker.producer_ids import ProducerIds
@@ -25,7 +26,6 @@ from millrace_server.broker.storage import (
     IDENTITY_FILE,
     create_logs,
     is_partition,
-    log_config,
     open_log,
     partition_directory,
     remove_leftovers,
@@ -41,7 +41,6 @@ from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import ClusterCreated
 from millrace_server.net.turns import Turns
 from millrace_server.refusal import Refused
-from millrace_server.topic_config import TopicConfig
 
 log = get_logger("millrace.broker")
 METADATA_TOPIC_ID = str(uuid.UUID(int=1))
@@ -71,18 +70,28 @@ class Broker:
             self.partitions, host, interval_ms=config.housekeeping_interval_ms
         )
         self._housekeeping_task: asyncio.Task[None] | None = None
+        self._opening = Opening(
+            host,
+            self.partitions,
+            self.image,
+            config.topic,
+            make_partition=self._make_partition,
+            on_failure=self._fail_opening,
+        )
 
     async def start(self) -> None:
-        """Opens everything on the disk and begins housekeeping.
+        """Opens what is on the disk and begins housekeeping.
 
-        Raises `OSError`, `CorruptLog`, `UnreadableMetadata` or `Refused` when the metadata
-        cannot be read, and leaves nothing open then; a partition that cannot be opened is merely
-        offline.
+        Returns when all partitions are open, or `start_wait_ms` after the metadata is; the rest
+        follow in the background. Raises `OSError`, `CorruptLog`, `UnreadableMetadata` or
+        `Refused` when the metadata cannot be read, and leaves nothing open then; a partition that
+        cannot be opened is merely offline.
         """
         try:
             await self._open()
         except (Exception, asyncio.CancelledError):
             # Not GeneratorExit: a coroutine that is thrown away cannot wait for anything.
+            await self._opening.stop()
             await self._shut_partitions()
             raise
         self._housekeeping_task = self.host.spawn.task(self.housekeeping.run(), name="housekeeping")
@@ -109,7 +118,8 @@ class Broker:
             self.image,
             frozenset({partition_directory(METADATA_TOPIC, 0)}),
         )
-        await self._open_partitions()
+        self._opening.begin()
+        await self._opening.wait(self.config.start_wait_ms)
 
     def answer_waiting(self) -> None:
         """Answers long polls with what there is; a stopping broker does not wait for more."""
@@ -120,6 +130,7 @@ class Broker:
         if self._housekeeping_task is not None:
             self._housekeeping_task.cancel()
             await asyncio.wait([self._housekeeping_task])
+        await self._opening.stop()
         await self._metadata.close()
         await self._shut_partitions()
         self._append_waits.close()
@@ -171,32 +182,6 @@ class Broker:
                 f"{METADATA_TOPIC}-0; restore that directory, or use an empty data directory",
             )
 
-    async def _open_partitions(self) -> None:
-        opened = await asyncio.gather(
-            *(
-                self._open_partition(topic.name, topic.topic_id, number, topic.configs)
-                for topic in self.image.topics.values()
-                for number in range(topic.partitions)
-            ),
-            return_exceptions=True,
-        )
-        for error in filter(None, opened):
-            raise error
-
-    async def _open_partition(
-        self, topic: str, topic_id: str, number: int, configs: dict[str, str]
-    ) -> None:
-        config = log_config(TopicConfig(configs, self.config.topic))
-        try:
-            opened = await self.host.spawn.blocking(
-                open_log, self.host.disk, topic, topic_id, number, config, self._now()
-            )
-        except Refused as refused:
-            log.error("partition offline", topic=topic, partition=number, reason=refused.sentence)
-            self.partitions.set_offline(topic, number, refused)
-            return
-        self.partitions.add(self._make_partition(topic, number, opened))
-
     def _make_partition(self, topic: str, number: int, opened: PartitionLog) -> Partition:
         return Partition(
             topic,
@@ -211,6 +196,13 @@ class Broker:
         # After a failed fsync nobody knows what is on the disk: the kernel has marked the pages
         # clean, and a second fsync would succeed without writing them.
         log.critical("disk fault, stopping", topic=topic, partition=number, error=str(error))
+        self._end(error)
+
+    def _fail_opening(self, error: BaseException) -> None:
+        log.critical("partitions cannot be opened, stopping", error=repr(error))
+        self._end(error)
+
+    def _end(self, error: BaseException) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
             self.failed.exception()
