@@ -2,9 +2,9 @@
 
 With atheris (`pip install "millrace[fuzz]"`) the inputs are found by the code they reach; without
 it, or with `--plain`, they are mutations that a seed decides. Says for each target how many inputs
-a second it took, the slowest input (the shortest time of several tries), and the peak of memory
-with what it grew by in the run. Ends with 1 after a find: an exception that is not a typed error,
-an input that takes 50 ms or does not end, memory that grows.
+a second it took, the slowest input (the shortest processor time of three tries), and the peak of
+memory with what it grew by in the run. Ends with 1 after a find: an exception that is not a typed
+error, an input that takes 50 ms or does not end, memory that grows.
 
 The whole of it takes an hour or two of one processor. `--state DIRECTORY` keeps what was done and
 the inputs that atheris found; the same command goes on from there.
