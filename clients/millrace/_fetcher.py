@@ -7,9 +7,9 @@ for data: there is no timer but for retries and the age of the metadata.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
+from millrace._clock import monotonic_ms
 from millrace._cluster import LANE_FETCH, LANE_LONG_POLL, Cluster
 from millrace._offsets import list_offsets
 from millrace._positions import Fetch, Lookup, Positions
@@ -18,11 +18,6 @@ from millrace.errors import MillraceError
 from millrace.events import EventFeed, EventKind
 from millrace.records import TopicPartition
 from millrace_protocol.messages.fetch import FetchResponse
-
-
-def monotonic_ms() -> int:
-    """Now, on the clock that `Positions` is given."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class Fetcher:

@@ -7,11 +7,11 @@ sent. One task per request, none per record; nothing is polled.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from millrace._accumulator import Accumulator
 from millrace._batch import Batch
+from millrace._clock import monotonic_ms
 from millrace._cluster import UNKNOWN_TOPIC_TRIES, Cluster
 from millrace._outbox import Outbox, Send
 from millrace.config import ProducerConfig
@@ -19,11 +19,6 @@ from millrace.errors import ConnectionFailed, DeliveryTimeout, MillraceError
 from millrace.events import EventFeed, EventKind
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-
-def monotonic_ms() -> int:
-    """Now, on the clock that `Outbox` is given."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class Sender:

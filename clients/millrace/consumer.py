@@ -14,8 +14,9 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, Self, Unpack
 
+from millrace._clock import monotonic_ms
 from millrace._cluster import Cluster
-from millrace._fetcher import Fetcher, monotonic_ms
+from millrace._fetcher import Fetcher
 from millrace._offsets import list_offsets
 from millrace._positions import PartitionState, Positions
 from millrace._reading import Reading

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
 from types import TracebackType
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from millrace._accumulator import Accumulator
 from millrace._batch import Batch
+from millrace._clock import monotonic_ms, wall_ms
 from millrace._cluster import Cluster
 from millrace._columns import (
     Columns,
@@ -29,7 +29,7 @@ from millrace._columns import (
 )
 from millrace._outbox import Outbox
 from millrace._receipts import Deliveries, Delivery
-from millrace._sender import Sender, monotonic_ms
+from millrace._sender import Sender
 from millrace.config import ProducerConfig, ProducerOptions, Servers, configure, parse_servers
 from millrace.errors import (
     ClientFailed,
@@ -456,7 +456,7 @@ class Producer(Generic[K, V]):
 
     def _read_clock(self) -> int:
         """The time in ms, kept until the loop turns: one reading serves all sends of a turn."""
-        self._wall_ms = time.time_ns() // 1_000_000
+        self._wall_ms = wall_ms()
         self._loop.call_soon(self._forget_clock)
         return self._wall_ms
 
