@@ -181,26 +181,30 @@ def states(
 
 
 def _contents(file: _File, rng: random.Random) -> list[bytes]:
-    """What may be in a file; first with nothing of what was not synced, last with all of it."""
-    options = [_fates(change) for change in file.unsynced]
-    total = prod(map(len, options))
-    if total > _CONTENTS_MAX:
-        fates = [tuple(o[0] for o in options), tuple(o[-1] for o in options)]
-        fates += [tuple(rng.choice(o) for o in options) for _ in range(_CONTENTS_MAX)]
-    else:
-        fates = list(product(*options))
-    found: dict[bytes, None] = {}
-    for chosen in fates:
-        content = bytearray(file.durable)
-        for parts in chosen:
-            for part in parts:
-                _apply(content, part)
-        found.setdefault(bytes(content))
-    last = bytearray(file.durable)
+    """What may be in a file; first with nothing of what was not synced, last with all of it.
+
+    Change by change: a file that is written over again and again has few contents, and very many
+    combinations of writes that come to the same.
+    """
+    found, last = {file.durable: None}, file.durable
     for change in file.unsynced:
-        _apply(last, change)
-    found.pop(bytes(last), None)
-    return [*found, bytes(last)]
+        fates = _fates(change)
+        found = {_after(content, fate): None for content in found for fate in fates}
+        last = _after(last, fates[-1])
+        if len(found) > _CONTENTS_MAX:
+            nothing, *others = found
+            found = dict.fromkeys((nothing, *rng.sample(others, _CONTENTS_MAX)))
+    found.pop(last, None)
+    return [*found, last]
+
+
+def _after(content: bytes, parts: tuple[Change, ...]) -> bytes:
+    if not parts:
+        return content
+    changed = bytearray(content)
+    for part in parts:
+        _apply(changed, part)
+    return bytes(changed)
 
 
 def _fates(change: Change) -> list[tuple[Change, ...]]:

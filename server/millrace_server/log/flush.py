@@ -4,7 +4,7 @@ Owns the order of the steps, which is what recovery relies on. Refuses to know w
 worth it (`PartitionLog`) and in which thread it runs (`disk.flusher`).
 
     PartitionLog.begin_flush    notes what is dirty                       loop
-    FlushTicket.sync            data, then the directory                  worker thread
+    FlushTicket.sync            data, directory, then the durable mark    worker thread
     PartitionLog.finish_flush   durable_offset moves, waiters wake        loop
     FlushTicket.settle          trim, indexes, checkpoint, then removals  worker thread
     PartitionLog.finish_settle  notes what was saved                      loop
@@ -22,6 +22,7 @@ import crc32c
 
 from millrace_server.host import Disk, File
 from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
+from millrace_server.log.durable_mark import DurableMark, MarkFile
 from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from millrace_server.log.segment import (
     INDEX_CRC,
@@ -32,6 +33,8 @@ from millrace_server.log.segment import (
 from millrace_server.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_MARK_ERRNOS: Final = DISK_FULL_ERRNOS | {errno.EMFILE, errno.ENFILE}
+"""They say nothing of the disk's health: the mark stays where it was, and the next flush tries."""
 
 
 @dataclass(slots=True)
@@ -67,7 +70,8 @@ class IndexTail:
 class FlushTicket:
     """The work of one flush; holds a reference to every file it names until it is released.
 
-    `end_offset` is what will be durable, and lies at `end_position` of `end_segment`.
+    `end_offset` is what will be durable, and lies at `end_position` of `end_segment`. If that is
+    more than before, `mark_file` is where to note it.
     """
 
     disk: Disk
@@ -75,6 +79,7 @@ class FlushTicket:
     end_offset: int
     end_segment: Segment
     end_position: int
+    mark_file: MarkFile | None = None
     dirty: list[File] = field(default_factory=list)
     sync_directory: bool = False
     rolled: list[tuple[Segment, File]] = field(default_factory=list)
@@ -83,13 +88,18 @@ class FlushTicket:
     is_closing: bool = False
     removed: list[Segment] = field(default_factory=list)
     preallocation: tuple[Segment, File, int] | None = None
+    mark_error: OSError | None = None
     is_settled: bool = False
     is_preallocated: bool = False
 
     @property
     def has_chores(self) -> bool:
         """Whether there is anything for `settle` to do."""
-        return self.checkpoint is not None or self.preallocation is not None
+        return (
+            self.checkpoint is not None
+            or self.preallocation is not None
+            or self.mark_error is not None
+        )
 
     def hold_dirty(self, file: File) -> None:
         """Adds a file with data that is not durable."""
@@ -113,22 +123,28 @@ class FlushTicket:
             segment.allocated_bytes = max(segment.allocated_bytes, size_bytes)
 
     def sync(self) -> None:
-        """Makes the data up to `end_offset` durable. Blocking.
+        """Makes the data up to `end_offset` durable, and notes how far that is. Blocking.
 
-        Raises `OSError`, after which the log must fail: the kernel has marked the pages clean, and
-        a second sync would succeed without writing them.
+        The note is there before anybody is told, so that what a killed process had acked is known
+        to be durable. An error of the note waits for `settle`: the data is safe. Raises `OSError`,
+        after which the log must fail: the kernel has marked the pages clean, and a second sync
+        would succeed without writing them.
         """
         for file in self.dirty:
             file.sync()
         if self.sync_directory:
             self.disk.sync_directory(self.directory)
+        if self.mark_file is not None:
+            self._write_mark(self.mark_file)
 
     def settle(self) -> None:
         """Does what recovery and readers profit from and no producer waits for. Blocking.
 
         A full disk leaves the rest for the next ticket; data is not at stake. Raises any other
-        `OSError`, after which the log must fail.
+        `OSError`, after which the log must fail; one that the durable mark met comes first.
         """
+        if self.mark_error is not None:
+            raise self.mark_error
         try:
             self._trim()
             self._save_indexes()
@@ -152,6 +168,14 @@ class FlushTicket:
             file.release()
         if self.preallocation is not None:
             self.preallocation[1].release()
+
+    def _write_mark(self, file: MarkFile) -> None:
+        base_offset = self.end_segment.base_offset
+        try:
+            file.write(DurableMark(self.end_offset, base_offset, self.end_position))
+        except OSError as error:
+            if error.errno not in _NO_MARK_ERRNOS:
+                self.mark_error = error
 
     def _trim(self) -> None:
         """Cuts preallocated space off, durably: the checkpoint is going to name the sizes."""

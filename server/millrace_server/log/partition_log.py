@@ -25,6 +25,7 @@ from millrace_server.host import Disk, FileSlice
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.checkpoint import Checkpoint, ClosedSegment, write_checkpoint
 from millrace_server.log.config import SEGMENT_BYTES_MAX, LogConfig
+from millrace_server.log.durable_mark import MarkFile
 from millrace_server.log.errors import LogClosed, LogFailed, OffsetOutOfRange
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket, IndexTail
 from millrace_server.log.preallocation import wanted_bytes
@@ -74,6 +75,7 @@ class PartitionLog:
         self.directory = directory
         self.recovery: RecoveryReport = recovered.report
         self._disk = disk
+        self._mark_file = MarkFile(disk, directory)
         self._chain = SegmentChain(recovered.segments, settled_count=recovered.settled_count)
         self._producers = recovered.producers
         self._start_offset = recovered.start_offset
@@ -87,8 +89,8 @@ class PartitionLog:
         self._ticket: FlushTicket | None = None
         self._removed: list[Segment] = []
         self._is_directory_dirty = False
-        self._bytes_behind_checkpoint = 0
-        self._batches_behind_checkpoint = 0
+        self._bytes_behind_checkpoint = recovered.bytes_behind_checkpoint
+        self._batches_behind_checkpoint = recovered.batches_behind_checkpoint
         self._wants_checkpoint = False
 
     @classmethod
@@ -336,7 +338,12 @@ class PartitionLog:
             return None
         chain, active = self._chain, self._chain.active
         ticket = FlushTicket(
-            self._disk, self.directory, self._end_offset, active, active.size_bytes
+            self._disk,
+            self.directory,
+            self._end_offset,
+            active,
+            active.size_bytes,
+            self._mark_file if is_dirty else None,
         )
         for segment in (*chain.unsettled, active):
             if segment.end_offset > self._durable_offset:
@@ -408,6 +415,15 @@ class PartitionLog:
         """Lets all files go and writes nothing: for a partition that is being deleted."""
         self._is_closed = True
         self._chain.let_go()
+        self._mark_file.close()
+
+    def rest(self) -> None:
+        """Lets go of what only a log that is written to needs; call it now and then.
+
+        Nothing happens to one that was flushed since the last call.
+        """
+        if self._ticket is None:
+            self._mark_file.close_if_unused()
 
     def _run(self, ticket: FlushTicket) -> None:
         try:

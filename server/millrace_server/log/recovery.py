@@ -2,8 +2,13 @@
 
 Owns the difference between a torn tail, which is cut, and corruption, which is refused. Refuses
 to know appends and reads. Everything before the checkpoint's recovery point was durable when the
-checkpoint was written and is trusted by name and size; only what lies behind it is read, and
-written again.
+checkpoint was written and is trusted by name and size; only what lies behind it is read. Up to
+the durable mark it must be as it was written; behind the mark it is cut where it is not, and what
+is left is written again.
+
+         checkpoint                       mark
+    ─────────┼──────────────────────────────┼─────────────────────────┬╌╌╌╌╌╌╌╌╌
+    trusted  │ read; whole, or refused      │ read and written again  │ cut here
 Source: the durability table of the docs; TigerBeetle's recovery by decision table.
 """
 
@@ -13,25 +18,26 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from millrace_server.host import Disk, File
+from millrace_server.host import Disk
 from millrace_server.log.checkpoint import TEMPORARY_NAME, Checkpoint, read_checkpoint
 from millrace_server.log.config import LogConfig
+from millrace_server.log.durable_mark import DurableMark, read_mark
 from millrace_server.log.errors import CorruptLog
 from millrace_server.log.producers import Producers
+from millrace_server.log.repairs import Repairs
 from millrace_server.log.scan import BatchScan, Ending
 from millrace_server.log.segment import LOG_SUFFIX, SUFFIXES, Segment
 
 _NAME_DIGITS: Final = 20
-_REWRITE_BYTES: Final = 1024 * 1024
 
 
 class Standing(Enum):
     """What is known of the place where the scan ended."""
 
-    DURABLE = "before the recovery point of the checkpoint"
-    UNSYNCED = "behind the recovery point"
-    UNKNOWN_LAST = "no checkpoint, in the last segment"
-    UNKNOWN_EARLIER = "no checkpoint, in an earlier segment"
+    DURABLE = "before the checkpoint's recovery point or the durable mark"
+    UNSYNCED = "behind both"
+    UNKNOWN_LAST = "no checkpoint, behind the mark if there is one, in the last segment"
+    UNKNOWN_EARLIER = "the same in an earlier segment"
 
 
 class Verdict(Enum):
@@ -48,6 +54,7 @@ _STANDINGS: Final = tuple(Standing)
 _TABLE: Final = {
     #                 DURABLE UNSYNCED UNKNOWN_LAST UNKNOWN_EARLIER
     Ending.WHOLE: (_K, _K, _K, _K),
+    Ending.CONTINUED: (_T, _T, _T, _T),
     Ending.UNWRITTEN: (_R, _T, _T, _T),
     Ending.TORN: (_R, _C, _C, _R),
     Ending.BAD: (_R, _C, _C, _R),
@@ -60,8 +67,9 @@ def verdict(ending: Ending, standing: Standing) -> Verdict:
     """Looks up what becomes of the rest of a log.
 
     A torn write can leave later pages whole before earlier ones, so behind the recovery point
-    even `DAMAGED` is cut: none of it was ever acknowledged as durable. Without a checkpoint
-    nobody knows that, and a whole batch behind a bad one is evidence of corruption.
+    even `DAMAGED` is cut: none of it was acknowledged as durable, unless a power cut has left an
+    old mark. Without a checkpoint, which no crash destroys, nobody knows that, and a whole batch
+    behind a bad one is evidence of corruption.
     """
     return _TABLE[ending][_STANDINGS.index(standing)]
 
@@ -72,7 +80,7 @@ class RecoveryReport:
 
     `is_clean`: it was closed in order and nothing was read. `cut` says where the log was cut and
     what was found there, None if it was not; `cut_bytes` went with it. `trimmed_bytes` were
-    preallocated and never written.
+    preallocated and never written, or are what a failed write left in a closed segment.
     """
 
     is_clean: bool
@@ -89,7 +97,8 @@ class RecoveryReport:
 class Recovered:
     """A log as found: its segments in order, the last of them active and ready for appends.
 
-    The checkpoint names the first `settled_count` of them as closed.
+    The checkpoint names the first `settled_count` of them as closed. `bytes_behind_checkpoint`
+    and `batches_behind_checkpoint` were read, and will be again if nothing moves the checkpoint.
     """
 
     segments: list[Segment]
@@ -98,6 +107,8 @@ class Recovered:
     durable_offset: int
     producers: Producers
     report: RecoveryReport
+    bytes_behind_checkpoint: int = 0
+    batches_behind_checkpoint: int = 0
 
 
 def recover(
@@ -106,7 +117,7 @@ def recover(
     """Finds what a directory holds, cuts a torn tail, and refuses a damaged log. Blocking.
 
     With `verify` every batch is read and checked, not only those behind the recovery point.
-    Raises `CorruptLog` and `OSError`.
+    Raises `CorruptLog`, before anything of the records is changed, and `OSError`.
     """
     return _Recovery(disk, directory, config, now_ms=now_ms, verify=verify).run()
 
@@ -127,6 +138,12 @@ class _Recovery:
         self._dropped_segments = 0
         self._rebuilt_indexes = 0
         self._made: list[Segment] = []
+        self._repairs = Repairs(disk)
+        self._mark: DurableMark | None = None
+        """Where it is still ahead of the scan."""
+        self._durable_offset = 0
+        self._batches_behind = 0
+        self._bytes_behind = 0
 
     def run(self) -> Recovered:
         try:
@@ -140,12 +157,16 @@ class _Recovery:
     def _recover(self) -> Recovered:
         names = set(self._disk.list_directory(self._directory))
         if TEMPORARY_NAME in names:
-            self._disk.remove(f"{self._directory}/{TEMPORARY_NAME}")
+            self._repairs.remove(f"{self._directory}/{TEMPORARY_NAME}")
         bases = sorted(base for base in map(_base_offset, names) if base is not None)
         checkpoint = read_checkpoint(self._disk, self._directory)
+        self._mark = read_mark(self._disk, self._directory)
         if checkpoint is None:
-            return self._recover_all(bases, names)
-        return self._recover_behind(checkpoint, bases, names)
+            recovered = self._recover_all(bases, names)
+        else:
+            recovered = self._recover_behind(checkpoint, bases, names)
+        self._repairs.carry_out()
+        return recovered
 
     def _recover_behind(
         self, checkpoint: Checkpoint, bases: list[int], names: set[str]
@@ -154,7 +175,7 @@ class _Recovery:
         listed.append(checkpoint.active_base_offset)
         for base in bases:
             if base < listed[0]:
-                self._segment(base).remove_files()
+                self._repairs.remove_segment(self._segment(base))
         bases = [base for base in bases if base >= listed[0]]
         if bases[: len(listed)] != listed:
             raise CorruptLog(
@@ -175,18 +196,22 @@ class _Recovery:
             for segment in segments:
                 self._verify_segment(segment)
         producers = checkpoint.restore_producers()
+        self._begin(checkpoint.recovery_offset)
         self._scan_on(segments, bases[len(listed) :], producers, has_checkpoint=True)
         return Recovered(
             segments,
             len(checkpoint.closed),
             checkpoint.start_offset,
-            checkpoint.recovery_offset,
+            self._durable_offset,
             producers,
             self._report(checkpoint),
+            self._bytes_behind,
+            self._batches_behind,
         )
 
     def _recover_all(self, bases: list[int], names: set[str]) -> Recovered:
-        """Reads the whole log: what was durable is not known, so only an open end is cut."""
+        """Reads the whole log: of what was durable the mark alone is known, if it is there, so
+        behind it only an open end is cut."""
         if not bases:
             if names:
                 raise CorruptLog(self._directory, 0, "no segment and no valid checkpoint is there")
@@ -196,8 +221,17 @@ class _Recovery:
         segments = [self._segment(first_offset)]
         segments[0].start_indexes()
         producers = Producers()
+        self._begin(first_offset)
         self._scan_on(segments, bases[1:], producers, has_checkpoint=False)
-        return Recovered(segments, 0, first_offset, first_offset, producers, self._report(None))
+        return Recovered(
+            segments, 0, first_offset, self._durable_offset, producers, self._report(None)
+        )
+
+    def _begin(self, offset: int) -> None:
+        """Notes where the scan begins; a mark that reaches no farther is done with."""
+        self._durable_offset = offset
+        if self._mark is not None and self._mark.end_offset <= offset:
+            self._mark = None
 
     def _segment(self, base_offset: int) -> Segment:
         segment = Segment(
@@ -278,25 +312,21 @@ class _Recovery:
         while True:
             segment = segments[-1]
             segment.open_for_writing()
-            standing = _standing(has_checkpoint=has_checkpoint, is_last=not later)
-            ending, sentence = self._scan_segment(segment, producers, has_checkpoint=has_checkpoint)
-            if (
-                ending in (Ending.WHOLE, Ending.UNWRITTEN)
-                and later
-                and later[0] != segment.end_offset
-            ):
-                ending = Ending.MISSING
-                sentence = f"offset {segment.end_offset} is next, and {later[0]} follows"
+            found = self._scan_segment(segment, producers, has_checkpoint=has_checkpoint)
+            ending, sentence = self._in_the_log(found, segment, later)
+            standing = self._standing(has_checkpoint=has_checkpoint, is_last=not later)
             decision = verdict(ending, standing)
             if decision is Verdict.REFUSE:
+                if self._mark is not None:
+                    sentence += f", and all before offset {self._mark.end_offset} was durable"
                 raise CorruptLog(segment.path(LOG_SUFFIX), segment.size_bytes, sentence)
             if decision is Verdict.CUT:
                 self._cut = f"{segment.path(LOG_SUFFIX)} at byte {segment.size_bytes}: {sentence}"
-                self._cut_bytes += _truncate(segment)
+                self._cut_bytes += self._repairs.truncate(segment, is_cut=True)
                 self._drop(later)
-                return
-            if decision is Verdict.TRIM:
-                self._trimmed_bytes += _truncate(segment)
+                later = []
+            elif decision is Verdict.TRIM:
+                self._trimmed_bytes += self._repairs.truncate(segment, is_cut=False)
             segment.allocated_bytes = segment.size_bytes
             if not later:
                 return
@@ -315,6 +345,8 @@ class _Recovery:
             next_offset=segment.end_offset,
             is_dense=has_checkpoint,
         )
+        is_behind_mark = self._is_behind_mark(segment)
+        rewritten_from = start if is_behind_mark else None
         for header in scan:
             segment.extend(
                 base_offset=header.base_offset,
@@ -322,6 +354,7 @@ class _Recovery:
                 size_bytes=header.size_bytes,
                 max_timestamp=header.max_timestamp,
             )
+            self._batches_behind += 1
             if header.has_producer:
                 producers.note(
                     header,
@@ -329,18 +362,58 @@ class _Recovery:
                     log_append_time_ms=header.max_timestamp if header.is_log_append_time else -1,
                     now_ms=self._now_ms,
                 )
+            if not is_behind_mark and self._is_behind_mark(segment):
+                is_behind_mark, rewritten_from = True, segment.size_bytes
         self._scanned_bytes += scan.position - start
-        _rewrite(segment.file, start, scan.position)
+        self._bytes_behind += scan.position - start
+        if rewritten_from is not None:
+            self._repairs.rewrite(segment, rewritten_from)
         if scan.ending is Ending.UNWRITTEN and not has_checkpoint and not scan.is_rest_zero():
             return Ending.DAMAGED, "zeros, and bytes that are not zero behind them"
         return scan.ending, scan.sentence
+
+    def _is_behind_mark(self, segment: Segment) -> bool:
+        """Whether the scan, at the end of `segment` as read so far, has come to the mark.
+
+        A scan that misses its place never does: the offsets say one thing and the bytes another.
+        """
+        mark = self._mark
+        if mark is None:
+            return True
+        if mark != (segment.end_offset, segment.base_offset, segment.size_bytes):
+            return False
+        self._durable_offset = mark.end_offset
+        self._mark = None
+        return True
+
+    def _in_the_log(
+        self, found: tuple[Ending, str], segment: Segment, later: list[int]
+    ) -> tuple[Ending, str]:
+        """How the scan of a segment ended, seen together with what follows it."""
+        ending = found[0]
+        if later and later[0] == segment.end_offset:
+            return found if ending is Ending.WHOLE else (Ending.CONTINUED, found[1])
+        if ending not in (Ending.WHOLE, Ending.UNWRITTEN):
+            return found
+        if later:
+            return Ending.MISSING, f"offset {segment.end_offset} is next, and {later[0]} follows"
+        if self._mark is not None:
+            return Ending.MISSING, f"the log ends at offset {segment.end_offset}"
+        return found
+
+    def _standing(self, *, has_checkpoint: bool, is_last: bool) -> Standing:
+        if self._mark is not None:
+            return Standing.DURABLE
+        if has_checkpoint:
+            return Standing.UNSYNCED
+        return Standing.UNKNOWN_LAST if is_last else Standing.UNKNOWN_EARLIER
 
     def _drop(self, bases: list[int]) -> None:
         for base in bases:
             segment = self._segment(base)
             self._cut_bytes += segment.file.size()
             segment.cool()
-            segment.remove_files()
+            self._repairs.remove_segment(segment)
         self._dropped_segments += len(bases)
 
     def _report(self, checkpoint: Checkpoint | None) -> RecoveryReport:
@@ -355,33 +428,6 @@ class _Recovery:
             dropped_segments=self._dropped_segments,
             rebuilt_indexes=self._rebuilt_indexes,
         )
-
-
-def _rewrite(file: File, position: int, end_position: int) -> None:
-    """Writes what was read once more, for the sync that makes it durable.
-
-    The scan reads the kernel's cache. If the process before this one ended because a sync failed,
-    what it did not write is still there, marked clean: the next sync would succeed without
-    writing it, and a power cut would take it from below the checkpoint.
-    """
-    while position < end_position:
-        data = file.pread(min(_REWRITE_BYTES, end_position - position), position)
-        file.pwrite(data, position)
-        position += len(data)
-
-
-def _truncate(segment: Segment) -> int:
-    """Cuts off what lies behind the last good batch; returns how much that was."""
-    surplus_bytes = segment.file.size() - segment.size_bytes
-    segment.file.truncate(segment.size_bytes)
-    segment.allocated_bytes = segment.size_bytes
-    return surplus_bytes
-
-
-def _standing(*, has_checkpoint: bool, is_last: bool) -> Standing:
-    if has_checkpoint:
-        return Standing.UNSYNCED
-    return Standing.UNKNOWN_LAST if is_last else Standing.UNKNOWN_EARLIER
 
 
 def _base_offset(name: str) -> int | None:

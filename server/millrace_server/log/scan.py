@@ -32,7 +32,8 @@ class Ending(Enum):
     TORN = "the file ends inside a batch"
     BAD = "a batch fails its checks, and no whole batch follows"
     DAMAGED = "a batch fails its checks, and a whole batch follows"
-    MISSING = "the next segment does not continue this one"
+    CONTINUED = "the next segment continues here; what this file still holds was never appended"
+    MISSING = "what was written next is not there"
 
 
 class BatchScan:

@@ -226,7 +226,7 @@ def test_without_a_checkpoint_zeros_before_other_bytes_are_refused(
 
 
 def test_without_a_checkpoint_a_torn_end_is_cut(disk: OsDisk, directory: Path) -> None:
-    write_log(disk)
+    write_log(disk, unsynced=1)
     (directory / "checkpoint").unlink()
     last = segments(directory)[-1]
     last.write_bytes(last.read_bytes()[:-5])
@@ -279,7 +279,8 @@ def test_files_of_segments_that_retention_was_deleting_are_removed(
 def test_the_verdicts_refuse_all_that_was_durable_and_cut_nothing_that_may_have_been() -> None:
     for ending in Ending:
         durable = verdict(ending, Standing.DURABLE)
-        assert durable is (Verdict.KEEP if ending is Ending.WHOLE else Verdict.REFUSE)
+        kept = {Ending.WHOLE: Verdict.KEEP, Ending.CONTINUED: Verdict.TRIM}
+        assert durable is kept.get(ending, Verdict.REFUSE)
         assert verdict(ending, Standing.UNSYNCED) is not Verdict.REFUSE
     for ending in (Ending.DAMAGED, Ending.MISSING):
         assert verdict(ending, Standing.UNKNOWN_LAST) is Verdict.REFUSE

@@ -2,7 +2,8 @@
 
 Below the checkpoint a broker does not read batches when it starts, and does not when it serves
 them: what is wrong there is found by the lengths and offsets it walks over, by the CRC that every
-reader checks, and by `verify`.
+reader checks, and by `verify`. Between the checkpoint and the durable mark every batch is read by
+the next start, which refuses the log.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import pytest
 
 from millrace_protocol.records import CorruptBatch
 from millrace_server.log import CorruptLog, LogConfig, PartitionLog
+from millrace_server.log.durable_mark import MARK_NAME, MARK_SIZE
 from tests.crash.durable_states import MomentDisk
 from tests.server.log.log_model import DIRECTORY, append, fetch, read_all
 
@@ -88,6 +90,58 @@ def test_any_bit_of_a_segment_that_changes_is_found_by_verification(segment: str
         assert disk.open_files == []
         found += 1
     assert found > 500
+
+
+def killed_log() -> dict[str, bytes | None]:
+    """The files of a log whose process was killed with all durable, most behind the checkpoint."""
+    disk = MomentDisk()
+    log = PartitionLog.create(disk, DIRECTORY, CONFIG)
+    for number in range(COUNT):
+        append(log, [b"%03d" % number + b"v" * 100], timestamps_ms=number)
+        if number == 2:
+            log.flush(checkpoint=True)
+    # Killed before the checkpoint that the rolls ask for.
+    ticket = log.begin_flush()
+    assert ticket is not None
+    ticket.sync()
+    return disk.contents()
+
+
+def test_any_bit_behind_the_checkpoint_that_was_durable_is_refused_after_a_kill() -> None:
+    files = killed_log()
+    names = [name for name in files if name.endswith(".log")]
+    refused = 0
+    for name in names:
+        content = files[name] or b""
+        checkpointed_bytes = 3 * BATCH_BYTES if name == names[0] else 0
+        for position in range(checkpointed_bytes, len(content)):
+            if position % BATCH_BYTES in EPOCH_BYTES:
+                continue
+            changed = bytearray(content)
+            changed[position] ^= 1 << position % 8
+            disk = MomentDisk.holding({**files, name: bytes(changed)})
+            with pytest.raises(CorruptLog, match="all before offset 16 was durable"):
+                PartitionLog.open(disk, DIRECTORY, CONFIG, now_ms=1)
+            assert disk.operations == 0, "the evidence is kept"
+            assert disk.open_files == []
+            refused += 1
+    assert len(names) > 1
+    assert refused > 1_500
+    log = PartitionLog.open(MomentDisk.holding(files), DIRECTORY, CONFIG, now_ms=1)
+    assert read_all(log) == RECORDS
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_any_bit_of_a_durable_mark_may_change_and_no_record_is_lost(bit: int) -> None:
+    files = killed_log()
+    path = f"{DIRECTORY}/{MARK_NAME}"
+    for position in range(MARK_SIZE):
+        changed = bytearray(files[path] or b"")
+        changed[position] ^= 1 << bit
+        disk = MomentDisk.holding({**files, path: bytes(changed)})
+        log = PartitionLog.open(disk, DIRECTORY, CONFIG, now_ms=1)
+        assert read_all(log) == RECORDS
+        log.discard()
 
 
 @pytest.mark.parametrize("segment", [FIRST, LAST])
