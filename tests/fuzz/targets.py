@@ -19,6 +19,18 @@ from millrace.cli.formats import Format, Reader
 from millrace.cli.request_line import RequestError, read_request
 from millrace_protocol.api import APIS
 from millrace_protocol.codec import decode, encode
+from millrace_protocol.consumer_protocol import (
+    ConsumerAssignment,
+    ConsumerSubscription,
+    StickyUserData,
+    TopicPartitions,
+    decode_assignment,
+    decode_sticky_user_data,
+    decode_subscription,
+    encode_assignment,
+    encode_sticky_user_data,
+    encode_subscription,
+)
 from millrace_protocol.dissect import (
     CaptureError,
     HexError,
@@ -133,6 +145,18 @@ def _body(cls: type[Message], data: bytes) -> None:
         assert 0 <= error.position <= len(data), error
         return
     assert encode(message, 0) == data
+
+
+def _group_talk(data: bytes) -> None:
+    with suppress(WireError):
+        subscription = decode_subscription(data)
+        assert decode_subscription(encode_subscription(subscription)) == subscription
+    with suppress(WireError):
+        assignment = decode_assignment(data)
+        assert decode_assignment(encode_assignment(assignment)) == assignment
+    with suppress(WireError):
+        user_data = decode_sticky_user_data(data)
+        assert decode_sticky_user_data(encode_sticky_user_data(user_data)) == user_data
 
 
 def _batch(data: bytes) -> None:
@@ -335,6 +359,14 @@ def _checkpoint_seed() -> bytes:
     return Checkpoint(0, 20, 20, 0, 7, 0, closed, producers, True).encode()
 
 
+_OWNED = (TopicPartitions("clicks", (0, 1, 2)), TopicPartitions("views", (7,)))
+_USER_DATA = encode_sticky_user_data(StickyUserData(_OWNED, 5))
+_GROUP_TALK = (
+    encode_subscription(ConsumerSubscription(("clicks", "views"), _USER_DATA, _OWNED, 5, "rack")),
+    encode_subscription(ConsumerSubscription(("clicks",), None), 0),
+    encode_assignment(ConsumerAssignment(_OWNED, b"")),
+    _USER_DATA,
+)
 _PAYLOAD = b"a payload that repeats, a payload that repeats" * 8
 _METADATA = encode_record(TopicCreated("t", "id", 1, 1, {"retention.ms": "1"}))
 _TOML = b"""data = "d"
@@ -365,6 +397,7 @@ TARGETS = (
     Target("response header", _response_header, FRAMES),
     Target("frame splitter", _splitter, (b"".join(FRAMES[:3]), *FRAMES)),
     *_body_targets(),
+    Target("what group members say", _group_talk, _GROUP_TALK),
     Target("batch checks", _batch, batches()),
     Target("fetched records", _fetch, batches()),
     Target("fetched columns", _arrow, batches()),
