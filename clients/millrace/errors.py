@@ -234,6 +234,10 @@ class MetadataTooLarge(BrokerError):
     """The metadata beside a committed offset is too long."""
 
 
+class OffsetsUnstable(BrokerError):
+    """A commit of the group is being written; what it will say is not known yet."""
+
+
 class GroupNotFound(BrokerError):
     """There is no such group."""
 
@@ -270,6 +274,7 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.UNKNOWN_MEMBER_ID: UnknownMember,
     ErrorCode.INVALID_SESSION_TIMEOUT: InvalidSessionTimeout,
     ErrorCode.REBALANCE_IN_PROGRESS: RebalanceInProgress,
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: MessageTooLarge,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
     ErrorCode.TOPIC_ALREADY_EXISTS: TopicAlreadyExists,
     ErrorCode.INVALID_PARTITIONS: InvalidPartitions,
@@ -290,6 +295,7 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.FENCED_INSTANCE_ID: InstanceFenced,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: TopicInUse,
     ErrorCode.INVALID_RECORD: InvalidRecord,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: OffsetsUnstable,
     ErrorCode.DISK_FULL: DiskFull,
     ErrorCode.BROKER_STOPPING: BrokerStopping,
     ErrorCode.UNKNOWN_API: UnsupportedVersion,

@@ -34,6 +34,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -54,6 +55,7 @@ class ErrorCode(IntEnum):
     FENCED_INSTANCE_ID = 82
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
     DISK_FULL = 1000
     BROKER_STOPPING = 1001
     UNKNOWN_API = 1002
@@ -124,6 +126,9 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.UNKNOWN_MEMBER_ID: _T("The group has no such member; join again without a member id"),
     ErrorCode.INVALID_SESSION_TIMEOUT: _T("The session timeout is outside what the broker allows"),
     ErrorCode.REBALANCE_IN_PROGRESS: _T("The group is rebalancing; join again"),
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: _T(
+        "The commit does not fit; commit fewer partitions at a time"
+    ),
     ErrorCode.UNSUPPORTED_VERSION: _T(
         "This version of the api is not spoken here; use one of the range in the reply"
     ),
@@ -171,6 +176,9 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
         "A member of the group subscribes to this topic; its offsets are in use"
     ),
     ErrorCode.INVALID_RECORD: _T("The record batch holds what a client may not write"),
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: _T(
+        "A commit for this partition is being written; ask again", retriable=True
+    ),
     ErrorCode.DISK_FULL: _T(
         "The broker's disk is full: appends are refused, reads go on; free space and retry",
         retriable=True,
