@@ -1,0 +1,1 @@
+"""The consumer-group coordinator: who is in a group, who leads, what they have committed."""
