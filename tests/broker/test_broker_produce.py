@@ -355,3 +355,13 @@ async def test_a_batch_of_a_mebibyte_keeps_its_bytes(wire: Wire) -> None:
     value = bytes(range(256)) * 4_000
     assert (await wire.produce("t", batch(value))).error_code == 0
     assert values_of(await wire.fetch("t", 0)) == [value]
+
+
+async def test_a_request_with_batches_for_many_partitions_is_appended_as_a_whole(
+    wire: Wire,
+) -> None:
+    await wire.create("many", partitions=100)
+    entries = [("many", number, batch(bytes(1_000))) for number in range(100)]
+    for count in range(3):
+        results = await wire.produce_all(entries)
+        assert [(r.error_code, r.base_offset) for r in results] == [(0, count)] * 100

@@ -73,7 +73,8 @@ class NativeDialect:
         connection.client_id = header.client_id
         try:
             if len(frame) > LONG_BODY_BYTES and _names_many(header, frame):
-                kept = frame if owned else memoryview(bytes(frame))
+                # Not bytes: an append writes the offsets of a batch into it.
+                kept = frame if owned else memoryview(bytearray(frame))
                 return self._in_turns(connection, header, self._read(connection, header, kept))
             answered = self._handle(connection, header, frame)
             if isinstance(answered, Generator):
