@@ -130,6 +130,38 @@ async def test_a_log_that_lost_durable_bytes_is_offline_and_untouched(data: Path
     assert segment.stat().st_size == 20
 
 
+async def test_a_changed_byte_of_what_was_acked_before_a_kill_is_offline_and_untouched(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = data.parent / "copy"
+    async with serving(data) as wire:
+        for n in range(20):
+            await wire.produce("t", batch(b"more %d" % n))
+        # As a kill leaves it: no checkpoint since the start.
+        shutil.copytree(data, copy)
+    segment = copy / "t-0" / "00000000000000000000.log"
+    sound = segment.read_bytes()
+    for position in (len(sound) - 3, len(sound) // 2):
+        changed = bytearray(sound)
+        changed[position] ^= 1
+        segment.write_bytes(changed)
+        kept = {path.name: path.read_bytes() for path in (copy / "t-0").iterdir()}
+        caplog.clear()
+        async with serving(copy) as wire:
+            assert (await wire.fetch("t", 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            refused = await wire.produce("t", batch(b"next"))
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert values_of(await wire.fetch("t", 0, partition=1)) == [b"1"]
+        [said] = [r for r in caplog.records if "partition offline" in r.getMessage()]
+        assert said.levelname == "ERROR"
+        assert "all before offset 21 was durable; nothing was changed" in said.getMessage()
+        assert {path.name: path.read_bytes() for path in (copy / "t-0").iterdir()} == kept
+    segment.write_bytes(sound)
+    async with serving(copy) as wire:
+        found = values_of(await wire.fetch("t", 0))
+        assert found == [b"0", *(b"more %d" % n for n in range(20))]
+
+
 async def test_records_that_no_topic_owns_are_left_alone(data: Path) -> None:
     stray = data / "u-0"
     shutil.copytree(data / "t-0", stray)

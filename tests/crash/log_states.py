@@ -22,12 +22,16 @@ PRODUCER = 7
 
 @dataclass(frozen=True)
 class Promise:
-    """`durable` of the `sent` values must be there; none below `start` has to be."""
+    """`durable` of the `sent` values must be there; none below `start` has to be.
+
+    `is_recovering` from a power cut, which may have left an old durable mark.
+    """
 
     is_created: bool
     durable: int
     start: int
     sent: tuple[bytes, ...]
+    is_recovering: bool = False
 
 
 class LogLife:
@@ -40,12 +44,14 @@ class LogLife:
         self.durable = 0
         self.start = 0
         self.is_created = False
+        self.is_recovering = False
         disk.facts = self.promise
         self.log = PartitionLog.create(disk, DIRECTORY, config)
         self.is_created = True
 
     def promise(self) -> Promise:
-        return Promise(self.is_created, self.durable, self.start, tuple(self.sent))
+        sent = tuple(self.sent)
+        return Promise(self.is_created, self.durable, self.start, sent, self.is_recovering)
 
     def append(self, *sizes: int) -> None:
         """Appends batches of one record, of about so many bytes."""
@@ -79,6 +85,7 @@ class LogLife:
         self.log = PartitionLog.open(self.disk, DIRECTORY, self.config, now_ms=3_000)
         del self.sent[self.log.end_offset :]
         self.durable = self.log.durable_offset
+        self.is_recovering = False
 
     def lose_power(self, seed: int) -> None:
         """The machine starts again on one of the states, and the log is recovered."""
@@ -87,6 +94,7 @@ class LogLife:
         before, self.disk = self.disk, rng.choice(found)
         self.disk.moments, self.disk.facts = before.moments, self.promise
         self.disk.operations, self.disk.fail_at = before.operations, before.fail_at
+        self.is_recovering = True
         self.open()
 
 

@@ -1,6 +1,7 @@
 """`python -m tests.crash.states`: every state a power cut can leave, of a log and of a broker.
 
-The short lives are enumerated whole, and a second power cut during each recovery of a log too;
+The short lives are enumerated whole, and a second power cut during each recovery of a log too.
+After a kill at every moment of a log's life what was durable is damaged, and must be refused;
 `--lives` more are drawn from seeds, with at most `--limit` states of each of their moments. Prints
 how many different states were recovered, and every violation.
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from millrace_server.log import LogConfig
 from tests.crash import broker_life, broker_states, log_states
 from tests.crash.durable_states import Tally
+from tests.crash.kill_damage import check_kills
 
 WHOLE_LIMIT = 50_000
 """No moment of the short lives has as many states."""
@@ -47,7 +49,11 @@ def main() -> int:
 def _log_check(
     live: log_states.Live, config: LogConfig, *, limit: int, nested: int
 ) -> Callable[[], Tally]:
-    return lambda: log_states.check_life(live, config, limit=limit, nested=nested)
+    def check() -> Tally:
+        check_kills(live, config, flips=10)
+        return log_states.check_life(live, config, limit=limit, nested=nested)
+
+    return check
 
 
 def _broker_check(live: broker_life.Live, *, limit: int) -> Callable[[], Tally]:

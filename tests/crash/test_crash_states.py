@@ -14,11 +14,13 @@ import pytest
 from millrace_server.broker import storage
 from millrace_server.host import Disk
 from millrace_server.log import LogConfig, checkpoint, recovery
+from millrace_server.log.durable_mark import DurableMark, MarkFile
 from millrace_server.log.flush import FlushTicket
 from millrace_server.log.scan import Ending
 from tests.crash import broker_life, broker_states, log_states
 from tests.crash.durable_states import MomentDisk, Tally, states
 from tests.crash.io_failures import check_broker_failure, check_log
+from tests.crash.kill_damage import check_kills
 
 FAULTS = [errno.EIO, errno.ENOSPC]
 
@@ -32,6 +34,13 @@ def test_every_state_a_power_cut_can_leave_of_a_log_is_recovered(
     assert tally.sampled_moments < tally.moments // 2
 
 
+@pytest.mark.parametrize(("live", "config"), log_states.LIVES.values(), ids=log_states.LIVES)
+def test_after_a_kill_no_damage_to_what_was_acked_is_taken_for_a_torn_tail(
+    live: log_states.Live, config: LogConfig
+) -> None:
+    assert check_kills(live, config, flips=20) > 25
+
+
 @pytest.mark.parametrize("live", broker_life.LIVES.values(), ids=broker_life.LIVES)
 async def test_every_state_a_power_cut_can_leave_of_a_broker_is_recovered(
     live: broker_life.Live,
@@ -43,6 +52,7 @@ async def test_every_state_a_power_cut_can_leave_of_a_broker_is_recovered(
 @pytest.mark.parametrize("seed", range(2))
 async def test_lives_drawn_from_seeds_are_recovered(seed: int) -> None:
     log_states.check_life(log_states.at_random(seed), log_states.SMALL, limit=20)
+    assert check_kills(log_states.at_random(seed), log_states.SMALL, flips=3)
     await broker_states.check_life(broker_life.at_random(seed), limit=20)
 
 
@@ -124,11 +134,36 @@ def with_damage_refused_behind_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(recovery, "_TABLE", table)
 
 
+def with_the_mark_before_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = FlushTicket.sync
+
+    def mark_first(ticket: FlushTicket) -> None:
+        if ticket.mark_file is not None:
+            ticket._write_mark(ticket.mark_file)
+        sync(ticket)
+
+    monkeypatch.setattr(FlushTicket, "sync", mark_first)
+
+
+def with_the_mark_before_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync(ticket: FlushTicket) -> None:
+        for file in ticket.dirty:
+            file.sync()
+        if ticket.mark_file is not None:
+            ticket._write_mark(ticket.mark_file)
+        if ticket.sync_directory:
+            ticket.disk.sync_directory(ticket.directory)
+
+    monkeypatch.setattr(FlushTicket, "sync", sync)
+
+
 @pytest.mark.parametrize(
     "break_it",
     [
         without_directory_sync,
         without_data_sync,
+        with_the_mark_before_the_data,
+        with_the_mark_before_the_directory,
         with_the_oldest_segment_synced_last_and_not_at_all,
         with_the_checkpoint_before_the_data,
         with_removals_before_the_checkpoint,
@@ -142,6 +177,38 @@ def test_a_log_that_leaves_a_step_out_is_caught(
     with pytest.raises(AssertionError, match="before operation"):
         for live, config in log_states.LIVES.values():
             log_states.check_life(live, config, limit=300)
+
+
+def without_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MarkFile, "write", lambda file, mark: None)
+
+
+def with_a_mark_after_the_ack(monkeypatch: pytest.MonkeyPatch) -> None:
+    write, waiting = MarkFile.write, list[DurableMark]()
+
+    def one_late(file: MarkFile, mark: DurableMark) -> None:
+        waiting.append(mark)
+        if len(waiting) > 1:
+            write(file, waiting[-2])
+
+    monkeypatch.setattr(MarkFile, "write", one_late)
+
+
+def with_damage_cut_before_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {ending: (row[1], *row[1:]) for ending, row in recovery._TABLE.items()}
+    monkeypatch.setattr(recovery, "_TABLE", table)
+
+
+@pytest.mark.parametrize(
+    "break_it", [without_a_mark, with_a_mark_after_the_ack, with_damage_cut_before_the_mark]
+)
+def test_a_log_that_cuts_what_was_acked_is_caught(
+    monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    break_it(monkeypatch)
+    with pytest.raises(AssertionError, match=r"is known to be durable|was not refused"):
+        for live, config in log_states.LIVES.values():
+            check_kills(live, config, flips=3)
 
 
 def without_the_root_synced(monkeypatch: pytest.MonkeyPatch) -> None:

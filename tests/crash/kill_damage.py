@@ -1,0 +1,89 @@
+"""What was durable when a process was killed, damaged byte by byte, and refused by the next start.
+
+A power cut may leave an old durable mark, and `log_states` looks at these. After a kill the mark
+is exact: all that was acked lies before it or the checkpoint, and no damage behind the checkpoint
+and before the mark may be taken for a torn tail.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from millrace_protocol.records import HEADER_SIZE, batch_extent
+from millrace_server.log import CorruptLog, LogConfig, PartitionLog
+from millrace_server.log.checkpoint import read_checkpoint
+from millrace_server.log.durable_mark import read_mark
+from tests.crash.durable_states import MomentDisk, Tally, states
+from tests.crash.log_states import Live, moments_of
+from tests.server.log.log_model import DIRECTORY
+
+_EPOCH_BYTES = range(12, 16)
+"""The leader epoch, which is not part of what the CRC covers, as in Kafka."""
+
+
+def check_kills(live: Live, config: LogConfig, *, flips: int) -> int:
+    """Kills a log at every moment of a life, and damages what was durable.
+
+    In each batch `flips` bits change, one at a time. Returns how many changes were refused.
+    Raises `AssertionError` for one that was not, or that changed something on the disk.
+    """
+    rng = random.Random(1)
+    seen = set()
+    refused = 0
+    for moment in moments_of(live, config):
+        if not moment.facts.is_created:
+            continue
+        *_, killed = states(moment, Tally(), limit=2, rng=rng)
+        contents = killed.contents()
+        checkpoint, mark = read_checkpoint(killed, DIRECTORY), read_mark(killed, DIRECTORY)
+        assert checkpoint is not None
+        known = max(checkpoint.recovery_offset, mark.end_offset if mark else 0)
+        assert moment.facts.is_recovering or known >= moment.facts.durable, (
+            "what was acked is known to be durable"
+        )
+        if (checkpoint, mark) in seen:
+            continue
+        seen.add((checkpoint, mark))
+        for path, position, size_bytes in durable_batches(killed):
+            for _ in range(flips):
+                place = rng.choice((rng.randrange(HEADER_SIZE), rng.randrange(size_bytes)))
+                if place in _EPOCH_BYTES:
+                    continue
+                changed = bytearray(contents[path] or b"")
+                changed[position + place] ^= 1 << rng.randrange(8)
+                _check_refused(MomentDisk.holding({**contents, path: bytes(changed)}), config)
+                refused += 1
+    return refused
+
+
+def durable_batches(disk: MomentDisk) -> Iterator[tuple[str, int, int]]:
+    """Path, position and size of each batch behind the checkpoint and before the mark."""
+    checkpoint, mark = read_checkpoint(disk, DIRECTORY), read_mark(disk, DIRECTORY)
+    if checkpoint is None or mark is None or mark.end_offset <= checkpoint.recovery_offset:
+        return
+    offset, base = checkpoint.recovery_offset, checkpoint.active_base_offset
+    position = checkpoint.position
+    while offset < mark.end_offset:
+        path = f"{DIRECTORY}/{base:020d}.log"
+        content = disk.contents()[path] or b""
+        found, size_bytes = batch_extent(content, position) if content[position:] else (-1, 0)
+        if found != offset:
+            # The segment ends here, with or without space reserved behind.
+            assert position, f"no batch {offset} in {path}"
+            base, position = offset, 0
+            continue
+        yield path, position, size_bytes
+        offset += 1
+        position += size_bytes
+    assert (base, position) == (mark.base_offset, mark.position) or not mark.position
+
+
+def _check_refused(disk: MomentDisk, config: LogConfig) -> None:
+    try:
+        log = PartitionLog.open(disk, DIRECTORY, config, now_ms=3_000)
+    except CorruptLog:
+        assert disk.journal == [], "the evidence is kept"
+        assert disk.open_files == []
+        return
+    raise AssertionError(f"damage was not refused: {log.recovery}")
