@@ -13,9 +13,9 @@ anything.
 Source: the general case of Kafka's AbstractStickyAssignor, without racks, with the same result.
 Its check for balance before each move and its return to the placement before the moves are not
 here: moves end by themselves when nothing helps, and every move improves Kafka's score. Three
-things it gets wrong are not here either. It may move a partition to a former owner that left the
-topic; it takes any of several partitions that could be swapped back, here the one that moved first
-is; and where a swap has to be undone at both ends it undoes one, and may never come to rest.
+things are otherwise. There a partition may move to a former owner that left its topic. Of several
+partitions that could be swapped back, any may be taken there, the one that moved first here. And
+where a swap has to be undone at both ends, one end is undone there: who has too many keeps them.
 """
 
 from __future__ import annotations

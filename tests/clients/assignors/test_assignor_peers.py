@@ -30,7 +30,15 @@ from millrace.assignors import (
 )
 from millrace.records import TopicPartition
 from millrace_protocol.consumer_protocol import by_topic
-from tests.clients.assignors.groups import Group, after, groups, owners, sizes, telling
+from tests.clients.assignors.groups import (
+    Group,
+    after,
+    groups,
+    helpful_moves,
+    owners,
+    sizes,
+    telling,
+)
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas in a way that Python 3.11 deprecates.
@@ -267,3 +275,28 @@ def test_cooperative_sticky_withholds_no_more_than_kafka_python(group: Group) ->
     ours = CooperativeStickyAssignor().assign(group.counts, group.members)
     theirs = py_assign(PyCooperativeStickyAssignor(), group)
     assert len(owners(ours)) >= len(owners(theirs))
+
+
+def test_a_swap_undone_at_both_ends_is_kafka_pythons() -> None:
+    """Two partitions of a topic meet half way: both moved before, and both go back.
+
+    Kafka's own clients move only one of the two, and the member that has too many keeps them.
+    """
+
+    def said(topics: str, owned: str, generation: int) -> Subscription:
+        given = tuple(TopicPartition(word[0], int(word[1])) for word in owned.split())
+        return Subscription(tuple(topics), given, generation)
+
+    group = Group(
+        {"a": 4, "b": 5, "c": 2, "d": 4},
+        {
+            "m0": said("acd", "a1 a2 d0 d1 d2 d3", 2),
+            "m1": said("abcd", "a0 b1 b3 c0", 1),
+            "m2": said("bc", "b0 b2 b4", 2),
+            "m3": said("abcd", "", 2),
+            "m4": said("d", "", 1),
+        },
+    )
+    ours = sticky(group)
+    assert py_assign(StickyPartitionAssignor(), group) == ours
+    assert helpful_moves(group, ours) == []
