@@ -15,7 +15,7 @@ from aiokafka.coordinator.protocol import (
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata as AioSubscription,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace_protocol import consumer_protocol
@@ -214,6 +214,7 @@ def test_a_newer_version_is_read_as_far_as_it_is_known(
     assert decode_assignment(newer + encode_assignment(assignment)[2:] + rest) == assignment
 
 
+@settings(deadline=None)
 @given(SUBSCRIPTIONS, ASSIGNMENTS, VERSIONS)
 def test_every_cut_and_every_byte_too_many_is_refused(
     subscription: ConsumerSubscription, assignment: ConsumerAssignment, version: int

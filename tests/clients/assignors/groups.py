@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from millrace.assignors import Assignor, Placement, Subscription
 from millrace.records import TopicPartition
 
+UNHURRIED = settings(deadline=None)
+"""For generated tests: a busy machine is no reason to fail."""
 TOPICS = tuple("abcde")
 MEMBERS = tuple(f"m{number}" for number in range(7))
 

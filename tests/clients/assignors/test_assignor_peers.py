@@ -31,6 +31,7 @@ from millrace.assignors import (
 from millrace.records import TopicPartition
 from millrace_protocol.consumer_protocol import by_topic
 from tests.clients.assignors.groups import (
+    UNHURRIED,
     Group,
     after,
     groups,
@@ -135,12 +136,14 @@ def statics_first(group: Group) -> list[PyMember]:
     return sorted(py_members(group), key=lambda member: member.group_instance_id is None)
 
 
+@UNHURRIED
 @given(static_groups())
 def test_range_is_kafka_pythons(group: Group) -> None:
     ours = RangeAssignor().assign(group.counts, group.members)
     assert py_assign(RangePartitionAssignor, group, statics_first(group)) == ours
 
 
+@UNHURRIED
 @given(static_groups(alike=True))
 def test_roundrobin_of_equal_subscriptions_is_kafka_pythons(group: Group) -> None:
     """Of different ones it raises KeyError: passing a member over, it takes a pair for an id."""
@@ -148,6 +151,7 @@ def test_roundrobin_of_equal_subscriptions_is_kafka_pythons(group: Group) -> Non
     assert py_assign(RoundRobinPartitionAssignor, group, statics_first(group)) == ours
 
 
+@UNHURRIED
 @given(groups())
 def test_roundrobin_is_aiokafkas(group: Group) -> None:
     """aiokafka knows no static members."""
@@ -210,6 +214,7 @@ def sticky(group: Group) -> Placement:
     return assignor.assign(group.counts, telling(assignor, group.members))
 
 
+@UNHURRIED
 @given(groups())
 def test_sticky_of_a_new_group_is_kafka_pythons(group: Group) -> None:
     assert py_assign(StickyPartitionAssignor(), group) == sticky(group)
@@ -245,12 +250,14 @@ def settled_groups(draw: st.DrawFn, *, alike: bool | None = None) -> Group:
     return Group(group.counts, members)
 
 
+@UNHURRIED
 @given(settled_groups())
 def test_sticky_of_different_subscriptions_is_kafka_pythons(group: Group) -> None:
     assume(differing(group))
     assert py_assign(StickyPartitionAssignor(), group) == sticky(group)
 
 
+@UNHURRIED
 @given(settled_groups(alike=True))
 def test_sticky_of_equal_subscriptions_moves_no_more_than_kafka_python(group: Group) -> None:
     """It has no quotas, as Kafka has (KAFKA-9987): other partitions move, to shares as even."""
@@ -263,6 +270,7 @@ def test_sticky_of_equal_subscriptions_moves_no_more_than_kafka_python(group: Gr
     assert moved(ours) <= moved(theirs)
 
 
+@UNHURRIED
 @given(settled_groups())
 def test_cooperative_sticky_of_different_subscriptions_is_kafka_pythons(group: Group) -> None:
     assume(differing(group))
@@ -270,6 +278,7 @@ def test_cooperative_sticky_of_different_subscriptions_is_kafka_pythons(group: G
     assert py_assign(PyCooperativeStickyAssignor(), group) == ours
 
 
+@UNHURRIED
 @given(settled_groups(alike=True))
 def test_cooperative_sticky_withholds_no_more_than_kafka_python(group: Group) -> None:
     ours = CooperativeStickyAssignor().assign(group.counts, group.members)

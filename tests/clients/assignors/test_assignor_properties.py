@@ -9,7 +9,6 @@ import random
 import subprocess
 import sys
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from millrace.assignors import (
     Subscription,
 )
 from tests.clients.assignors.groups import (
+    UNHURRIED,
     Group,
     after,
     claiming_groups,
@@ -41,6 +41,7 @@ def sticky(group: Group) -> Placement:
     return STICKY.assign(group.counts, telling(STICKY, group.members))
 
 
+@UNHURRIED
 @given(ASSIGNORS, claiming_groups())
 def test_every_partition_has_one_owner_that_subscribes_to_its_topic(
     assignor: Assignor, group: Group
@@ -61,6 +62,7 @@ def test_every_partition_has_one_owner_that_subscribes_to_its_topic(
         assert any(partition in said.owned for said in group.members.values())
 
 
+@UNHURRIED
 @given(ASSIGNORS, claiming_groups(), st.randoms(use_true_random=False))
 def test_the_order_in_which_members_and_topics_come_does_not_matter(
     assignor: Assignor, group: Group, shuffler: random.Random
@@ -75,17 +77,16 @@ def test_the_order_in_which_members_and_topics_come_does_not_matter(
     assert (group.counts, members) == before
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_hash_seeds_do_not_matter(name: str) -> None:
-    code = f"""
+def test_hash_seeds_do_not_matter() -> None:
+    code = """
 from millrace.assignors import BUILT_IN, Subscription
 from millrace.records import TopicPartition
-topics = [f"t{{i}}" for i in range(8)]
+topics = [f"t{i}" for i in range(8)]
 held = [tuple(TopicPartition(topics[m % 8], p) for p in range(m, 20)) for m in range(12)]
 wanted = [(topics[m % 8], topics[m * 3 % 8], topics[m * 5 % 8]) for m in range(12)]
-members = {{f"m{{m}}": Subscription(wanted[m], held[m], m % 3) for m in range(12)}}
-assignor = BUILT_IN[{name!r}]
-print(assignor.assign(dict.fromkeys(topics, 20), members))
+members = {f"m{m}": Subscription(wanted[m], held[m], m % 3) for m in range(12)}
+for assignor in BUILT_IN.values():
+    print(assignor.assign(dict.fromkeys(topics, 20), members))
 """
     printed = {
         subprocess.run(
@@ -95,12 +96,13 @@ print(assignor.assign(dict.fromkeys(topics, 20), members))
             check=True,
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
     assert len(printed) == 1
-    assert "TopicPartition" in printed.pop()
+    assert len(printed.pop().splitlines()) == len(BUILT_IN)
 
 
+@UNHURRIED
 @given(claiming_groups())
 def test_sticky_leaves_no_move_that_would_help(group: Group) -> None:
     placement = sticky(group)
@@ -110,12 +112,14 @@ def test_sticky_leaves_no_move_that_would_help(group: Group) -> None:
         assert max(shares) - min(shares) <= 1
 
 
+@UNHURRIED
 @given(groups())
 def test_sticky_moves_nothing_when_nothing_changed(group: Group) -> None:
     placement = sticky(group)
     assert sticky(after(group, placement, generation=1)) == placement
 
 
+@UNHURRIED
 @given(groups(alike=True), st.data())
 def test_when_members_leave_the_others_keep_all_they_had(group: Group, data: st.DataObject) -> None:
     placement = sticky(group)
@@ -130,6 +134,7 @@ def test_when_members_leave_the_others_keep_all_they_had(group: Group, data: st.
         assert assignor.assign(group.counts, members) == now
 
 
+@UNHURRIED
 @given(groups(alike=True), st.integers(1, 4))
 def test_when_members_come_partitions_move_to_them_alone(group: Group, count: int) -> None:
     placement = sticky(group)
@@ -141,6 +146,7 @@ def test_when_members_come_partitions_move_to_them_alone(group: Group, count: in
         assert set(now[member]) <= set(given_before)
 
 
+@UNHURRIED
 @given(groups(alike=True), st.data())
 def test_no_even_placement_moves_fewer_partitions(group: Group, data: st.DataObject) -> None:
     """What a member may keep is its share; as many as owned enough keep one of the odd ones."""
@@ -156,6 +162,7 @@ def test_no_even_placement_moves_fewer_partitions(group: Group, data: st.DataObj
     assert kept == most
 
 
+@UNHURRIED
 @given(claiming_groups())
 def test_cooperative_gives_nobody_what_another_still_owns(group: Group) -> None:
     """An owner is who alone names a partition in the newest generation that is named for it."""
@@ -173,6 +180,7 @@ def test_cooperative_gives_nobody_what_another_still_owns(group: Group) -> None:
         assert owning in ([], [receiver])
 
 
+@UNHURRIED
 @given(claiming_groups())
 def test_cooperative_revokes_only_what_sticky_would_move(group: Group) -> None:
     """What is left of the placement of `sticky` once the moving partitions are out of it."""
@@ -209,6 +217,7 @@ def held(group: Group) -> Placement:
     return {member: list(said.owned) for member, said in group.members.items()}
 
 
+@UNHURRIED
 @given(groups(alike=True), claiming_groups())
 def test_cooperative_members_with_equal_topics_settle_in_two_rounds(
     group: Group, claiming: Group
@@ -232,6 +241,7 @@ def test_cooperative_members_with_equal_topics_settle_in_two_rounds(
     assert COOPERATIVE.assign(group.counts, settled.members) == held(settled)
 
 
+@UNHURRIED
 @given(claiming_groups())
 def test_cooperative_members_settle_whatever_they_subscribe_to(group: Group) -> None:
     settled, count = rounds(group, at_most=4)

@@ -34,7 +34,7 @@ from millrace_protocol.consumer_protocol import (
     encode_subscription,
 )
 from millrace_protocol.errors import WireError
-from tests.clients.assignors.groups import telling
+from tests.clients.assignors.groups import UNHURRIED, telling
 
 
 def partitions(text: str) -> tuple[TopicPartition, ...]:
@@ -371,6 +371,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 GIVEN = st.lists(st.builds(TopicPartition, TEXT, st.integers(0, 2**31 - 1)), max_size=6)
 
 
+@UNHURRIED
 @given(st.lists(TEXT, max_size=4), GIVEN, st.integers(-1, 2**31 - 1), st.none() | TEXT)
 def test_a_subscription_reaches_the_leader_whole(
     topics: list[str], owned: list[TopicPartition], generation: int, instance: str | None
@@ -381,6 +382,7 @@ def test_a_subscription_reaches_the_leader_whole(
     )
 
 
+@UNHURRIED
 @given(GIVEN)
 def test_an_assignment_reaches_the_member_whole(assigned: list[TopicPartition]) -> None:
     assert decode_assigned(encode_assigned(assigned)) == tuple(sorted(assigned))
