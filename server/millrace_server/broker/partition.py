@@ -151,6 +151,8 @@ class Partition:
 
     def _call_watchers(self) -> None:
         """Calls a few at once, and of a crowd each in its turn; it is told once of many moves."""
+        if not self.watchers:
+            return
         if self._to_call:
             self._moved_meanwhile = True
             return

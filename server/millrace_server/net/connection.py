@@ -313,17 +313,24 @@ class Connection(asyncio.BufferedProtocol):
 
     # Taking requests
 
-    def _advance(self) -> None:
+    def _advance(self, turn_ms: int = DIRECT_MS) -> None:
         """Takes requests while there is room and sends what can be sent."""
         self._advance_due = False
         if self._phase is Phase.CLOSED or self._taking:
             return
         if self._phase is Phase.OPEN and not self._turn_due:
-            if self._takes_turns():
+            if self._turns_until_ms and turn_ms == DIRECT_MS and self._takes_turns():
                 self._more = True
                 self._enter_turn()
-            elif not self._take_requests(DIRECT_MS):
-                return
+            else:
+                self._taking = True
+                try:
+                    self._take_requests(turn_ms)
+                except Exception as error:
+                    self._report(error)
+                    return
+                finally:
+                    self._taking = False
         self._send()
 
     def _on_turn(self) -> None:
@@ -331,20 +338,20 @@ class Connection(asyncio.BufferedProtocol):
         self._turn_due = False
         if self._phase is Phase.CLOSED:
             return
-        if self._work:
-            try:
-                made = self._work.step()
-            except Exception as error:
-                self._report(error)
-                return
-            if made is not None:
-                slot, answer = made
-                if isinstance(answer, asyncio.Future):
-                    answer.add_done_callback(partial(self._answered, slot))
-                else:
-                    self._answers.complete(slot, answer)
-        elif self._phase is Phase.OPEN and not self._take_requests(TURN_MS):
+        if not self._work.waiting:
+            self._advance(TURN_MS)
             return
+        try:
+            made = self._work.step()
+        except Exception as error:
+            self._report(error)
+            return
+        if made is not None:
+            slot, answer = made
+            if isinstance(answer, asyncio.Future):
+                answer.add_done_callback(partial(self._answered, slot))
+            else:
+                self._answers.complete(slot, answer)
         self._send()
 
     def _send(self) -> None:
@@ -355,19 +362,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._settle()
 
-    def _take_requests(self, turn_ms: int) -> bool:
-        """Takes requests for about `turn_ms`; False when that met a bug."""
-        self._taking = True
-        try:
-            self._take(turn_ms)
-        except Exception as error:
-            self._report(error)
-            return False
-        finally:
-            self._taking = False
-        return True
-
-    def _take(self, turn_ms: int) -> None:
+    def _take_requests(self, turn_ms: int) -> None:
+        """Takes requests for about `turn_ms`."""
         intake = self._intake
         handler = self._shared.handler
         self._more = True
@@ -469,7 +465,7 @@ class Connection(asyncio.BufferedProtocol):
         limits = shared.limits
         output = self._output
         return (
-            not self._work
+            not self._work.waiting
             and len(self._answers) + output.unsent_replies < limits.inflight_requests_max
             and self.held_bytes < limits.buffered_bytes_max
             and (output.empty or not shared.memory.exhausted)
@@ -492,7 +488,7 @@ class Connection(asyncio.BufferedProtocol):
         owes = bool(self._answers) or not self._output.empty
         if self._room_waiters and self._output.empty:
             self._wake_room_waiters()
-        if self._work:
+        if self._work.waiting:
             self._enter_turn()
         if self._phase is not Phase.OPEN:
             self._pause_reading(False)
@@ -536,11 +532,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _takes_turns(self) -> bool:
         """Whether what has come waits for the connection's turn."""
-        return (
-            self._turns_until_ms > 0
-            and self._intake.partial
-            and self._shared.clock.monotonic_ms() < self._turns_until_ms
-        )
+        return self._intake.partial and self._shared.clock.monotonic_ms() < self._turns_until_ms
 
     def _enter_turn(self) -> None:
         if not self._turn_due:

@@ -68,29 +68,27 @@ class Turns:
 class Work:
     """The answers of one connection that are made in pieces, one after another."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Pieces, Slot]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        self.waiting: deque[tuple[Pieces, Slot]] = deque()
+        """Those that are not whole yet; asked for before every request, so it is no method."""
 
     def add(self, pieces: Pieces, slot: Slot) -> None:
         """Queues an answer behind those that are being made."""
-        self._waiting.append((pieces, slot))
+        self.waiting.append((pieces, slot))
 
     def step(self) -> tuple[Slot, Reply | asyncio.Future[Reply | Pieces]] | None:
         """Makes the next piece; when that was an answer's last, the answer and its place."""
-        pieces, slot = self._waiting[0]
+        pieces, slot = self.waiting[0]
         try:
             next(pieces)
         except StopIteration as end:
-            self._waiting.popleft()
+            self.waiting.popleft()
             return slot, end.value or []
         return None
 
     def close(self) -> None:
         """Drops every answer that was not finished."""
-        while self._waiting:
-            self._waiting.popleft()[0].close()
+        while self.waiting:
+            self.waiting.popleft()[0].close()

@@ -74,9 +74,12 @@ class NativeDialect:
         try:
             if len(frame) > LONG_BODY_BYTES and _names_many(header, frame):
                 # Not bytes: an append writes the offsets of a batch into it.
+                # Not bytes: an append writes the offsets of a batch into it.
                 kept = frame if owned else memoryview(bytearray(frame))
                 return self._in_turns(connection, header, self._read(connection, header, kept))
             answered = self._handle(connection, header, frame)
+            if isinstance(answered, Message | BodyParts):
+                return _encode(header, answered)
             if isinstance(answered, Generator):
                 return self._in_turns(connection, header, answered)
             return self._said(connection, header, answered)
