@@ -1,8 +1,8 @@
 """The start after kill -9: until the port answers, and until every partition is read again.
 
-Owns the state that is started from. It is the worst a broker leaves behind: each partition was
-killed just short of its next checkpoint, with batches in flight and default settings, so that as
-much as ever must be looked through. Every round begins with that same state, put back from a
+Owns the state that is started from: each partition was killed just short of its next checkpoint,
+with batches in flight and default settings, so that as many bytes as ever must be looked through.
+A start is slower only where as many batches as a checkpoint allows are small. Every round begins with that same state, put back from a
 snapshot; nothing is appended in between.
 """
 
