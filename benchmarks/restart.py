@@ -2,8 +2,8 @@
 
 Owns the state that is started from: each partition was killed just short of its next checkpoint,
 with batches in flight and default settings, so that as many bytes as ever must be looked through.
-A start is slower only where as many batches as a checkpoint allows are small. Every round begins with that same state, put back from a
-snapshot; nothing is appended in between.
+A start is slower only where as many batches as a checkpoint allows are small. Every
+round begins with that same state, put back from a snapshot; nothing is appended in between.
 """
 
 from __future__ import annotations
