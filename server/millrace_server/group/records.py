@@ -168,9 +168,10 @@ def _offset_key(record: OffsetWritten | OffsetForgotten) -> bytes:
 
 
 def _read_offset_key(key: bytes) -> tuple[str, str, int]:
-    cut = 4 + (key[2] << 8 | key[3])
-    end = cut + 2 + (key[cut] << 8 | key[cut + 1]) if cut + 2 <= len(key) else cut
-    if end + _PARTITION.size != len(key):
+    size = len(key)
+    cut = 4 + (key[2] << 8 | key[3]) if size >= 4 else size
+    end = cut + 2 + (key[cut] << 8 | key[cut + 1]) if cut + 2 <= size else size
+    if end + _PARTITION.size != size:
         raise ValueError("the key's lengths do not add up to its length")
     return key[4:cut].decode(), key[cut + 2 : end].decode(), _PARTITION.unpack_from(key, end)[0]
 

@@ -1,0 +1,294 @@
+"""A shell around a coordinator for tests: a log in memory, virtual time, tokens that are counted.
+
+Does what the real shell does, in the same order: appends in the order of the effects, replays what
+is durable, hands out replies, calls `on_deadline` when it is due. Appends may be held back, or
+fail. Fails a test in which a token is answered twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from millrace_protocol.consumer_protocol import ConsumerSubscription, encode_subscription
+from millrace_protocol.errors import ErrorCode
+from millrace_server.group.config import GroupConfig
+from millrace_server.group.coordinator import Coordinator
+from millrace_server.group.effects import Append, Effect, Joined, Refusal, Result, Synced
+from millrace_server.group.image import GroupsImage
+from millrace_server.group.records import UnknownRecord, decode_record, encode_record
+from millrace_server.group.requests import (
+    Commit,
+    Heartbeat,
+    Join,
+    Leave,
+    LeavingMember,
+    Moment,
+    OfferedProtocol,
+    OffsetToCommit,
+    Sync,
+    TopicPartition,
+)
+from millrace_server.refusal import Refused
+
+R = TypeVar("R")
+
+WALL_MS = 1_700_000_000_000
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+
+
+def reads(*topics: str, note: bytes = b"") -> bytes:
+    """The metadata of a consumer that subscribes to topics; `note` is its user data."""
+    return encode_subscription(ConsumerSubscription(topics, note))
+
+
+def offers(*names: str, metadata: bytes | None = None) -> tuple[OfferedProtocol, ...]:
+    """Protocols of these names, all with the same metadata."""
+    return tuple(OfferedProtocol(name, metadata or reads("flights")) for name in names)
+
+
+class Shell:
+    """One coordinator with its log. Tokens are numbers; `replies` holds what came back."""
+
+    def __init__(self, **config: int) -> None:
+        self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, **config})
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.held: deque[Append] = deque()
+        self.hold = False
+        self.now_ms = 5_000
+        self.replies: dict[int, Result] = {}
+        self.tokens = 0
+        self._ids = 0
+        self.coordinator = self._new_coordinator()
+        self.run(self.coordinator.on_loaded(self.moment))
+
+    def _new_coordinator(self) -> Coordinator:
+        return Coordinator(self.config, make_id=self._make_id)
+
+    def _make_id(self) -> str:
+        self._ids += 1
+        return f"{self._ids:04d}"
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now_ms, WALL_MS + self.now_ms)
+
+    # What happens to effects
+
+    def run(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Append):
+                self.held.append(effect)
+            else:
+                assert isinstance(effect.token, int)
+                assert effect.token not in self.replies, "a token is answered twice"
+                self.replies[effect.token] = effect.result
+        if not self.hold:
+            self.make_durable()
+
+    def make_durable(self, count: int = 1_000_000) -> None:
+        """The oldest appends become durable, and come back in their order."""
+        for _ in range(count):
+            if not self.held:
+                return
+            append = self.held.popleft()
+            self.log += [encode_record(record) for record in append.records]
+            self.run(self.coordinator.on_appended(append.append_id, self.moment))
+
+    def fail_append(self, code: ErrorCode = ErrorCode.DISK_FULL, *, index: int = 0) -> None:
+        """One of the appends that are held back fails."""
+        append = self.held[index]
+        del self.held[index]
+        refused = Refused(code, "as the test wants it")
+        self.run(self.coordinator.on_append_failed(append.append_id, refused, self.moment))
+
+    def advance(self, duration_ms: int) -> None:
+        """Time passes; every deadline on the way is met to the millisecond."""
+        end_ms = self.now_ms + duration_ms
+        while (due_ms := self.coordinator.deadline_ms()) is not None and due_ms <= end_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            self.run(self.coordinator.on_deadline(self.moment))
+        self.now_ms = end_ms
+
+    def restart(self, *, compacted: bool = False) -> None:
+        """The process dies with everything that is not durable, and another one begins."""
+        self.held.clear()
+        self.coordinator = self._new_coordinator()
+        self.load(self.coordinator, compacted=compacted)
+        self.run(self.coordinator.on_loaded(self.moment))
+
+    def load(self, coordinator: Coordinator, *, compacted: bool = False) -> None:
+        records = list(dict(reversed(self.log)).items()) if compacted else self.log
+        for key, value in reversed(records) if compacted else records:
+            record = decode_record(key, value)
+            assert not isinstance(record, UnknownRecord)
+            coordinator.replay(record)
+
+    def image_of_log(self, *, compacted: bool = False) -> GroupsImage:
+        coordinator = self._new_coordinator()
+        self.load(coordinator, compacted=compacted)
+        return coordinator.image
+
+    # Requests; each returns its token
+
+    def _token(self) -> int:
+        self.tokens += 1
+        return self.tokens
+
+    def join(self, member_id: str = "", *, group: str = "g", **changes: Any) -> int:
+        token = self._token()
+        fields: dict[str, Any] = {
+            "protocol_type": "consumer",
+            "protocols": offers("range"),
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "client_id": "c",
+        }
+        request = Join(group_id=group, member_id=member_id, **{**fields, **changes})
+        self.run(self.coordinator.join(token, request, self.moment))
+        return token
+
+    def enter(self, **changes: Any) -> tuple[str, int]:
+        """A dynamic newcomer: asks for its id and joins with it; returns id and token."""
+        answer = self.refusal(self.join(**changes), ErrorCode.MEMBER_ID_REQUIRED)
+        return answer.member_id, self.join(answer.member_id, **changes)
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        **changes: Any,
+    ) -> int:
+        token = self._token()
+        request = Sync(
+            group_id=group,
+            member_id=member_id,
+            generation=generation,
+            assignments=tuple((assignments or {}).items()),
+            **changes,
+        )
+        self.run(self.coordinator.sync(token, request, self.moment))
+        return token
+
+    def heartbeat(
+        self,
+        member_id: str,
+        generation: int,
+        *,
+        group: str = "g",
+        instance_id: str | None = None,
+    ) -> ErrorCode:
+        """The code that the member hears; NONE when all is well."""
+        request = Heartbeat(
+            group_id=group, member_id=member_id, generation=generation, instance_id=instance_id
+        )
+        try:
+            self.coordinator.heartbeat(request, self.moment)
+        except Refused as refused:
+            return refused.code
+        return ErrorCode.NONE
+
+    def leave(self, *members: LeavingMember, group: str = "g") -> int:
+        token = self._token()
+        self.run(self.coordinator.leave(token, Leave(group_id=group, members=members), self.moment))
+        return token
+
+    def commit(
+        self,
+        offset: int,
+        *,
+        group: str = "g",
+        topic: str = "flights",
+        partition: int = 0,
+        metadata: str = "",
+        **identity: Any,
+    ) -> int:
+        wanted = OffsetToCommit(topic, partition, offset, metadata=metadata)
+        return self.commit_all([wanted], group=group, **identity)
+
+    def commit_all(
+        self, wanted: Iterable[OffsetToCommit], *, group: str = "g", **identity: Any
+    ) -> int:
+        token = self._token()
+        request = Commit(group_id=group, offsets=tuple(wanted), **identity)
+        self.run(self.coordinator.commit(token, request, self.moment))
+        return token
+
+    def delete_group(self, group: str = "g") -> int:
+        token = self._token()
+        self.run(self.coordinator.delete_group(token, group, self.moment))
+        return token
+
+    def delete_offsets(self, *partitions: TopicPartition, group: str = "g") -> int:
+        token = self._token()
+        self.run(self.coordinator.delete_offsets(token, group, partitions, self.moment))
+        return token
+
+    # Answers
+
+    def waits(self, token: int) -> bool:
+        return token not in self.replies
+
+    def result(self, token: int, kind: type[R]) -> R:
+        answer = self.replies[token]
+        assert isinstance(answer, kind), answer
+        return answer
+
+    def joined(self, token: int) -> Joined:
+        return self.result(token, Joined)
+
+    def assignment(self, token: int) -> bytes:
+        return self.result(token, Synced).assignment
+
+    def refusal(self, token: int, code: ErrorCode) -> Refusal:
+        refusal = self.result(token, Refusal)
+        assert refusal.code is code, refusal
+        return refusal
+
+    def code(self, token: int) -> ErrorCode:
+        """The code of a reply: of the refusal, or of the only partition."""
+        answer = self.replies[token]
+        if isinstance(answer, Refusal):
+            return answer.code
+        partitions = getattr(answer, "partitions", ())
+        if not partitions:
+            return ErrorCode.NONE
+        (outcome,) = partitions
+        return outcome.refusal.code if outcome.refusal else ErrorCode.NONE
+
+    def committed(self, *, group: str = "g", topic: str = "flights", partition: int = 0) -> int:
+        """The durable offset, -1 for none."""
+        asked = [TopicPartition(topic, partition)]
+        (found,) = self.coordinator.fetch_offsets(group, asked)
+        return -1 if found.committed is None else found.committed.offset
+
+    # Groups that are ready
+
+    def stable(self, count: int, **changes: Any) -> list[str]:
+        """A stable group of that many members, each assigned its own id; the first leads."""
+        members: list[str] = []
+        tokens: dict[str, int] = {}
+        for _ in range(count):
+            member_id, token = self.enter(**changes)
+            for earlier in members:
+                tokens[earlier] = self.join(earlier, **changes)
+            members.append(member_id)
+            tokens[member_id] = token
+        generation = self.joined(tokens[members[0]]).generation
+        group = changes.get("group", "g")
+        self.sync(members[0], generation, {each: each.encode() for each in members}, group=group)
+        for member_id in members[1:]:
+            token = self.sync(member_id, generation, group=group)
+            assert self.assignment(token) == member_id.encode()
+        return members
+
+    def generation(self, group: str = "g") -> int:
+        return self.coordinator.describe(group).generation
+
+    def state(self, group: str = "g") -> str:
+        return self.coordinator.describe(group).state.value
