@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from millrace_protocol.errors import ErrorCode
@@ -105,7 +107,7 @@ def test_the_protocol_that_most_members_like_best_is_chosen() -> None:
         {"protocols": ()},
     ],
 )
-def test_a_member_that_has_nothing_in_common_is_refused(changes: dict[str, object]) -> None:
+def test_a_member_that_has_nothing_in_common_is_refused(changes: dict[str, Any]) -> None:
     shell = Shell()
     shell.stable(1)
     refusal = shell.refusal(shell.join(**changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -114,7 +116,7 @@ def test_a_member_that_has_nothing_in_common_is_refused(changes: dict[str, objec
 
 
 @pytest.mark.parametrize("changes", [{"protocols": ()}, {"protocol_type": ""}])
-def test_an_empty_group_takes_no_member_without_a_protocol(changes: dict[str, object]) -> None:
+def test_an_empty_group_takes_no_member_without_a_protocol(changes: dict[str, Any]) -> None:
     shell = Shell()
     shell.refusal(shell.join(**changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     assert shell.coordinator.list_groups() == [], "a refused join leaves no trace"
@@ -336,7 +338,7 @@ def test_a_follower_that_never_syncs_is_dropped_from_a_stable_group() -> None:
 @pytest.mark.parametrize(
     "changes", [{"protocol_type": "connect"}, {"protocol": "sticky"}], ids=["type", "name"]
 )
-def test_a_sync_for_another_protocol_is_refused(changes: dict[str, str]) -> None:
+def test_a_sync_for_another_protocol_is_refused(changes: dict[str, Any]) -> None:
     shell = Shell()
     (leader,) = shell.stable(1)
     refusal = shell.refusal(shell.sync(leader, 1, **changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from millrace_protocol.errors import ErrorCode
@@ -203,7 +205,7 @@ def test_the_offsets_of_a_living_group_never_expire() -> None:
 def test_offsets_do_not_expire_in_the_middle_of_a_rebalance(phase: str) -> None:
     """KAFKA-13636"""
     shell = Shell(session_timeout_max_ms=2 * RETENTION_MS)
-    changes = {
+    changes: dict[str, Any] = {
         "session_timeout_ms": 2 * RETENTION_MS,
         "rebalance_timeout_ms": 2 * RETENTION_MS,
     }

@@ -7,7 +7,7 @@ import pytest
 from millrace_protocol.errors import ErrorCode
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.coordinator import Coordinator
-from millrace_server.group.effects import Joined, Refusal, Reply
+from millrace_server.group.effects import Append, Joined, Refusal, Reply
 from millrace_server.group.requests import Commit, Join, LeavingMember, Moment, OffsetToCommit, Sync
 from millrace_server.refusal import Refused
 from tests.server.group.shell import SESSION_MS, Shell, offers
@@ -195,7 +195,10 @@ def test_a_hundred_thousand_ids_that_nobody_comes_back_with_harm_nobody() -> Non
     assert answer.token == "last"
     member_id = effect.result.member_id
     assert isinstance(answer.result, Joined), "who comes back at once is in before the flood"
-    coordinator.sync("sync", Sync(group_id="g", member_id=member_id, generation=1), Moment(0, 0))
+    sync = Sync(group_id="g", member_id=member_id, generation=1)
+    (append,) = coordinator.sync("sync", sync, Moment(0, 0))
+    assert isinstance(append, Append)
+    coordinator.on_appended(append.append_id, Moment(0, 0))
     coordinator.on_deadline(Moment(9_999, 0))
     assert [each.member_id for each in coordinator.describe("g").members] == [member_id]
     coordinator.on_deadline(Moment(1_800_000, 0))
