@@ -1,7 +1,6 @@
 """Many runs: their violations, how fast they were, and what they met.
 
-Owns the list of what a set of runs must meet. In a module of its own because processes that are
-spawned cannot import a `__main__`.
+In a module of its own because processes that are spawned cannot import a `__main__`.
 """
 
 from __future__ import annotations
@@ -11,30 +10,7 @@ import time
 from collections import Counter
 
 from tests.sim.scenario import Outcome, run_seed
-
-SOMETIMES = (
-    "a power cut met unsynced data",
-    "the broker was killed",
-    "the broker recognised a duplicate",
-    "the broker stopped after a disk error",
-    "recovery read a log",
-    "recovery cut a torn tail",
-    "a full disk refused something",
-    "a sync failed",
-    "a segment was rolled",
-    "a connection was reset",
-    "a message was swallowed",
-    "writing had to pause",
-    "a client was told of an error",
-    "a consumer fell out of a log that was cut",
-)
-"""What a set of runs must meet: one that never does proves less than it seems to."""
-SEEDS_FOR_ALL = 100
-
-
-def missing(counts: Counter[str], seeds: int) -> list[str]:
-    """What should have happened in so many runs and did not."""
-    return [what for what in SOMETIMES if not counts[what]] if seeds >= SEEDS_FOR_ALL else []
+from tests.sim.situations import SOMETIMES, missing
 
 
 def replay(seed: int) -> int:

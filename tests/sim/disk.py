@@ -1,9 +1,10 @@
 """A disk in memory that keeps two views, cached and durable, and can lose the difference.
 
 An operation that changes something has a number, from 0. `fail_at` makes one raise `OSError`,
-`crash_at` makes one raise `PowerCut` before or in the middle of its work. `after_power_cut` is
-the disk as the next start finds it: each unsynced write is absent, whole, cut at a 512-byte
-boundary, or there in arbitrary sectors, in any combination, and each directory has kept a prefix
+`crash_at` makes one raise `PowerCut` before or in the middle of its work. A write that fails has
+written a part. `after_power_cut` is the disk as the next start finds it: each unsynced write is
+absent, whole, cut at a 512-byte boundary, or there in arbitrary sectors, in any combination, and
+each directory has kept a prefix
 of its unsynced changes. `after_kill` keeps all that was done: the process died, the machine did
 not. A failed sync leaves in the cache what it did not write, and no later sync writes it: so does
 Linux. After `PowerCut` nothing can be changed any more.
@@ -96,13 +97,20 @@ class FaultyFile:
 
     def pread(self, size: int, position: int) -> bytes:
         self._check_open()
+        code = self._disk.judge_read(self.path)
+        if code:
+            raise OSError(code, os.strerror(code), self.path)
         return bytes(self._inode.cached[position : position + size])
 
     def pwrite(self, data: ReadBuffer, position: int) -> None:
         self._check_writable()
         content = bytes(data)
-        part = content[: len(content) // 2]
-        with self._disk.operation("write", self.path, lambda: self._write(part, position)):
+        self._disk.write_bytes = len(content)
+
+        def write_part() -> None:
+            self._write(content[: self._disk.part_bytes(len(content))], position)
+
+        with self._disk.operation("write", self.path, write_part):
             self._write(content, position)
 
     def preallocate(self, size: int) -> None:
@@ -172,6 +180,12 @@ class FaultyDisk:
         self.fail_at: dict[int, int] = {}
         self.judge: Callable[[str, str], int | None] = _nothing_fails
         """Called with the name and path of each operation; an errno makes it fail."""
+        self.judge_read: Callable[[str], int | None] = _nothing_read_fails
+        """The same for the path of each read, which is no operation."""
+        self.write_bytes = 0
+        """The size of the write that is judged."""
+        self.part_bytes: Callable[[int], int] = _half
+        """How much of a write that fails is written."""
         self.on_crash: Callable[[], object] = lambda: None
         self.is_dead = False
         self.journal: list[str] = []
@@ -279,13 +293,31 @@ class FaultyDisk:
         inodes = (inode for inode in self._cached.values() if inode is not None)
         return any(self._unsynced.values()) or any(inode.unsynced for inode in inodes)
 
+    def durable_files(self) -> list[str]:
+        """Paths of the files of which something is on the disk, sorted."""
+        return sorted(path for path, inode in self._cached.items() if inode and inode.durable)
+
+    def durable_bytes(self, path: str) -> bytes:
+        """What is on the disk of a file."""
+        inode = self._cached[path]
+        assert inode is not None
+        return bytes(inode.durable)
+
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Damages a byte of a file, in the cache and on the disk."""
+        byte = self.file_bytes(path)[position : position + 1]
+        self.damage(path, position, bytes(one ^ 1 << bit for one in byte))
+
+    def damage(self, path: str, position: int, data: bytes) -> None:
+        """Puts `data` in the place of what a file holds, in the cache and on the disk.
+
+        Nothing is made longer.
+        """
         inode = self._cached[path]
         assert inode is not None
         for content in (inode.cached, inode.durable):
-            if position < len(content):
-                content[position] ^= 1 << bit
+            end = min(len(content), position + len(data))
+            content[position:end] = data[: max(0, end - position)]
 
     def after_kill(self) -> FaultyDisk:
         """The same disk without the process: nothing is lost, nothing more is durable."""
@@ -319,6 +351,14 @@ class FaultyDisk:
 
 def _nothing_fails(name: str, path: str) -> int | None:
     return None
+
+
+def _nothing_read_fails(path: str) -> int | None:
+    return None
+
+
+def _half(size_bytes: int) -> int:
+    return size_bytes // 2
 
 
 def _apply(entries: _Entries, change: _Change) -> None:

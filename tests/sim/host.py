@@ -1,16 +1,13 @@
-"""The doors of `host.Host`, and the world behind them: machines, their disks, one clock.
+"""The doors of `host.Host`, and the world behind them: a clock, a network, a source of chance.
 
-Owns what a run is made of: the seed, the trace, the loop, the network and the machines. Knows
-nothing of what runs on them but that a broker is a `Node`.
+Owns what a run is made of: the seed, the trace, the loop, the network and the processes. Knows
+nothing of what runs in them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import hashlib
-import logging
-import os
 import random
 import sys
 import time
@@ -19,17 +16,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from millrace_server.host import Disk, Host
-from millrace_server.log import PartitionLog
-from millrace_server.net.listening import OsNet
-from tests.sim.disk import FaultyDisk
-from tests.sim.loop import CURRENT, Process, SimLoop
+from tests.sim.loop import Process, SimLoop
 from tests.sim.network import SimNetwork
 
 T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
-_FIRST_LOG = "/00000000000000000000.log"
-_ROOM_OPERATIONS = frozenset({"write", "create", "preallocate", "make directory"})
 
 
 class Rng(random.Random):
@@ -71,6 +62,11 @@ class Trace:
         """Something happened that a set of runs must meet now and then."""
         self.counts[what] += count
 
+    def told(self, name: str, error: Exception) -> None:
+        """A client was told of an error that it can live with."""
+        self.note(f"{name} got {type(error).__name__}: {error}")
+        self.sometimes("a client was told of an error")
+
     def violation(self, sentence: str) -> None:
         """Something happened that must not; said once, however often it did."""
         if sentence not in self.violations:
@@ -101,10 +97,10 @@ class SimSpawn:
     """See `host.Spawn`. A blocking call does its work at some later moment, all at once, and its
     result arrives at another: the loop goes on before and between."""
 
-    def __init__(self, loop: SimLoop, rng: Rng, *, blocking_max_s: float) -> None:
-        self._loop = loop
+    def __init__(self, world: World, rng: Rng) -> None:
+        self._world = world
+        self._loop = world.loop
         self._rng = rng
-        self._blocking_max_s = blocking_max_s
 
     def task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         return self._loop.create_task(work, name=name)
@@ -130,82 +126,12 @@ class SimSpawn:
     def _later(self, call: Callable[..., None], *args: Any) -> None:
         # Most calls are short; one in twenty waits for a disk that is busy.
         slow = 20 if self._rng.random() < 0.05 else 1
-        self._loop.call_later(self._rng.random() * self._blocking_max_s * slow, call, *args)
-
-
-class Machine:
-    """A computer with a disk, on which one process runs at a time."""
-
-    def __init__(self, world: World, name: str) -> None:
-        self.name = name
-        self.is_full = False
-        self.next_sync_fails = False
-        self.sync_failed = False
-        """Since the process was started."""
-        self.process: Process | None = None
-        self._world = world
-        self._rng = world.rng.fork(name)
-        self._starts = 0
-        self._use(FaultyDisk())
-
-    def boot(self) -> tuple[Process, Host]:
-        """Starts a process, with the doors it gets."""
-        world = self._world
-        self._starts += 1
-        self.sync_failed = False
-        self.process = Process(self.name, f"{self.name}.{self._starts}")
-        world.processes.append(self.process)
-        world.network.machine_is_up(self.name)
-        rng = self._rng.fork(str(self._starts))
-        spawn = SimSpawn(world.loop, rng.fork("spawn"), blocking_max_s=world.blocking_max_s)
-        disk: Disk = self.disk
-        return self.process, Host(world.clock, disk, OsNet(), rng.fork("broker"), spawn)
-
-    def kill(self) -> None:
-        """Ends the process; what it wrote stays in the page cache."""
-        self._end(machine_too=False)
-        self._use(self.disk.after_kill())
-
-    def cut_power(self) -> None:
-        """Ends the process, and what was not synced is lost, or some of it."""
-        if self.disk.has_unsynced:
-            self._world.trace.sometimes("a power cut met unsynced data")
-        self._end(machine_too=True)
-        self._use(self.disk.after_power_cut(self._rng))
-
-    def cut_power_at(self, operations: int, then: Callable[[], None]) -> None:
-        """Cuts the power in the midst of a disk operation that is so many away."""
-        self.disk.crash_at = self.disk.operations + operations
-        self.disk.on_crash = then
-
-    def _end(self, *, machine_too: bool) -> None:
-        self.disk.is_dead = True
-        process, self.process = self.process, None
-        if process is not None:
-            process.is_alive = False
-            self._world.network.process_died(process, machine_too=machine_too)
-
-    def _use(self, disk: FaultyDisk) -> None:
-        self.disk = disk
-        disk.judge = self._judge
-
-    def _judge(self, operation: str, path: str) -> int | None:
-        failure: int | None = None
-        if self.is_full and operation in _ROOM_OPERATIONS:
-            self._world.trace.sometimes("a full disk refused something")
-            failure = errno.ENOSPC
-        elif self.next_sync_fails and operation == "sync":
-            self.next_sync_fails, self.sync_failed = False, True
-            self._world.trace.sometimes("a sync failed")
-            failure = errno.EIO
-        elif operation == "create" and path.endswith(".log") and not path.endswith(_FIRST_LOG):
-            self._world.trace.sometimes("a segment was rolled")
-        self._world.trace.note(f"{self.name} disk {operation} {path} {failure or ''}")
-        return failure
+        delay_s = self._rng.random() * self._world.blocking_max_s * slow
+        self._loop.call_later(delay_s, call, *args)
 
 
 class World:
-    """Everything of one run, under one seed. Use as a context manager."""
+    """Everything of one run, under one seed. `blocking_max_s` may be changed at any time."""
 
     def __init__(
         self,
@@ -235,19 +161,20 @@ class World:
         self.loop.network = self.network
         self.processes: list[Process] = []
 
-    def client(self, name: str) -> Process:
-        """A process on a machine of its own that only connects to others."""
-        process = Process(name, name)
+    def client(self, machine: str, name: str) -> Process:
+        """A process without a disk, that only connects to others."""
+        process = Process(machine, name)
         self.processes.append(process)
         return process
 
-    def machine(self, name: str) -> Machine:
-        """A computer with an empty disk, not started."""
-        return Machine(self, name)
+    def end_client(self, process: Process) -> None:
+        """The process is gone; its kernel closes what it had open."""
+        process.is_alive = False
+        self.network.process_died(process, machine_too=False)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs the world until `work`, which belongs to no process, is done."""
-        with client_time(self.clock), broker_lines(self.trace):
+        with client_time(self.clock):
             return self.loop.run_until_complete(work)
 
     def close(self) -> None:
@@ -277,56 +204,3 @@ def client_time(clock: SimClock) -> Iterator[None]:
     finally:
         for module in modules:
             module["time"] = time
-
-
-@contextmanager
-def broker_lines(trace: Trace) -> Iterator[None]:
-    """The broker's log lines go to the trace, and repeated batches are counted."""
-    logger = logging.getLogger("millrace")
-    lines = _Lines(trace)
-    append = PartitionLog.append
-    level, propagate = logger.level, logger.propagate
-
-    def counted(self: PartitionLog, *args: Any, **options: Any) -> Any:
-        appended = append(self, *args, **options)
-        if appended.duplicate:
-            trace.sometimes("the broker recognised a duplicate")
-        return appended
-
-    PartitionLog.append = counted  # type: ignore[method-assign]
-    logger.addHandler(lines)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        PartitionLog.append = append  # type: ignore[method-assign]
-        logger.removeHandler(lines)
-        logger.setLevel(level)
-        logger.propagate = propagate
-
-
-class _Lines(logging.Handler):
-    def __init__(self, trace: Trace) -> None:
-        super().__init__()
-        self._trace = trace
-
-    def emit(self, record: logging.LogRecord) -> None:
-        process = CURRENT.get()
-        fields = record.msg if isinstance(record.msg, dict) else {"event": record.getMessage()}
-        event = fields["event"]
-        self._trace.note(f"{process.name if process else '-'} logs {fields}")
-        if event == "partition recovered":
-            self._trace.sometimes("recovery read a log")
-            if fields["cut_bytes"]:
-                self._trace.sometimes("recovery cut a torn tail")
-        elif event == "partition offline":
-            if is_disk_error(str(fields)):
-                self._trace.sometimes("a partition was offline after a disk error")
-            else:
-                self._trace.violation(f"{fields}")
-
-
-def is_disk_error(text: str) -> bool:
-    """Whether a sentence is about an error that the simulated disk made."""
-    return any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EIO))

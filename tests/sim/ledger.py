@@ -1,135 +1,174 @@
-"""What clients sent, were told and read in a run, and whether that can be true.
+"""What clients did in a run, as a history, and what the history has no words for.
 
-Owns the checks. Knows no simulation: it is told of operations and of the final content of each
-partition. `check` is the one place where verdicts on a history are made.
+Owns the recorder: every send, poll and question of a client goes through here, and `check` hands
+the whole to `tests.history`, which is where verdicts are made. Beside it: the bytes of each value,
+so that a record with other bytes is none that was sent; the timestamps, for lookups by time; and
+what retention must not have taken. Knows no simulation.
+
+A value begins with its number in the history, in decimal, and a space.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tests.history.checker import check
+from tests.history.operations import (
+    Acked,
+    Assigned,
+    Crashed,
+    Failed,
+    Forgot,
+    History,
+    Left,
+    Polled,
+    ReadToEnd,
+    Sent,
+    Sought,
+    Unknown,
+    Watermark,
+)
 
 Where = tuple[str, int]
-Found = list[tuple[int, bytes]]
-"""Offsets and values, in the order in which they were read."""
+NOT_SENT = -1
+"""The number of a value that nobody sent."""
 SHOWN_MAX = 3
 
 
+def partition_name(where: Where) -> str:
+    """A partition as the history names it, and the broker its directory."""
+    return f"{where[0]}-{where[1]}"
+
+
 @dataclass(slots=True)
-class Sent:
-    """One record: the `number`th of its producer. `offset` is None until it was acked, and where
-    it never was, nobody knows whether it was written."""
+class Written:
+    """A record that was sent. Its timestamp is `stamp_ms` or, if the broker sets it, later.
+
+    `offset` is where it was acked in the `life`th life of its partition, -1 where it was not.
+    """
 
     value: bytes
     where: Where
-    producer: str
-    number: int
-    sent_s: float
-    offset: int | None = None
-
-
-@dataclass(slots=True)
-class Promise:
-    """What holds for the records of a topic.
-
-    `kept_since_s`: what was sent before it may be lost, even if it was acked or read.
-    """
-
-    idempotent: bool
-    kept_since_s: float = float("-inf")
-
-
-@dataclass(slots=True)
-class Ledger:
-    """The whole history of one run."""
-
-    promises: dict[str, Promise] = field(default_factory=dict)
-    sent: dict[bytes, Sent] = field(default_factory=dict)
-    readers: dict[str, dict[Where, Found]] = field(default_factory=dict)
-
-    def note_sent(self, sent: Sent) -> None:
-        """A record was handed to a producer; its value is unique."""
-        assert sent.value not in self.sent
-        self.sent[sent.value] = sent
-
-    def note_read(self, reader: str, where: Where, offset: int, value: bytes) -> None:
-        """A consumer that began at the beginning handed a record out."""
-        self.readers.setdefault(reader, {}).setdefault(where, []).append((offset, value))
+    stamp_ms: int
+    life: int
+    offset: int = -1
+    acked_s: float = float("inf")
+    is_acked_with_offset: bool = False
 
     @property
-    def acked_count(self) -> int:
-        return sum(sent.offset is not None for sent in self.sent.values())
-
-    def check(self, final: dict[Where, Found]) -> list[str]:
-        """Every way in which the history contradicts what was promised, as sentences."""
-        sentences: list[str] = []
-        for where, found in sorted(final.items()):
-            for problems in (
-                self._content(where, found),
-                self._losses(where, dict(found)),
-                self._order(where, found),
-                self._readings(where, dict(found)),
-            ):
-                sentences += [f"{where[0]}-{where[1]}: {text}" for text in first(problems)]
-        return sentences
-
-    def _content(self, where: Where, found: Found) -> Iterator[str]:
-        for expected, (offset, value) in enumerate(found):
-            if offset != expected:
-                yield f"offset {offset} follows {expected - 1}"
-                return
-            sent = self.sent.get(value)
-            if sent is None or sent.where != where:
-                yield f"offset {offset} holds {shown(value)}, which nobody sent here"
-
-    def _losses(self, where: Where, content: dict[int, bytes]) -> Iterator[str]:
-        since_s = self.promises[where[0]].kept_since_s
-        for sent in self.sent.values():
-            if sent.where != where or sent.offset is None or sent.sent_s <= since_s:
-                continue
-            if content.get(sent.offset) != sent.value:
-                there = shown(content.get(sent.offset))
-                yield f"{shown(sent.value)} was acked as offset {sent.offset}, where {there} is"
-
-    def _order(self, where: Where, found: Found) -> Iterator[str]:
-        if not self.promises[where[0]].idempotent:
-            return
-        last: dict[str, int] = {}
-        for offset, value in found:
-            sent = self.sent.get(value)
-            if sent is None:
-                continue
-            before = last.get(sent.producer, -1)
-            if sent.number <= before:
-                word = "again" if sent.number == before else f"after number {before}"
-                yield f"offset {offset} holds {shown(value)} {word}"
-            last[sent.producer] = max(before, sent.number)
-
-    def _readings(self, where: Where, content: dict[int, bytes]) -> Iterator[str]:
-        since_s = self.promises[where[0]].kept_since_s
-        for reader, partitions in self.readers.items():
-            expected = 0
-            for offset, value in partitions.get(where, ()):
-                if offset != expected:
-                    yield f"{reader} was given offset {offset} and not {expected}"
-                expected = offset + 1
-                sent = self.sent.get(value)
-                is_kept = sent is None or sent.sent_s > since_s
-                if is_kept and content.get(offset) != value:
-                    yield (
-                        f"{reader} read {shown(value)} at offset {offset}, where in the end "
-                        f"{shown(content.get(offset))} is"
-                    )
+    def is_acked(self) -> bool:
+        return self.acked_s < float("inf")
 
 
-def first(problems: Iterator[str]) -> list[str]:
-    """A few of them: one cause often has a thousand effects."""
-    found = list(problems)
-    if len(found) > SHOWN_MAX:
-        return [*found[:SHOWN_MAX], f"... and {len(found) - SHOWN_MAX} more like the last"]
-    return found
+class Ledger:
+    """The history of one run."""
 
+    def __init__(self) -> None:
+        self.history = History()
+        self.written: list[Written] = []
+        self.lives: Counter[Where] = Counter()
+        """How often a partition may have forgotten what it held."""
+        self.acked_count = 0
+        self._processes = 0
 
-def shown(value: bytes | None) -> str:
-    """The beginning of a value, without its padding."""
-    return "nothing" if value is None else value[:40].rstrip(b".").decode(errors="replace")
+    def process(self) -> int:
+        """The number of another client."""
+        self._processes += 1
+        return self._processes
+
+    # Sends
+
+    def sent(
+        self, process: int, where: Where, *, padding: bytes, stamp_ms: int, is_idempotent: bool
+    ) -> bytes:
+        """A record is about to be handed to a producer; returns its value, which is unique."""
+        number = len(self.written)
+        value = b"%d %s" % (number, padding)
+        self.written.append(Written(value, where, stamp_ms, self.lives[where]))
+        self.history.add(Sent(process, partition_name(where), number, is_idempotent))
+        return value
+
+    def acked(self, value: bytes, offset: int, *, now_s: float) -> None:
+        """A record was acked; `offset` is -1 with `acks=0`."""
+        number = self.number_of(value)
+        written = self.written[number]
+        written.acked_s = now_s
+        written.is_acked_with_offset = offset >= 0
+        if self.lives[written.where] == written.life:
+            written.offset = offset
+        self.acked_count += 1
+        self.history.add(Acked(number, offset))
+
+    def ended(self, value: bytes, *, is_certain: bool) -> None:
+        """A send ended without an ack: it was certainly not written, or nobody knows."""
+        number = self.number_of(value)
+        self.history.add(Failed(number) if is_certain else Unknown(number))
+
+    def number_of(self, value: bytes | None) -> int:
+        """The number of a value, `NOT_SENT` if it differs in any byte from what was sent."""
+        digits = (value or b"").split(b" ", 1)[0]
+        number = int(digits) if digits.isdigit() and len(digits) < 10 else NOT_SENT
+        if number < len(self.written) and self.written[number].value == value:
+            return number
+        return NOT_SENT
+
+    # Readings
+
+    def assigned(self, process: int, wheres: Iterable[Where]) -> None:
+        """A consumer reads exactly these partitions."""
+        self.history.add(Assigned(process, tuple(map(partition_name, wheres))))
+
+    def sought(self, process: int, where: Where, offset: int | None) -> None:
+        """A consumer goes on at an offset; None: only the broker knows where."""
+        self.history.add(Sought(process, partition_name(where), offset))
+
+    def polled(self, process: int, where: Where, records: Sequence[tuple[int, bytes]]) -> None:
+        """A consumer was given records of one partition: (offset, value)."""
+        numbered = [(offset, self.number_of(value)) for offset, value in records]
+        self.history.add(Polled(process, partition_name(where), numbered))
+
+    def saw_end(self, process: int, where: Where, offset: int, *, life: int) -> None:
+        """A client asked in the `life`th life of a partition where it ends."""
+        if life == self.lives[where]:
+            self.history.add(Watermark(process, partition_name(where), offset))
+
+    def read_to_end(self, where: Where, start_offset: int, end_offset: int) -> None:
+        """All of a partition was read, for the last time."""
+        self.history.add(ReadToEnd(partition_name(where), start_offset, end_offset))
+
+    # What happens to them
+
+    def forgot(self, where: Where, left: Left) -> None:
+        """A partition may have lost what it held, and was allowed to."""
+        self.lives[where] += 1
+        self.history.add(Forgot(partition_name(where), left))
+
+    def killed(self, what: str, process: int | None = None) -> None:
+        """Something was killed; `process` if it was a client."""
+        self.history.add(Crashed(what, process))
+
+    # Verdicts
+
+    def taken_too_early(self, where: Where, *, start_offset: int, since_ms: int) -> list[str]:
+        """What retention by time has taken though it is not older than `since_ms`."""
+        return [
+            f"{partition_name(where)}: record {number} at offset {written.offset} has timestamp "
+            f"{written.stamp_ms}, what is younger than {since_ms} stays, and the log starts at "
+            f"{start_offset}"
+            for number, written in enumerate(self.written)
+            if written.where == where
+            and written.life == self.lives[where]
+            and 0 <= written.offset < start_offset
+            and written.stamp_ms >= since_ms
+        ]
+
+    def check(self) -> list[str]:
+        """Every way in which the history cannot be that of a correct broker, as sentences."""
+        report = check(self.history)
+        return [
+            f"{kind.name} ({count}): {anomaly.sentence}"
+            for kind, count in report.counts.items()
+            for anomaly in [a for a in report.anomalies if a.kind is kind][:SHOWN_MAX]
+        ]

@@ -1,7 +1,7 @@
 """An event loop that is driven by a seed: virtual time, no selector, no threads, no sleeping.
 
 Owns time and the order in which callbacks run. Knows no network and no disk; `create_connection`
-and `create_server` go to the network it is given.
+goes to the network it is given.
 
 What asyncio promises stays: `call_soon` is first in, first out, and a timer never fires early.
 What a real machine leaves open is drawn from the seed: the order of things that are due at the
@@ -113,8 +113,6 @@ class Dial(Protocol):
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]: ...
 
-    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any: ...
-
 
 class SimLoop(asyncio.BaseEventLoop):
     """See the head of this module. `on_unhandled` gets what asyncio would merely log."""
@@ -179,16 +177,6 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         assert self.network is not None
         return await self.network.connect(protocol_factory, host, port)
-
-    async def create_server(  # type: ignore[override]
-        self,
-        protocol_factory: Callable[[], asyncio.BaseProtocol],
-        host: str,
-        port: int,
-        **_: Any,
-    ) -> Any:
-        assert self.network is not None
-        return self.network.listen(protocol_factory, host, port)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any

@@ -16,9 +16,17 @@ from contextlib import ExitStack, suppress
 from typing import Any
 from unittest import mock
 
+from millrace_protocol.records import HEADER_SIZE, decode, read_header, validate
 from millrace_server.broker.partition import Partition
 from millrace_server.disk.flusher import Flusher
-from millrace_server.log import PartitionLog
+from millrace_server.log import (
+    LogConfig,
+    PartitionLog,
+    partition_log,
+    recovery,
+    retention,
+    timestamps,
+)
 from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
 from millrace_server.log.flush import FlushTicket
 from millrace_server.log.producers import Producers
@@ -163,6 +171,103 @@ def answers_changes_of_topics_before_they_are_durable(patch: Patch) -> None:
     patch(Partition, "append", append)
 
 
+def cuts_a_log_wherever_it_is_damaged(patch: Patch) -> None:
+    original = recovery.verdict
+
+    def verdict(*args: Any, **options: Any) -> recovery.Verdict:
+        decision = original(*args, **options)
+        return recovery.Verdict.CUT if decision is recovery.Verdict.REFUSE else decision
+
+    patch(recovery, "verdict", verdict)
+
+
+def shows_a_batch_before_it_is_written(patch: Patch) -> None:
+    original = Segment.extend
+
+    def write(self: Segment, batch: Any) -> None:
+        header, position = read_header(batch), self.size_bytes
+        original(
+            self,
+            base_offset=header.base_offset,
+            last_offset=header.last_offset,
+            size_bytes=header.size_bytes,
+            max_timestamp=header.max_timestamp,
+        )
+        self.file.pwrite(batch, position)
+
+    def extend(self: Segment, *, base_offset: int, **rest: Any) -> None:
+        if base_offset >= self.end_offset:
+            original(self, base_offset=base_offset, **rest)
+
+    patch(Segment, "write", write)
+    patch(Segment, "extend", extend)
+
+
+def uses_an_offset_again_after_its_index_failed(patch: Patch) -> None:
+    """KAFKA-7866: the index is written by the append, and the batch is in the log already."""
+    original = PartitionLog.append
+
+    def append(self: PartitionLog, *args: Any, **options: Any) -> Any:
+        end_offset = self._end_offset
+        appended = original(self, *args, **options)
+        try:
+            self._chain.active.file.preallocate(0)
+        except OSError:
+            self._end_offset = end_offset
+            raise
+        return appended
+
+    patch(PartitionLog, "append", append)
+
+
+def leaves_what_a_failed_write_left(patch: Patch) -> None:
+    def write(self: Segment, batch: Any) -> None:
+        try:
+            self.file.pwrite(batch, self.size_bytes)
+        except OSError:
+            self.size_bytes += HEADER_SIZE
+            raise
+
+    patch(Segment, "write", write)
+
+
+def removes_what_is_younger_than_retention_allows(patch: Patch) -> None:
+    original = retention.is_too_old
+
+    def is_too_old(segment: Segment, config: LogConfig, *, now_ms: int) -> bool:
+        return original(segment, config, now_ms=now_ms + max(0, config.retention_ms) // 2)
+
+    patch(retention, "is_too_old", is_too_old)
+
+
+def removes_one_segment_too_many(patch: Patch) -> None:
+    original = retention.expired_segments
+
+    def expired_segments(segments: Any, config: LogConfig, **options: Any) -> int:
+        count = original(segments, config, **options)
+        return min(count + 1, len(segments) - 1) if count else 0
+
+    patch(partition_log, "expired_segments", expired_segments)
+
+
+def finds_a_time_one_segment_too_late(patch: Patch) -> None:
+    original = timestamps.first_at_or_after
+
+    def first_at_or_after(segments: Any, *args: Any, **options: Any) -> Any:
+        return original(segments[1:] or segments, *args, **options)
+
+    patch(partition_log, "first_at_or_after", first_at_or_after)
+
+
+def hands_out_what_fails_its_crc(patch: Patch) -> None:
+    original = validate.check_batch
+
+    def check_batch(buf: Any, position: int = 0, **_: Any) -> Any:
+        return original(buf, position, check_crc=False)
+
+    patch(decode, "check_batch", check_batch)
+
+
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     acks_before_the_sync,
     skips_the_sync_of_data,
@@ -179,6 +284,14 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
     forgets_the_producers_behind_a_checkpoint,
     does_not_recognise_duplicates,
     answers_changes_of_topics_before_they_are_durable,
+    cuts_a_log_wherever_it_is_damaged,
+    shows_a_batch_before_it_is_written,
+    uses_an_offset_again_after_its_index_failed,
+    leaves_what_a_failed_write_left,
+    removes_what_is_younger_than_retention_allows,
+    removes_one_segment_too_many,
+    finds_a_time_one_segment_too_late,
+    hands_out_what_fails_its_crc,
 )
 
 

@@ -302,8 +302,10 @@ class SimNetwork:
 
     # Doors
 
-    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
-        """See `asyncio.loop.create_server`."""
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> Any:
+        """See `host.Net`."""
         port = port or PORT_FIRST + len(self.listeners)
         if port in self.listeners:
             raise OSError(errno.EADDRINUSE, "Address already in use")

@@ -3,28 +3,69 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from millrace.config import Acks, Compression
 from millrace_server.config import BrokerConfig
 from tests.sim.host import Rng
 
-TROUBLES = ("kill", "power", "restart", "reset", "cut", "full", "sync_error")
+TROUBLES = (
+    "kill",
+    "power",
+    "restart",
+    "reset",
+    "cut",
+    "slow",
+    "busy",
+    "full",
+    "write_error",
+    "sync_error",
+    "read_error",
+    "client_kill",
+    "client_cancel",
+)
+_TROUBLES_BESIDE_ROT = ("kill", "power", "restart", "reset")
+_ACKS: tuple[Acks, ...] = ("all", 1, 0)
+_COMPRESSIONS: tuple[Compression, ...] = ("none", "none", "gzip", "snappy", "lz4", "zstd")
+Retention = Literal["none", "bytes", "ms"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStyle:
+    """How one producer sends."""
+
+    acks: Acks
+    idempotent: bool
+    compression: Compression
+    linger_ms: int
+    batch_bytes: int
+
+    @classmethod
+    def draw(cls, rng: Rng) -> ProducerStyle:
+        idempotent = rng.random() < 0.6
+        return cls(
+            acks="all" if idempotent else rng.choice(_ACKS),
+            idempotent=idempotent,
+            compression=rng.choice(_COMPRESSIONS),
+            linger_ms=rng.choice((0, 5, 50)),
+            batch_bytes=rng.choice((256, 4096, 131072)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All that differs between runs. Many runs have few kinds of trouble, some have none."""
+    """All that differs between runs. Many runs have few kinds of trouble, some have none.
 
+    `is_hopeless`: what was durable is damaged too, and only silence about it is a violation.
+    """
+
+    is_hopeless: bool
     topics: int
-    producers: int
+    producers: tuple[ProducerStyle, ...]
     consumers: int
     durabilities: tuple[str, ...]
-    idempotent: bool
-    acks: str | int
-    compression: str
-    creates_topics: bool
-    linger_ms: int
-    batch_bytes: int
+    retentions: tuple[Retention, ...]
+    churns: bool
     request_timeout_ms: int
     delivery_timeout_ms: int
     max_partition_bytes: int
@@ -40,23 +81,27 @@ class Options:
     @classmethod
     def draw(cls, rng: Rng) -> Options:
         """The options of a seed."""
-        idempotent = rng.random() < 0.7
+        is_hopeless = rng.random() < 0.15
         latency_max_s = rng.choice((0.0002, 0.002, 0.02))
+        if is_hopeless:
+            others = rng.sample(_TROUBLES_BESIDE_ROT, rng.randint(0, 2))
+            troubles = ("rot", *others)
+        else:
+            troubles = tuple(rng.sample(TROUBLES, rng.choice((0, 1, 2, 3, 5, len(TROUBLES)))))
         return cls(
+            is_hopeless=is_hopeless,
             topics=rng.randint(1, 3),
-            producers=rng.randint(1, 3),
+            producers=tuple(ProducerStyle.draw(rng) for _ in range(rng.randint(1, 3))),
             consumers=rng.randint(1, 2),
             durabilities=rng.choice((("fsync",), ("fsync",), ("fsync", "os"), ("os",))),
-            idempotent=idempotent,
-            acks="all" if idempotent else rng.choice(("all", 1)),
-            compression=rng.choice(("none", "none", "gzip", "lz4")),
-            creates_topics=rng.random() < 0.3,
-            linger_ms=rng.choice((0, 5, 50)),
-            batch_bytes=rng.choice((256, 4096, 131072)),
+            retentions=rng.choice(
+                (("none",), ("none",), ("none", "bytes", "ms"), ("bytes",), ("ms",))
+            ),
+            churns=not is_hopeless and rng.random() < 0.3,
             request_timeout_ms=rng.choice((400, 2000, 10_000)),
             delivery_timeout_ms=rng.choice((2000, 8000, 30_000)),
             max_partition_bytes=rng.choice((512, 8192, 1 << 18)),
-            troubles=tuple(rng.sample(TROUBLES, rng.choice((0, 1, 2, 3, len(TROUBLES))))),
+            troubles=troubles,
             trouble_s=rng.uniform(5, 25),
             trouble_every_s=rng.choice((0.3, 1.0, 3.0)),
             latency_max_s=latency_max_s,
@@ -66,6 +111,11 @@ class Options:
             network_segment_bytes=rng.choice((536, 1448, 65536)),
             housekeeping_interval_ms=rng.choice((100, 1000, 5000)),
         )
+
+    @property
+    def delays_requests(self) -> bool:
+        """Whether a request may arrive long after its sender gave it up."""
+        return "cut" in self.troubles or "slow" in self.troubles
 
     def config(self) -> BrokerConfig:
         """The broker's configuration."""
@@ -86,15 +136,15 @@ class Options:
             "metadata_max_age_ms": 3000,
         }
 
-    def producer(self) -> dict[str, Any]:
+    def producer(self, style: ProducerStyle) -> dict[str, Any]:
         """Settings of producers."""
         return {
             **self.client(),
-            "acks": self.acks,
-            "idempotent": self.idempotent,
-            "compression": self.compression,
-            "linger_ms": self.linger_ms,
-            "batch_bytes": self.batch_bytes,
+            "acks": style.acks,
+            "idempotent": style.idempotent,
+            "compression": style.compression,
+            "linger_ms": style.linger_ms,
+            "batch_bytes": style.batch_bytes,
             "max_request_bytes": 1 << 18,
             "buffer_bytes": 1 << 19,
             "delivery_timeout_ms": self.delivery_timeout_ms,

@@ -7,32 +7,43 @@ itself after a disk error; the next begins after a pause.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from millrace_server.config import BrokerConfig
 from millrace_server.host import Host
+from millrace_server.log import CorruptLog
+from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.node import Node
-from tests.sim.host import World, is_disk_error
-from tests.sim.ledger import Ledger
+from millrace_server.refusal import Refused
+from tests.sim.host import World
 from tests.sim.loop import Process
+from tests.sim.machine import Machine
+from tests.sim.rot import Rot
+from tests.sim.situations import is_disk_error
 
 ADDRESS = "127.0.0.1:9092"
 STOP_S_MAX = 10.0
 START_S_MAX = 30.0
 _RETRY_S = 0.5
+_REFUSALS = (OSError, CorruptLog, UnreadableMetadata, Refused)
+"""What a broker may say of data that it cannot start with."""
 
 
 class Supervisor:
     """Keeps one broker up while `keep_up` runs.
 
-    `forgetful` are the topics whose acks a power cut may take back.
+    `refusal` is why it does not start any more, after damage to what it must read.
     """
 
-    def __init__(self, world: World, config: BrokerConfig, ledger: Ledger) -> None:
-        self.machine = world.machine("broker")
-        self.forgetful: list[str] = []
+    def __init__(
+        self, world: World, config: BrokerConfig, *, rot: Rot, on_power_cut: Callable[[], None]
+    ) -> None:
+        self.machine = Machine(world, "broker")
+        self.refusal: Exception | None = None
         self._world = world
         self._config = config
-        self._ledger = ledger
+        self._rot = rot
+        self._on_power_cut = on_power_cut
         self._rng = world.rng.fork("supervisor")
         self._node: Node | None = None
         self._pause_s = 0.0
@@ -59,16 +70,30 @@ class Supervisor:
         except Exception as error:
             if not process.is_alive:
                 return
-            if not is_disk_error(str(error)):
+            if self._rot.has_begun and isinstance(error, _REFUSALS):
+                self._world.trace.sometimes("damage was found at a start")
+                self.refusal = error
+            elif not is_disk_error(str(error)):
                 self._world.trace.violation(f"the broker does not start: {error!r}")
             self._end_after_error()
             return
-        if self.machine.sync_failed:
+        if self.machine.disk_failed:
             self._end_after_error()
             return
+        self.refusal = None
         self._node = node
         node.broker.failed.add_done_callback(lambda _: self._end_after_error())
         self._is_up.set()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the broker has started and not ended."""
+        return self._is_up.is_set()
+
+    def log_bytes(self, where: tuple[str, int]) -> int:
+        """The size of a partition's batches; the broker must be up."""
+        assert self._node is not None
+        return self._node.broker.partitions.get(*where).log.size_bytes
 
     def kill(self, *, pause_s: float) -> None:
         """kill -9."""
@@ -81,9 +106,7 @@ class Supervisor:
         """The machine loses its power."""
         if self.machine.process is not None:
             self.machine.cut_power()
-            now_s = self._world.loop.time()
-            for topic in self.forgetful:
-                self._ledger.promises[topic].kept_since_s = now_s
+            self._on_power_cut()
             self._ended(pause_s)
 
     def cut_power_soon(self, operations: int, *, pause_s: float) -> None:
@@ -100,21 +123,27 @@ class Supervisor:
             done, _ = await asyncio.wait(
                 [stopping, down], timeout=STOP_S_MAX, return_when=asyncio.FIRST_COMPLETED
             )
+            if stopping in done:
+                self._world.trace.sometimes("the broker stopped in order")
             if not done:
                 self._world.trace.violation(f"the broker did not stop within {STOP_S_MAX} s")
             if self.machine.process is process:
                 self.machine.kill()
                 self._ended(0.1)
+        await self.until_up()
+
+    async def until_up(self) -> None:
+        """Returns when the broker is up, or cannot come up any more."""
         try:
             async with asyncio.timeout(START_S_MAX):
                 await self._is_up.wait()
         except TimeoutError:
-            self._world.trace.violation(f"the broker is not up within {START_S_MAX} s")
+            if self.refusal is None:
+                self._world.trace.violation(f"the broker is not up within {START_S_MAX} s")
 
     async def heal(self) -> None:
         """The disk has room and its syncs succeed; a broker that met a full one starts again."""
-        self.machine.is_full = self.machine.next_sync_fails = False
-        self.machine.disk.crash_at = None
+        self.machine.repair()
         await self.restart_in_order()
 
     def _end_after_error(self) -> None:

@@ -1,0 +1,72 @@
+"""Questions of clients for an offset by time, and whether the answers were right.
+
+Owns the rule: the first offset, in the order of offsets, whose record is not older. It is judged
+at the end, against what is in the log then: offsets never change, so what was true stays true for
+all that is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.sim.ledger import Ledger, Where, partition_name
+
+Final = Mapping[int, tuple[int, int]]
+"""What is in a partition in the end: offset to (timestamp, number of the record)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A question and its answer, (offset, timestamp) or None; asked at `began_s`."""
+
+    where: Where
+    time_ms: int
+    answer: tuple[int, int] | None
+    began_s: float
+    life: int
+
+
+class Lookups:
+    """All questions of one run."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._lookups: dict[Where, list[Lookup]] = {}
+
+    def note(self, lookup: Lookup) -> None:
+        """A client got an answer."""
+        if lookup.life == self._ledger.lives[lookup.where]:
+            self._lookups.setdefault(lookup.where, []).append(lookup)
+
+    def check(self, where: Where, final: Final) -> Iterator[str]:
+        """What is wrong with the answers about a partition, as sentences."""
+        # The largest timestamp up to each offset tells in one look whether an answer was the first.
+        largest: dict[int, int] = {}
+        so_far = -1
+        for offset in sorted(final):
+            largest[offset] = so_far
+            so_far = max(so_far, final[offset][0])
+        for lookup in self._lookups.get(where, ()):
+            if lookup.life != self._ledger.lives[where]:
+                continue
+            about = f"{partition_name(where)}: asked for {lookup.time_ms}, "
+            if lookup.answer is None:
+                yield from (about + text for text in self._missed(lookup, final))
+                continue
+            offset, timestamp_ms = lookup.answer
+            if timestamp_ms < lookup.time_ms:
+                yield f"{about}was told offset {offset} with {timestamp_ms}"
+            elif offset in final and final[offset][0] != timestamp_ms:
+                yield f"{about}was told {timestamp_ms} of offset {offset}: it is {final[offset][0]}"
+            elif largest.get(offset, -1) >= lookup.time_ms:
+                yield f"{about}was told offset {offset}, and one before it is as late"
+
+    def _missed(self, lookup: Lookup, final: Final) -> Iterator[str]:
+        for offset, (timestamp_ms, number) in final.items():
+            if timestamp_ms < lookup.time_ms:
+                continue
+            written = self._ledger.written[number]
+            if written.is_acked_with_offset and written.acked_s < lookup.began_s:
+                yield f"was told of none, and offset {offset} has {timestamp_ms}"
+                return

@@ -1,0 +1,197 @@
+"""The last word: after all has healed every partition is probed and read from beginning to end.
+
+Owns what must be there then. Where damage was done a typed error is an answer too; silence is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from millrace import Admin, Consumer, Producer
+from millrace.errors import MillraceError, OffsetOutOfRange
+from tests.sim.clients import Clients, Life
+from tests.sim.consuming import look_up, note_records
+from tests.sim.ledger import Where, partition_name
+from tests.sim.lookups import Lookups
+from tests.sim.options import ProducerStyle
+from tests.sim.producing import Producing
+from tests.sim.rot import Rot
+from tests.sim.supervisor import ADDRESS, Supervisor
+from tests.sim.topics import Topic
+
+T = TypeVar("T")
+LIVENESS_S = 30.0
+"""How long after healing each thing may take to work again."""
+_PROBE = ProducerStyle("all", True, "none", 0, 4096)
+_LOOKUPS = 3
+
+
+class LastReading:
+    """What is asked of a broker at the end of a run, in one process."""
+
+    def __init__(
+        self, clients: Clients, life: Life, broker: Supervisor, *, lookups: Lookups, rot: Rot
+    ) -> None:
+        self._clients = clients
+        self._life = life
+        self._broker = broker
+        self._lookups = lookups
+        self._rot = rot
+        self._trace = clients.world.trace
+        self._ledger = clients.ledger
+        self._found: dict[Where, dict[int, tuple[int, int]]] = {}
+
+    async def probe(self) -> None:
+        """New records are taken everywhere, by a client that saw nothing of the trouble."""
+        for topic in self._clients.topics.present.values():
+            for number in range(topic.partitions):
+                if not self._rot.is_damaged(topic.name, number):
+                    await self._within(f"probe {topic.name}-{number}", self._probe, topic, number)
+
+    async def read(self) -> None:
+        """Reads all there is, and says what is wrong with it."""
+        if not self._rot.is_metadata_damaged:
+            await self._within("topics", self._check_topics)
+        for topic in self._clients.topics.present.values():
+            for where in topic.wheres:
+                name = f"last read of {partition_name(where)}"
+                if not self._rot.is_damaged(*where):
+                    await self._within(name, self._read_partition, topic, where)
+                else:
+                    await self._read_damaged(topic, where)
+        self._count_losses()
+
+    async def _within(self, what: str, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Tries until it works, for a while."""
+        last: MillraceError | None = None
+        try:
+            async with asyncio.timeout(LIVENESS_S):
+                while True:
+                    try:
+                        await work(*args)
+                    except MillraceError as error:
+                        last = error
+                        self._trace.told(self._life.name, error)
+                        # Retention may take the beginning while we read.
+                        if not error.retriable and not isinstance(error, OffsetOutOfRange):
+                            break
+                        await asyncio.sleep(0.2)
+                    else:
+                        return
+        except TimeoutError:
+            pass
+        self._trace.violation(f"{what}: not done within {LIVENESS_S} s: {last!r}")
+
+    async def _probe(self, topic: Topic, number: int) -> None:
+        producing = Producing(self._clients, self._life, _PROBE)
+        async with Producer(
+            ADDRESS, rng=self._life.rng.fork("probe"), **self._clients.options.producer(_PROBE)
+        ) as producer:
+            await producing.probe(producer, topic, number)
+
+    async def _check_topics(self) -> None:
+        topics = self._clients.topics
+        async with Admin(
+            ADDRESS, rng=self._life.rng.fork("admin"), **self._clients.options.client()
+        ) as admin:
+            found = await admin.list_topics()
+            missing = [name for name in topics.present if name not in found]
+            back = [n for n in found if n not in topics.present and n not in topics.uncertain]
+            if missing or back:
+                self._trace.violation(f"topics are missing: {missing}, or back: {back}")
+            for topic in topics.present.values():
+                partitions = len((await admin.describe_topic(topic.name)).partitions)
+                if partitions != topic.partitions:
+                    self._trace.violation(f"{topic} has {partitions} partitions")
+
+    async def _read_damaged(self, topic: Topic, where: Where) -> None:
+        """Reads what can be read, or is told why not."""
+        if self._broker.refusal is not None:
+            return
+        said: list[MillraceError] = []
+        try:
+            async with asyncio.timeout(LIVENESS_S):
+                await self._read_partition(topic, where, said=said)
+        except MillraceError as error:
+            self._rot.note_corruption(self._life.name, error)
+        except TimeoutError:
+            if not said:
+                self._trace.violation(
+                    f"{partition_name(where)} cannot be read, and nobody says why"
+                )
+            self._rot.note_corruption(self._life.name, said[-1])
+
+    async def _read_partition(
+        self, topic: Topic, where: Where, *, said: list[MillraceError] | None = None
+    ) -> None:
+        ledger, clock = self._ledger, self._clients.world.clock
+        found: dict[int, tuple[int, int]] = {}
+        async with Consumer(
+            ADDRESS, rng=self._life.rng.fork("last"), **self._clients.options.consumer()
+        ) as consumer:
+            process = ledger.process()
+            ledger.assigned(process, [where])
+            consumer.assign([where], start="earliest")
+            (start,) = (await consumer.beginning_offsets()).values()
+            (end,) = (await consumer.end_offsets()).values()
+            now_ms = clock.wall_ms()
+            ledger.sought(process, where, start)
+            consumer.seek(where, start)
+            position = start
+            while position < end:
+                records = await consumer.getmany(1000, timeout_ms=1000)
+                note_records(ledger, process, records)
+                error = consumer.health().last_error
+                if not records and said is not None and error is not None:
+                    said.append(error)
+                for record in records:
+                    if record.offset != position:
+                        self._trace.violation(f"{where}: {record.offset} follows {position - 1}")
+                    position = record.offset + 1
+                    number = ledger.number_of(record.value)
+                    found[record.offset] = record.timestamp_ms, number
+            ledger.read_to_end(where, start, end)
+            self._found[where] = found
+            self._check_start(topic, where, start, now_ms=now_ms)
+            # Retention by time goes on, and what it takes is not found any more.
+            for _ in range(_LOOKUPS if topic.is_whole else 0):
+                time_ms = now_ms + self._life.rng.randint(-30_000, 8_000)
+                answer = await look_up(
+                    consumer, where, time_ms, lookups=self._lookups, ledger=ledger
+                )
+                if answer is None:
+                    self._trace.sometimes("a time later than all was looked up")
+            for sentence in self._lookups.check(where, found):
+                self._trace.violation(sentence)
+
+    def _check_start(self, topic: Topic, where: Where, start: int, *, now_ms: int) -> None:
+        """Retention has taken what it may, and no more."""
+        if topic.is_whole:
+            if start:
+                self._trace.violation(f"{where} starts at {start}, and nothing may be removed")
+        elif "retention.bytes" in topic.configs:
+            kept_bytes = int(topic.configs["retention.bytes"])
+            if start and self._broker.log_bytes(where) < kept_bytes:
+                self._trace.violation(
+                    f"{where}: {self._broker.log_bytes(where)} bytes are left of {kept_bytes}"
+                )
+        else:
+            since_ms = now_ms - int(topic.configs["retention.ms"])
+            for text in self._ledger.taken_too_early(where, start_offset=start, since_ms=since_ms):
+                self._trace.violation(text)
+
+    def _count_losses(self) -> None:
+        """What was lost as it may be: it shows that the run would have seen other losses too."""
+        topics = self._clients.topics.present
+        kept = {number for found in self._found.values() for _, number in found.values()}
+        for number, written in enumerate(self._ledger.written):
+            if written.where not in self._found or number in kept:
+                continue
+            topic = topics[written.where[0]]
+            if written.is_acked and topic.is_whole:
+                if not written.is_acked_with_offset:
+                    self._trace.sometimes("a record sent with acks=0 was lost")
+                elif topic.is_forgetful:
+                    self._trace.sometimes("an acked record was lost with durability=os")

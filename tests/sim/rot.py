@@ -1,0 +1,98 @@
+"""Damage to what was durable: bits that flip, and sectors that went to the wrong place.
+
+Owns what is damaged and what may follow from it. One fault for each partition: two could hide
+each other. Whatever is damaged, a wrong value or a log that is shorter than promised must not go
+without a word; errors and partitions that are offline are words enough.
+"""
+
+from __future__ import annotations
+
+from millrace.errors import MillraceError
+from millrace_server.broker.metadata_log import METADATA_TOPIC
+from tests.sim.disk import SECTOR_BYTES, FaultyDisk
+from tests.sim.host import Rng, Trace
+from tests.sim.ledger import partition_name
+
+_METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
+
+
+class Rot:
+    """The damage done in one run."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._directories: dict[str, str] = {}
+        """Directory of a partition to the file that was damaged in it."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything is damaged."""
+        return bool(self._directories)
+
+    @property
+    def is_metadata_damaged(self) -> bool:
+        """Whether what the broker knows of itself is damaged: then it may refuse everything."""
+        return _METADATA_DIRECTORY in self._directories
+
+    def is_damaged(self, topic: str, number: int) -> bool:
+        """Whether a partition may be offline or refuse to be read."""
+        return self.is_metadata_damaged or partition_name((topic, number)) in self._directories
+
+    def note_corruption(self, name: str, error: MillraceError) -> None:
+        """A reader was told that what it got is damaged."""
+        if self.has_begun:
+            self._trace.sometimes("damage was found by a reader")
+        else:
+            self._trace.violation(f"{name} was given damaged bytes: {error!r}")
+
+    def damage(self, disk: FaultyDisk, rng: Rng) -> None:
+        """Damages one file, if there is one in a partition that is whole."""
+        sound = [
+            path
+            for path in disk.durable_files()
+            if path.count("/") == 1
+            and path.split("/")[0] not in self._directories
+            and disk.durable_bytes(path).strip(b"\0")
+        ]
+        logs = [path for path in sound if path.endswith(".log")]
+        if rng.random() < 0.9:
+            logs = [path for path in logs if not path.startswith(_METADATA_DIRECTORY)]
+        files = logs if rng.random() < 0.7 else sound
+        if not files:
+            return
+        path = rng.choice(files)
+        position = self._position(disk, path, rng)
+        if rng.random() < 0.6:
+            self._note(path, f"bit flipped at {position}")
+            disk.flip_bit(path, position, rng.randrange(8))
+            self._trace.sometimes("a bit was flipped")
+        else:
+            self._misdirect(disk, path, position // SECTOR_BYTES * SECTOR_BYTES, sound, rng)
+            self._trace.sometimes("a sector was misdirected")
+
+    def _misdirect(
+        self, disk: FaultyDisk, path: str, position: int, sound: list[str], rng: Rng
+    ) -> None:
+        """A sector was not written where it belongs, and some other one was instead."""
+        sector = disk.durable_bytes(path)[position : position + SECTOR_BYTES]
+        directory = path.split("/")[0]
+        # In the same partition only within the same file: the rest of it must be good.
+        targets = [one for one in sound if one == path or one.split("/")[0] != directory]
+        target = rng.choice(targets)
+        sectors = -(-len(disk.durable_bytes(target)) // SECTOR_BYTES)
+        place = rng.randrange(sectors) * SECTOR_BYTES
+        self._note(path, f"sector at {position} not written")
+        self._note(target, f"sector at {place} overwritten")
+        disk.damage(target, place, sector)
+        disk.damage(path, position, bytes(len(sector)))
+
+    def _position(self, disk: FaultyDisk, path: str, rng: Rng) -> int:
+        """A byte of what was ever written; every other time one near the end."""
+        end = len(disk.durable_bytes(path).rstrip(b"\0"))
+        if rng.random() < 0.5:
+            return rng.randint(max(0, end - 300), end - 1)
+        return rng.randrange(end)
+
+    def _note(self, path: str, what: str) -> None:
+        self._directories.setdefault(path.split("/")[0], path)
+        self._trace.note(f"rot: {path} {what}")
