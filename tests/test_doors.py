@@ -25,7 +25,7 @@ _LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports
 LOOP_DOORS: dict[str, tuple[str, ...]] = {
     # Spawn.
     "TaskGroup": (),
-    "create_task": ("machine",),
+    "create_task": ("machine", "net.listening"),
     "ensure_future": (),
     "run_in_executor": ("machine",),
     "set_default_executor": (),
@@ -38,15 +38,15 @@ LOOP_DOORS: dict[str, tuple[str, ...]] = {
     # Net.
     "create_connection": (),
     "create_datagram_endpoint": (),
-    "create_server": ("net.listening",),
+    "create_server": (),
     "create_unix_connection": (),
     "create_unix_server": (),
-    "getaddrinfo": (),
+    "getaddrinfo": ("net.listening",),
     "getnameinfo": (),
     "sendfile": ("net.wire",),
     "start_tls": (),
-    # A socket that is full is waited for.
-    "add_reader": (),
+    # Connections are waited for, and room in a socket that is full.
+    "add_reader": ("net.listening",),
     "add_writer": ("net.wire",),
     # The process.
     "add_signal_handler": ("serve",),

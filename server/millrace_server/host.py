@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -99,12 +99,26 @@ class Disk(Protocol):
         """Makes creations, renames and removals in a directory durable. Blocking."""
 
 
+class Listener(Protocol):
+    """What listens."""
+
+    @property
+    def sockets(self) -> Sequence[Any]:
+        """One for each address; `getsockname` tells it."""
+
+    def close(self) -> None:
+        """Takes no more connections."""
+
+    async def wait_closed(self) -> None:
+        """Returns when nothing of it is left."""
+
+
 class Net(Protocol):
     """How connections come in."""
 
     async def listen(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
-    ) -> asyncio.Server: ...
+    ) -> Listener: ...
 
 
 @dataclass(frozen=True, slots=True)

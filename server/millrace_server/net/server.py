@@ -10,7 +10,7 @@ import asyncio
 import errno
 from collections import deque
 
-from millrace_server.host import Host
+from millrace_server.host import Host, Listener
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
 from millrace_server.net.handler import RequestHandler
@@ -61,7 +61,7 @@ class Server:
         self.connections_refused = 0
         self._refused: dict[Connection, None] = {}
         self._unseen: deque[Connection] = deque()
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._draining = False
