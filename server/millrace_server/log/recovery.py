@@ -251,8 +251,7 @@ class _Recovery:
             f"{segment.base_offset:0{_NAME_DIGITS}d}{suffix}" not in names for suffix in SUFFIXES
         ):
             segment.rebuild_indexes()
-            segment.save_indexes()
-            segment.are_indexes_saved = True
+            self._repairs.save_indexes(segment)
             self._rebuilt_indexes += 1
         segment.cool()
 

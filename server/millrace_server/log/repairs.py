@@ -30,6 +30,16 @@ class Repairs:
         """All files of a segment go."""
         self._steps.append(segment.remove_files)
 
+    def save_indexes(self, segment: Segment) -> None:
+        """The indexes of a closed segment, built again, become files; it need not be open."""
+
+        def save() -> None:
+            segment.save_indexes()
+            segment.are_indexes_saved = True
+            segment.cool()
+
+        self._steps.append(save)
+
     def rewrite(self, segment: Segment, position: int) -> None:
         """What the segment holds from `position` on is written once more."""
         end_position = segment.size_bytes

@@ -195,6 +195,40 @@ def test_a_log_that_ends_before_its_mark_is_refused(lost: str, has_checkpoint: b
     assert disk.journal == []
 
 
+def test_a_log_that_is_refused_is_left_as_it_was_with_all_that_was_to_be_done() -> None:
+    disk = FaultyDisk()
+    log = PartitionLog.create(disk, DIRECTORY, CONFIG)
+    for number in range(40):
+        append(log, [b"%d" % number + b"v" * 100])
+        if number == 30:
+            log.flush(checkpoint=True)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    ticket.sync()
+    active = log._chain.active
+    bases = [segment.base_offset for segment in log._chain.segments]
+    assert 31 < active.base_offset < 39
+    disk = disk.after_kill()
+    # An index to be built again, an unfinished checkpoint, and space to be trimmed.
+    disk.remove(f"{DIRECTORY}/{bases[1]:020d}.index")
+    disk.open(f"{DIRECTORY}/checkpoint.tmp", create=True)
+    disk.open(f"{DIRECTORY}/{bases[-2]:020d}.log", write=True).preallocate(5_000)
+    last = f"{DIRECTORY}/{active.base_offset:020d}.log"
+    disk.flip_bit(last, active.size_bytes - 5, 1)
+    disk.journal.clear()
+    with pytest.raises(CorruptLog, match="all before offset 40 was durable"):
+        reopened(disk)
+    assert disk.journal == []
+    disk.flip_bit(last, active.size_bytes - 5, 1)
+    log = reopened(disk)
+    assert log.recovery.rebuilt_indexes == 1
+    assert log.recovery.trimmed_bytes > 0
+    assert [number for number, _, _ in read_all(log)] == list(range(40))
+    names = disk.list_directory(DIRECTORY)
+    assert f"{bases[1]:020d}.index" in names
+    assert "checkpoint.tmp" not in names
+
+
 def test_a_durable_segment_that_is_gone_is_refused() -> None:
     disk = FaultyDisk()
     log = PartitionLog.create(disk, DIRECTORY, CONFIG)
