@@ -16,7 +16,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from millrace_server.broker.producer_ids import ProducerIds
-from millrace_server.log import PartitionLog
+from millrace_server.log import (
+    FencedProducer,
+    OutOfOrderSequence,
+    PartitionLog,
+    UnknownProducer,
+)
 from tests.sim.host import Trace
 from tests.sim.loop import CURRENT
 
@@ -92,7 +97,11 @@ def noticed(trace: Trace, *, is_damaged: Callable[[str, int], bool]) -> Iterator
     append, opened, give = PartitionLog.append, PartitionLog.__dict__["open"], ProducerIds.give
 
     def counted_append(self: PartitionLog, *args: Any, **options: Any) -> Any:
-        appended = append(self, *args, **options)
+        try:
+            appended = append(self, *args, **options)
+        except (FencedProducer, OutOfOrderSequence, UnknownProducer):
+            trace.sometimes("a sequence was refused")
+            raise
         if appended.duplicate:
             trace.sometimes("a duplicate was recognised by its sequence")
         return appended
