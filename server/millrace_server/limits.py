@@ -48,6 +48,14 @@ class Limits:
     """From the first byte of a request to its last: an unfinished frame holds memory, and one
     byte now and then would otherwise count as activity."""
 
+    scarce_timeout_ms: int = 3_000
+    """While requests of others wait for memory: a large one that holds some is measured for so
+    long, and comes at `scarce_bytes_per_s` or is cut off. Who announced much and sends nothing
+    would otherwise keep others out for the whole of `frame_timeout_ms`."""
+
+    scarce_bytes_per_s: int = 128 << 10
+    """A mebibit a second, which any network has that large requests are sent on."""
+
     connections_max_idle_ms: int = 600_000
     """Nothing received, nothing sent, nothing owed: the peer has probably vanished unseen."""
 
@@ -65,7 +73,8 @@ class Limits:
     """Requests and answers that one connection holds in memory: at the limit it is not read."""
 
     request_memory_bytes: int = 192 << 20
-    """The same for all connections together: at the limit large frames wait for their turn."""
+    """The same for all connections together: at the limit large frames wait for their turn, but for
+    one that has begun and may pass it, so that they do not all wait for each other."""
 
     connections_max: int = 12_000
     """Each holds a descriptor, and a second one while its peer reads slowly; a common hard limit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from millrace_server.net.memory import MemoryBudget
 def test_waiters_are_granted_in_order_and_within_the_budget(
     sizes: list[int], leaving: set[int]
 ) -> None:
-    budget = MemoryBudget(100)
+    budget = MemoryBudget(100, overdraft=40)
     granted: list[int] = []
     waiting: dict[int, object] = {}
 
@@ -44,7 +46,7 @@ def test_waiters_are_granted_in_order_and_within_the_budget(
 
 
 def test_small_request_does_not_overtake_a_large_one() -> None:
-    budget = MemoryBudget(100)
+    budget = MemoryBudget(100, overdraft=40)
     granted: list[str] = []
     assert budget.reserve(60, lambda: None)
     assert not budget.reserve(80, lambda: granted.append("large"))
@@ -55,4 +57,41 @@ def test_small_request_does_not_overtake_a_large_one() -> None:
 
 def test_request_that_could_never_be_granted_is_refused() -> None:
     with pytest.raises(ValueError, match="101 bytes of a budget of 100"):
-        MemoryBudget(100).reserve(101, lambda: None)
+        MemoryBudget(100, overdraft=40).reserve(101, lambda: None)
+
+
+@given(st.data())
+def test_frames_that_grow_all_end_though_each_alone_could_fill_the_budget(
+    data: st.DataObject,
+) -> None:
+    """Whatever the order in which their bytes come; one at a time passes the budget by a frame."""
+    budget = MemoryBudget(100, overdraft=100)
+    sizes = data.draw(st.lists(st.integers(1, 100), min_size=1, max_size=12))
+    held = [0] * len(sizes)
+    waiting: dict[int, int] = {}
+
+    def grant_of(number: int) -> Callable[[], None]:
+        def granted() -> None:
+            held[number] = waiting.pop(number)
+
+        return granted
+
+    grants = [grant_of(number) for number in range(len(sizes))]
+    left = set(range(len(sizes)))
+    while left:
+        ready = sorted(left - waiting.keys())
+        assert ready, "all wait for each other"
+        number = data.draw(st.sampled_from(ready))
+        if held[number] == sizes[number]:
+            budget.ended(grants[number])
+            budget.charge(-held[number])
+            left.remove(number)
+            continue
+        target = min(sizes[number], max(5, 4 * held[number]))
+        if budget.reserve(target - held[number], grants[number], grows=held[number] > 0):
+            held[number] = target
+        else:
+            waiting[number] = target
+        assert budget.used <= 200
+    assert budget.used == 0
+    assert budget.waiting_count == 0

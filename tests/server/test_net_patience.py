@@ -12,8 +12,10 @@ from millrace_server.net.patience import Patience, Sight
 LIMITS = Limits()
 QUIET = Sight(
     requests=1,
+    bytes_in=0,
     bytes_out=10,
     partial=False,
+    hoards=False,
     owes=False,
     waits_for_peer=False,
     input_ended=False,
@@ -57,6 +59,26 @@ def first_overdue(sights: dict[int, Sight], *, until_ms: int) -> tuple[int, str]
             },
             59_500,
             "read nothing",
+        ),
+        ({5_000: replace(QUIET, partial=True, hoards=True)}, 8_000, "held memory"),
+        (
+            # It comes fast enough for three seconds, and then no more.
+            {
+                5_000: replace(QUIET, partial=True, hoards=True),
+                6_000: replace(QUIET, partial=True, hoards=True, bytes_in=400_000),
+            },
+            11_500,
+            "held memory",
+        ),
+        (
+            # Nobody waits any more in between.
+            {
+                5_000: replace(QUIET, partial=True, hoards=True),
+                7_500: replace(QUIET, partial=True),
+                8_000: replace(QUIET, partial=True, hoards=True),
+            },
+            11_000,
+            "held memory",
         ),
         ({0: QUIET}, 600_000, "idle"),
         ({0: replace(QUIET, owes=True), 400_000: QUIET}, 999_500, "idle"),

@@ -11,8 +11,7 @@ from millrace_server.net.memory import MemoryBudget
 
 UNGATED_BYTES = 20 << 10
 """Frames up to this size never wait for the shared memory, so that heartbeats, greetings and
-small batches pass while large frames queue. 12,000 connections that announce as much and never
-send it hold 234 MiB; with 64 KiB each they would hold 750."""
+small batches pass while large frames queue."""
 
 
 class Allowance:
@@ -51,7 +50,7 @@ class Allowance:
         return self.held_back or self._awaited_bytes > 0
 
     def place_frame(self, size: int, held: int) -> bool:
-        """Whether a frame of `size` bytes may be received now.
+        """Whether `size` bytes of a frame may be received now; asked again when it needs more.
 
         If not, the caller asks again when it holds less (`held_back`), or is called.
         """
@@ -61,10 +60,11 @@ class Allowance:
         if self.held_back:
             return False
         if size > UNGATED_BYTES:
-            if not self._budget.reserve(size, self._on_granted):
+            more = size - self.frame_bytes
+            if not self._budget.reserve(more, self._on_granted, grows=self.frame_bytes > 0):
                 self._awaited_bytes = size
                 return False
-            self._charged_bytes += size
+            self._charged_bytes += more
         self.frame_bytes = size
         return True
 
@@ -75,9 +75,14 @@ class Allowance:
             change, self._charged_bytes = held - self._charged_bytes, held
             self._budget.charge(change)
 
+    def end_frame(self) -> None:
+        """The frame is whole; what it still holds is among the bytes held."""
+        self.frame_bytes = 0
+        self._budget.ended(self._on_granted)
+
     def drop_frame(self) -> None:
         """The unfinished frame is not wanted any more."""
-        self.frame_bytes = 0
+        self.end_frame()
         self.held_back = False
         if self._awaited_bytes:
             self._awaited_bytes = 0
@@ -89,6 +94,6 @@ class Allowance:
         self.settle(0)
 
     def _on_granted(self) -> None:
+        self._charged_bytes += self._awaited_bytes - self.frame_bytes
         self.frame_bytes, self._awaited_bytes = self._awaited_bytes, 0
-        self._charged_bytes += self.frame_bytes
         self._granted()

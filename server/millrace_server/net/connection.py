@@ -28,7 +28,7 @@ from functools import partial
 from typing import cast
 
 from millrace_server.host import Reply, release_slices
-from millrace_server.net.allowance import Allowance
+from millrace_server.net.allowance import UNGATED_BYTES, Allowance
 from millrace_server.net.answers import Answers, Slot
 from millrace_server.net.intake import FrameLengthError, Intake, LineLengthError
 from millrace_server.net.output import Output, OutputError
@@ -231,8 +231,10 @@ class Connection(asyncio.BufferedProtocol):
             now_ms,
             Sight(
                 requests=self.requests,
+                bytes_in=self.bytes_in,
                 bytes_out=output.bytes_sent,
                 partial=self._intake.partial and not self._paused,
+                hoards=self._hoards(),
                 owes=bool(self._answers) or not output.empty,
                 waits_for_peer=output.waits_for_peer,
                 input_ended=self._input_ended,
@@ -394,7 +396,7 @@ class Connection(asyncio.BufferedProtocol):
                     self.requests += 1
                     size = len(frame)
                     if intake.owned:
-                        self._allowance.frame_bytes = 0
+                        self._allowance.end_frame()
                         self._answer(handler.frame(self, frame, True), size)
                     else:
                         self._answer(handler.frame(self, frame, False), size)
@@ -529,6 +531,14 @@ class Connection(asyncio.BufferedProtocol):
         if not self._advance_due:
             self._advance_due = True
             self._shared.loop.call_soon(self._advance)
+
+    def _hoards(self) -> bool:
+        """Whether an unfinished frame holds memory that others wait for."""
+        return (
+            self._allowance.frame_bytes > UNGATED_BYTES
+            and not self._paused
+            and self._shared.memory.waiting_count > 0
+        )
 
     def _takes_turns(self) -> bool:
         """Whether what has come waits for the connection's turn."""

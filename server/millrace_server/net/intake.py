@@ -5,10 +5,12 @@ feed, nothing of what is inside; does no I/O: the connection's transport fills `
 
 Small frames are read into a scratch buffer that all connections of a server share; it holds a
 connection's bytes only between `buffer()` and `put_away()`. A large frame gets a buffer of its
-exact size, and the rest of it is received in place:
+own, and the rest of it is received in place. The buffer grows with what has come, so that a length
+that is only announced costs nothing:
 
     scratch  |frame|frame|fra|         `put_away` keeps "fra" as bytes of our own
-    private  |fra....................| one frame of more than IN_PLACE_BYTES
+    private  |fra.........|            one frame of more than IN_PLACE_BYTES; when it is full,
+    private  |frame frame frame fr...| GROWTH times as large, up to the size of the frame
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ from millrace_server.limits import FRAME_BYTES_MIN, READ_BYTES
 
 IN_PLACE_BYTES = 4096
 """An unfinished frame up to this size is kept and copied again with the next read."""
+FIRST_BYTES = 8 << 10
+"""Size of a private buffer at first, if little of the frame has come."""
+GROWTH = 4
+"""The bytes of a large frame are copied 1/3 times more than without growing."""
 _LENGTH = struct.Struct(">I")
 _LENGTH_SIZE = _LENGTH.size
 _LINE_FEED = 10
@@ -53,14 +59,15 @@ class Intake:
 
     Each read is `buffer()`, `received(n)`, `next_frame()` or `next_line()` until None, then
     `put_away()`. A frame that needs a private buffer shows as `private_bytes_wanted > 0` after
-    `next_frame` returned None; `allocate()` gives it one, at once or after later reads were
-    held back. `text` is None until the first byte arrived.
+    `next_frame` returned None, and again when that is full; `allocate()` gives it one, at once or
+    after later reads were held back. `text` is None until the first byte arrived.
     """
 
     __slots__ = (
         "_data",
         "_end",
         "_filled",
+        "_frame_bytes",
         "_line_bytes_max",
         "_private",
         "_scratch",
@@ -82,6 +89,7 @@ class Intake:
         self._end = 0
         self._private: bytearray | None = None
         self._filled = 0
+        self._frame_bytes = 0
         self.owned = False
         self.private_bytes_wanted = 0
         self.text: bool | None = None
@@ -122,6 +130,9 @@ class Intake:
         if self._private is not None:
             if self._filled < len(self._private):
                 return None
+            if self._filled < self._frame_bytes:
+                self.private_bytes_wanted = min(self._frame_bytes, GROWTH * self._filled)
+                return None
             frame = memoryview(self._private)
             self._private = None
             self.owned = True
@@ -135,7 +146,9 @@ class Intake:
             raise FrameLengthError(length)
         size = _LENGTH_SIZE + length
         if size > available:
-            self.private_bytes_wanted = size if size > IN_PLACE_BYTES else 0
+            if size > IN_PLACE_BYTES:
+                self._frame_bytes = size
+                self.private_bytes_wanted = min(size, max(FIRST_BYTES, GROWTH * available))
             return None
         self._start = start + size
         self.owned = False
@@ -166,11 +179,15 @@ class Intake:
     def allocate(self) -> None:
         """Gives the unfinished frame the buffer that it wants."""
         private = bytearray(self.private_bytes_wanted)
-        self._filled = self._end - self._start
-        private[: self._filled] = self._view[self._start : self._end]
+        if self._private is not None:
+            # Not resized: whoever reads the socket still has a view of it.
+            private[: self._filled] = self._private
+        else:
+            self._filled = self._end - self._start
+            private[: self._filled] = self._view[self._start : self._end]
+            self._forget_shared()
         self._private = private
         self.private_bytes_wanted = 0
-        self._forget_shared()
 
     def put_away(self) -> None:
         """Moves what was not handed out away from the shared scratch."""

@@ -18,9 +18,12 @@ class Sight:
 
     requests: int
     """Whole requests received so far."""
+    bytes_in: int
     bytes_out: int
     partial: bool
     """An unfinished request is held, and reading goes on."""
+    hoards: bool
+    """The unfinished request holds memory that others wait for."""
     owes: bool
     """There are requests without an answer or answers not sent."""
     waits_for_peer: bool
@@ -36,6 +39,8 @@ class Patience:
     __slots__ = (
         "_active_ms",
         "_bytes_out",
+        "_hoarded_bytes",
+        "_hoards_ms",
         "_limits",
         "_lingers_ms",
         "_opened_ms",
@@ -51,6 +56,8 @@ class Patience:
         self._requests = 0
         self._bytes_out = 0
         self._partial_ms: int | None = None
+        self._hoards_ms: int | None = None
+        self._hoarded_bytes = 0
         self._stalled_ms: int | None = None
         self._lingers_ms: int | None = None
 
@@ -77,10 +84,19 @@ class Patience:
         if not sight.waits_for_peer:
             self._stalled_ms = None
 
+        if not sight.hoards or requested or self._hoards_ms is None:
+            self._hoards_ms = now_ms if sight.hoards else None
+            self._hoarded_bytes = sight.bytes_in
+
         if not sight.requests and now_ms - self._opened_ms >= limits.first_frame_timeout_ms:
             return f"no whole request within {limits.first_frame_timeout_ms} ms of connecting"
         if self._partial_ms is not None and now_ms - self._partial_ms >= limits.frame_timeout_ms:
             return f"a request was not finished within {limits.frame_timeout_ms} ms"
+        if self._hoards_ms is not None and now_ms - self._hoards_ms >= limits.scarce_timeout_ms:
+            received = sight.bytes_in - self._hoarded_bytes
+            if received * 1000 < limits.scarce_bytes_per_s * (now_ms - self._hoards_ms):
+                return f"a slow request held memory that others waited for: {received} bytes came"
+            self._hoards_ms = None
         if self._stalled_ms is not None and now_ms - self._stalled_ms >= limits.output_stalled_ms:
             return f"the peer read nothing for {limits.output_stalled_ms} ms while answers waited"
         if now_ms - self._active_ms >= limits.connections_max_idle_ms:

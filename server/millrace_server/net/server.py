@@ -54,7 +54,9 @@ class Server:
         self._host = host
         self._loop = asyncio.get_running_loop()
         self.limits = limits or Limits()
-        self.memory = MemoryBudget(self.limits.request_memory_bytes)
+        self.memory = MemoryBudget(
+            self.limits.request_memory_bytes, overdraft=self.limits.frame_bytes_max
+        )
         self.connections: dict[Connection, None] = {}
         """In the order they came; a dict because a set has no order."""
         self.connections_accepted = 0

@@ -30,6 +30,7 @@ from millrace_server.net.listening import OsNet
 from millrace_server.net.output import ColdReads
 from millrace_server.net.server import Server
 from millrace_server.net.stream import Stream
+from millrace_server.net.turns import Pieces
 
 T = TypeVar("T")
 
@@ -111,7 +112,7 @@ class CountedFile:
         return FileSlice(self, position, size)
 
 
-Answer = Reply | asyncio.Future[Reply] | Stream | None
+Answer = Reply | asyncio.Future[Reply | Pieces] | Pieces | Stream | None
 
 
 @dataclass

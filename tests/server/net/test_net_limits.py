@@ -238,7 +238,8 @@ async def test_large_frames_share_the_memory_budget_in_the_order_they_came(serve
         futures[-1].set_result([b"done"])
         await peer.send(frame_of(bytes([number]) * million)[sent:])
         await until(lambda number=number: len(futures) == number + 2)  # type: ignore[misc]
-        assert place.server.memory.used <= million + 4
+        # One that has begun may pass the budget by a frame.
+        assert place.server.memory.used <= 2 * (million + 4)
     futures[-1].set_result([b"done"])
     assert await waiting[-1][0].receive(4) == b"done"
     await until(lambda: place.server.memory.used == 0)
