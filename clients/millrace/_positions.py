@@ -35,7 +35,7 @@ from millrace.records import TopicPartition
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST
-from millrace_protocol.records import batch_extent, batch_positions, batch_span
+from millrace_protocol.records import batch_positions, batch_span
 
 DENIALS_MAX = 4
 """Times a broker must deny a topic before it is believed: it may just have been created."""
@@ -333,7 +333,7 @@ class Positions:
                 state.attempts = state.denials = 0
                 state.high_watermark = result.high_watermark
                 if len(result.records):
-                    self._buffer(state, bytes(result.records))
+                    self._buffer(state, bytes(result.records), result.high_watermark)
                 state.hot = found_some and state.fetch_offset < result.high_watermark
 
     def on_fetch_failed(self, fetch: Fetch, now_ms: int) -> None:
@@ -408,24 +408,34 @@ class Positions:
         state.error = error
         self._note_ready(state)
 
-    def _buffer(self, state: PartitionState, data: bytes) -> None:
-        last = end = -1
+    def _buffer(self, state: PartitionState, data: bytes, high_watermark: int) -> None:
+        """Takes the whole batches of an answer, as far as their offsets can be true.
+
+        No CRC covers a base offset, and a bit that changed on a disk must not lead a reader past
+        records. Offsets have no gaps: each batch begins where the one before it ends, the first
+        at what was asked for or before, and none reaches the high watermark.
+        """
+        next_offset, end, is_broken = state.fetch_offset, 0, False
         for position in batch_positions(data):
-            last = position
-            end = position + batch_extent(data, position)[1]
-        next_offset = batch_span(data, last)[3] + 1 if last >= 0 else -1
-        if next_offset <= state.fetch_offset:
-            state.error = CorruptMessage(
-                f"{state.where}: the broker answers a fetch from offset {state.fetch_offset} with "
-                f"{len(data)} bytes that hold no whole batch beyond it; the position has not moved",
-                code=ErrorCode.CORRUPT_MESSAGE,
-            )
-        else:
+            base_offset, size_bytes, _, last_offset, _ = batch_span(data, position)
+            continues = base_offset == next_offset or (not end and base_offset < next_offset)
+            if not (continues and next_offset <= last_offset < high_watermark):
+                is_broken = True
+                break
+            next_offset, end = last_offset + 1, position + size_bytes
+        if end:
             whole = data if end == len(data) else data[:end]
             state.slices.append(Slice(whole, state.fetch_offset, next_offset))
             state.fetch_offset = next_offset
             state.buffered_bytes += len(whole)
             self.buffered_bytes += len(whole)
+        if is_broken or not end:
+            state.error = CorruptMessage(
+                f"{state.where}: offset {next_offset} is next and the high watermark is "
+                f"{high_watermark}; the broker's answer goes on with {len(data) - end} bytes that "
+                "are no whole batch of that offset. The position has not moved",
+                code=ErrorCode.CORRUPT_MESSAGE,
+            )
         self._note_ready(state)
 
     def _note_ready(self, state: PartitionState) -> None:

@@ -275,7 +275,7 @@ async def test_an_answer_without_a_whole_batch_is_an_error_and_no_busy_loop(
 
     broker.script(ApiKey.FETCH, cut_short)
     async with Consumer(broker.address, "one") as consumer:
-        with pytest.raises(CorruptMessage, match="no whole batch"):
+        with pytest.raises(CorruptMessage, match="no whole batch of that offset"):
             await consumer.getone()
         broker.script(ApiKey.FETCH, None)
         assert (await consumer.getone()).offset == 0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace._positions import Plan, Positions
 from millrace._reading import Reading
 from millrace.config import ConsumerConfig
+from millrace.errors import CorruptMessage
 from millrace.records import TopicPartition
 from millrace_protocol.messages.fetch import FetchPartitionResult
 from millrace_protocol.messages.list_offsets import EARLIEST
@@ -55,6 +57,15 @@ class Rig:
                 results.append(
                     FetchPartitionResult("t", wanted.partition, 0, None, log.end, 0, data)
                 )
+            self.positions.on_fetched(fetch, tuple(results), self.now_ms)
+
+    def answer(self, plan: Plan, data: bytes, *, high_watermark: int) -> None:
+        """Answers the fetches of a plan with the same bytes."""
+        for fetch in plan.fetches:
+            results = [
+                FetchPartitionResult("t", wanted.partition, 0, None, high_watermark, 0, data)
+                for wanted in fetch.request.partitions
+            ]
             self.positions.on_fetched(fetch, tuple(results), self.now_ms)
 
     def take_records(self, count: int) -> None:
@@ -129,3 +140,33 @@ def test_each_record_comes_once_and_in_order_however_they_are_taken(
         rig.check()
     assert rig.got == {0: list(range(sum(sizes))), 1: list(range(sum(sizes)))}
     assert rig.positions.buffered_bytes == 0
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_a_changed_bit_of_a_base_offset_leads_no_reader_past_records(bit: int) -> None:
+    # No CRC covers these eight bytes, so the other batches and the high watermark have to tell.
+    rig = Rig([3, 3, 3])
+    rig.positions.assign(rig.where[:1], EARLIEST)
+    rig.serve(rig.plan(), works=True)
+    whole = rig.logs[0].read(0, 10_000)
+    second = len(whole) // 3
+    damaged = bytearray(whole)
+    damaged[second + bit // 8] ^= 1 << bit % 8
+    rig.answer(rig.plan(), bytes(damaged), high_watermark=9)
+    state = rig.positions[rig.where[0]]
+    taken = rig.positions.take(rig.now_ms)
+    assert taken is not None
+    assert (taken[1].from_offset, taken[1].next_offset) == (0, 3)
+    assert taken[1].data == whole[:second]
+    with pytest.raises(CorruptMessage, match="offset 3 is next and the high watermark is 9"):
+        rig.positions.take(rig.now_ms)
+    assert state.fetch_offset == 3
+
+
+def test_a_batch_beyond_the_high_watermark_is_not_believed() -> None:
+    rig = Rig([3])
+    rig.positions.assign(rig.where[:1], EARLIEST)
+    rig.serve(rig.plan(), works=True)
+    rig.answer(rig.plan(), rig.logs[0].read(0, 10_000), high_watermark=2)
+    with pytest.raises(CorruptMessage, match="the high watermark is 2"):
+        rig.positions.take(rig.now_ms)
