@@ -81,6 +81,7 @@ def fetches(draw: st.DrawFn) -> tuple[bytes, int]:
                 last_offset=offset + len(rows) - 1,
                 codec=codec,
                 attributes=0x20 if kind == "control" else 0,
+                delete_horizon_ms=draw(st.none() | st.integers(0, 2**45)),
             )
         batches.append(bytes(batch))
         offset += len(rows)

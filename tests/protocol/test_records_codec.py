@@ -240,6 +240,31 @@ def test_compacted_records_keep_their_offsets(
         assert read_foreign("aiokafka", batch) == kept
 
 
+@given(COLUMNS, st.sampled_from(Codec), st.integers(0, 2**45))
+def test_a_delete_horizon_takes_no_record_its_time(
+    columns: list[tuple[Any, ...]], codec: Codec, horizon_ms: int
+) -> None:
+    records = records_of(columns, 500)
+    last = 500 + len(records) - 1
+    batch = bytes(
+        encode_records(
+            records, base_offset=500, last_offset=last, codec=codec, delete_horizon_ms=horizon_ms
+        )
+    )
+    header = check_batch(batch)
+    assert header.delete_horizon_ms == header.base_timestamp == horizon_ms
+    assert header.max_timestamp == max(record[1] for record in records)
+    assert decode_records(batch) == read_foreign("aiokafka", batch) == records
+    plain = read_header(bytes(encode_records(records, base_offset=500, last_offset=last)))
+    assert plain.delete_horizon_ms is None
+
+
+def test_times_that_one_batch_cannot_hold_are_refused() -> None:
+    far: list[Record] = [(0, 2**63 - 1, None, b"v", ()), (1, -2, None, b"v", ())]
+    with pytest.raises(ValueError, match="too far"):
+        encode_records(far, base_offset=0, last_offset=1)
+
+
 @pytest.mark.parametrize("offsets", [[5, 5], [6, 5], [4], [10]])
 def test_compacted_records_must_be_in_order_and_inside_the_batch(offsets: list[int]) -> None:
     records: list[Record] = [(offset, 1, None, b"v", ()) for offset in offsets]

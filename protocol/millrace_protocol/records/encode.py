@@ -20,6 +20,7 @@ from typing import Final
 
 from millrace_protocol.records.compression import Codec, compress
 from millrace_protocol.records.header import (
+    DELETE_HORIZON_BIT,
     HEADER,
     HEADER_SIZE,
     LENGTH_END,
@@ -55,6 +56,7 @@ KEPT_COUNT_MAX: Final = 1 << 14
 HEADER_OVERHEAD_BYTES_MAX: Final = 12
 """What a header adds to its name and value, at most: two lengths, and its part of the count."""
 
+_INT64_MAX: Final = 2**63 - 1
 _ZERO_BEFORE: Final = VarintTable(b"\x00")
 _CONSTANT_TIME: Final = VarintTable(b"\x00\x00")
 _CONSTANT_TIME_NULL_KEY: Final = VarintTable(b"\x00\x00", NULL)
@@ -125,6 +127,7 @@ def encode_records(
     codec: Codec = Codec.NONE,
     level: int | None = None,
     attributes: int = 0,
+    delete_horizon_ms: int | None = None,
     leader_epoch: int = -1,
     producer_id: int = -1,
     producer_epoch: int = -1,
@@ -133,17 +136,26 @@ def encode_records(
     """Encode records that keep their offsets, as compaction does with those that survive.
 
     The batch covers `[base_offset, last_offset]`, both inclusive; the records' offsets increase
-    within it, and there may be none. `attributes` are the bits besides the codec. Slower per
-    record than `encode_batch`. Raises `ValueError` for an offset out of place.
+    within it, and there may be none. `attributes` are the bits besides the codec and the delete
+    horizon. `delete_horizon_ms` is when the null values among the records may go, since the
+    epoch (KIP-534): it takes the place of the base timestamp, and the records keep their times.
+    Slower per record than `encode_batch`. Raises `ValueError` for an offset out of place, and for
+    times too far apart for one batch.
     """
     base_timestamp = records[0][1] if records else -1
+    if delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+        attributes |= DELETE_HORIZON_BIT
     batch = bytearray(HEADER_SIZE)
     previous = base_offset - 1
     for offset, timestamp, key, value, headers in records:
         if not previous < offset <= last_offset:
             raise ValueError(f"offset {offset} is not in [{previous + 1}, {last_offset}]")
         previous = offset
-        deltas = varint(timestamp - base_timestamp) + varint(offset - base_offset)
+        time_delta = timestamp - base_timestamp
+        if not -_INT64_MAX - 1 <= time_delta <= _INT64_MAX:
+            raise ValueError(f"a time of {timestamp} ms is too far from {base_timestamp}")
+        deltas = varint(time_delta) + varint(offset - base_offset)
         body = b"".join((b"\x00", deltas, _nullable(key), _nullable(value), _tail(headers)))
         batch += varint(len(body))
         batch += body

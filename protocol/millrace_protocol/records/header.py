@@ -146,6 +146,11 @@ class BatchHeader:
         return bool(self.attributes & CONTROL_BIT)
 
     @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the null values of the batch, None if it has not met any."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
     def has_producer(self) -> bool:
         """Sent by an idempotent producer: id, epoch and sequence mean something."""
         return self.producer_id >= 0
