@@ -296,7 +296,8 @@ class Coordinator:
             self._came_back(purpose, turn)
         for record in entry.records:
             if isinstance(record, GroupForgotten):
-                self._revive(record.group_id, turn)
+                self._groups.forget(record.group_id)
+                self._groups.restore(record.group_id, turn)
         self._look_idle(entry, turn)
         return turn.effects
 
@@ -322,7 +323,7 @@ class Coordinator:
             self._came_back(purpose, turn)
         for record in entry.records:
             if isinstance(record, GroupForgotten):
-                self._revive(record.group_id, turn)
+                self._groups.revive(record.group_id)
         self._look_idle(entry, turn)
         return turn.effects
 
@@ -358,12 +359,6 @@ class Coordinator:
         if change.appends_left == 0 and change.result is not None:
             refused = change.refused
             turn.reply(change.token, failed_offset_write(refused) if refused else change.result)
-
-    def _revive(self, group_id: str, turn: Turn) -> None:
-        """The tombstone of a group has come back: the group is what the image says, or gone."""
-        self._groups.forget(group_id)
-        if group_id in self._image:
-            self._groups.restore(group_id, turn)
 
     def _look_idle(self, entry: InFlight, turn: Turn) -> None:
         turn.perhaps_idle += entry.group_ids

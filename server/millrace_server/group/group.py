@@ -52,7 +52,7 @@ class Group:
         self.name = name
         self._life = Lifecycle(state)
         self.state_wall_ms = wall_ms
-        """Since when it has been in its state."""
+        """Since when it has been in its state; for a dead group, since when it was empty."""
         self.generation = 0
         self.protocol_type: str | None = None
         """None for a group that only ever had its offsets committed from outside."""

@@ -70,7 +70,7 @@ class Registry:
         return group
 
     def restore(self, group_id: str, turn: Turn) -> None:
-        """Puts the group back to what the image says of it: as after a restart."""
+        """Makes the group what the image says of it, if it says anything: as after a restart."""
         stored = self._image.groups.get(group_id)
         if stored is None:
             if group_id in self._image:
@@ -82,6 +82,17 @@ class Registry:
         if len(group.members) > self._config.group_size_max:
             # The limit was lowered: who rejoins last will not fit.
             self._rebalances.prepare(group, turn)
+
+    def revive(self, group_id: str) -> None:
+        """A group that could not be removed is empty again; its generations go on.
+
+        Not what the image says of it, which may be about to change: that it became empty can
+        still be on its way to the log.
+        """
+        dead = self._groups[group_id]
+        self._liveness.cancel(dead)
+        group = self._groups[group_id] = Group(group_id, wall_ms=dead.state_wall_ms)
+        group.generation, group.protocol_type = dead.generation, dead.protocol_type
 
     def forget(self, group_id: str) -> None:
         """Drops the group with its deadlines; nobody may wait in it."""

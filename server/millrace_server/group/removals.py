@@ -1,7 +1,7 @@
 """Removals: groups and offsets that are deleted, expire, or go with their topic.
 
 Owns the tombstones. A group is Dead while they are being written, and gone when they are durable;
-if they cannot be written it is what the image says of it, as after a restart.
+if they cannot be written it is empty as it was.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Removals:
                 f"Group {group_id!r} has {len(group.members)} members; stop them, or remove them "
                 "with LeaveGroup, then delete it",
             )
-        group.take(Step.REMOVED, wall_ms=turn.moment.wall_ms)
+        group.take(Step.REMOVED, wall_ms=group.state_wall_ms)
         tombstones: list[GroupRecord] = [*self._offsets.forget_all(group_id)]
         self._write([*tombstones, GroupForgotten(group_id)], turn, token, GroupDeleted(group_id))
 
@@ -116,7 +116,7 @@ class Removals:
             and len(records) == len(self._offsets.known(group.name))
         )
         if is_done:
-            group.take(Step.REMOVED, wall_ms=turn.moment.wall_ms)
+            group.take(Step.REMOVED, wall_ms=group.state_wall_ms)
             records.append(GroupForgotten(group.name))
         return records
 

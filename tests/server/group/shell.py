@@ -59,6 +59,8 @@ class Shell:
         self.hold = False
         self.now_ms = 5_000
         self.replies: dict[int, Result] = {}
+        self.replied_at: dict[int, int] = {}
+        """How long the log was when the token was answered."""
         self.tokens = 0
         self._ids = 0
         self.coordinator = self._new_coordinator()
@@ -85,6 +87,7 @@ class Shell:
                 assert isinstance(effect.token, int)
                 assert effect.token not in self.replies, "a token is answered twice"
                 self.replies[effect.token] = effect.result
+                self.replied_at[effect.token] = len(self.log)
         if not self.hold:
             self.make_durable()
 
@@ -120,8 +123,11 @@ class Shell:
         self.run(self.coordinator.on_loaded(self.moment))
 
     def load(self, coordinator: Coordinator, *, compacted: bool = False) -> None:
-        records = list(dict(reversed(self.log)).items()) if compacted else self.log
-        for key, value in reversed(records) if compacted else records:
+        records = self.log
+        if compacted:
+            latest = {key: position for position, (key, _) in enumerate(self.log)}
+            records = [self.log[position] for position in sorted(latest.values())]
+        for key, value in records:
             record = decode_record(key, value)
             assert not isinstance(record, UnknownRecord)
             coordinator.replay(record)
