@@ -12,6 +12,9 @@ from millrace_protocol.messages import (
     admin,
     configs,
     fetch,
+    group_admin,
+    group_membership,
+    group_offsets,
     hello,
     list_offsets,
     metadata,
@@ -28,13 +31,24 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     HELLO = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
     INIT_PRODUCER_ID = 22
     DESCRIBE_CONFIGS = 32
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +84,47 @@ APIS: dict[ApiKey, Api] = {
             ApiKey.DESCRIBE_CONFIGS, configs.DescribeConfigsRequest, configs.DescribeConfigsResponse
         ),
         Api(ApiKey.ALTER_CONFIGS, configs.AlterConfigsRequest, configs.AlterConfigsResponse),
+        Api(
+            ApiKey.FIND_COORDINATOR,
+            group_membership.FindCoordinatorRequest,
+            group_membership.FindCoordinatorResponse,
+        ),
+        Api(
+            ApiKey.JOIN_GROUP, group_membership.JoinGroupRequest, group_membership.JoinGroupResponse
+        ),
+        Api(
+            ApiKey.SYNC_GROUP, group_membership.SyncGroupRequest, group_membership.SyncGroupResponse
+        ),
+        Api(
+            ApiKey.HEARTBEAT, group_membership.HeartbeatRequest, group_membership.HeartbeatResponse
+        ),
+        Api(
+            ApiKey.LEAVE_GROUP,
+            group_membership.LeaveGroupRequest,
+            group_membership.LeaveGroupResponse,
+        ),
+        Api(
+            ApiKey.OFFSET_COMMIT,
+            group_offsets.OffsetCommitRequest,
+            group_offsets.OffsetCommitResponse,
+        ),
+        Api(
+            ApiKey.OFFSET_FETCH, group_offsets.OffsetFetchRequest, group_offsets.OffsetFetchResponse
+        ),
+        Api(
+            ApiKey.OFFSET_DELETE,
+            group_offsets.OffsetDeleteRequest,
+            group_offsets.OffsetDeleteResponse,
+        ),
+        Api(ApiKey.LIST_GROUPS, group_admin.ListGroupsRequest, group_admin.ListGroupsResponse),
+        Api(
+            ApiKey.DESCRIBE_GROUPS,
+            group_admin.DescribeGroupsRequest,
+            group_admin.DescribeGroupsResponse,
+        ),
+        Api(
+            ApiKey.DELETE_GROUPS, group_admin.DeleteGroupsRequest, group_admin.DeleteGroupsResponse
+        ),
     )
 }
 

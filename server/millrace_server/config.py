@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from millrace_server.group.config import GroupConfig
 from millrace_server.limits import Limits
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, config_key
@@ -71,6 +72,20 @@ class BrokerConfig:
     """Partitions of all topics together. Each holds a descriptor, more while old data is read."""
     housekeeping_interval_ms: int = 5_000
     """How often retention, checkpoints and segment ages are looked at."""
+    offsets_topic_partitions: int = 50
+    """Partitions of `__consumer_offsets`, in which groups are kept; counts when it is made."""
+    offsets_retention_minutes: int = 10_080
+    """How long the offsets of a group without members are kept."""
+    offset_metadata_max_bytes: int = 4_096
+    """The longest text beside a committed offset."""
+    group_min_session_timeout_ms: int = 6_000
+    """The shortest session a member may ask for: below it heartbeats are a load."""
+    group_max_session_timeout_ms: int = 1_800_000
+    """The longest: a dead member holds its partitions that long."""
+    group_initial_rebalance_delay_ms: int = 3_000
+    """How long the first member of a group waits for others; 0 begins at once."""
+    group_max_size: int = 1_000
+    """Members of one group."""
     start_wait_ms: int = 1_000
     """How long a start waits for all partitions to be open. After that it serves those that are:
     what a crash left may take long to look through, and a request for one of the others is asked
@@ -85,6 +100,18 @@ class BrokerConfig:
     """Defaults of topic settings, by Kafka's names."""
     limits: Limits = field(default_factory=Limits)
     """What one client and all clients together may use."""
+
+    @property
+    def group(self) -> GroupConfig:
+        """What coordinators are told. Raises `ValueError` for settings that contradict."""
+        return GroupConfig(
+            session_timeout_min_ms=self.group_min_session_timeout_ms,
+            session_timeout_max_ms=self.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
+            group_size_max=self.group_max_size,
+            offset_metadata_bytes_max=self.offset_metadata_max_bytes,
+            offsets_retention_ms=self.offsets_retention_minutes * 60_000,
+        )
 
     @property
     def listen_address(self) -> tuple[str, int]:
@@ -246,7 +273,16 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
             raise ConfigError(
                 name, "configuration", f"{getattr(config, name)!r}; use {', '.join(words)}"
             )
-    for name in ("partitions", "partitions_max", "housekeeping_interval_ms", "drain_timeout_ms"):
+    for name in (
+        "partitions",
+        "partitions_max",
+        "housekeeping_interval_ms",
+        "drain_timeout_ms",
+        "offsets_topic_partitions",
+        "offsets_retention_minutes",
+        "group_min_session_timeout_ms",
+        "group_max_size",
+    ):
         if getattr(config, name) < 1:
             raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 1")
     for name in ("node_id", "start_wait_ms"):

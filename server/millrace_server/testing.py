@@ -28,6 +28,8 @@ from millrace_server.disk.os_disk import DIRECTORY_MODE
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.node import Node
 
+OFFSETS_TOPIC_PARTITIONS = 1
+"""A test has few groups, and does not wait for fifty directories."""
 START_WAIT_MS = 600_000
 """Tests want every partition to be there when the broker is."""
 
@@ -36,15 +38,20 @@ class Broker:
     """An embedded broker. May be stopped and started again on the same data and port.
 
     Keyword arguments are fields of `BrokerConfig`; `topic` takes defaults of topic settings, for
-    example `topic={"durability": "os"}`. Unless `start_wait_ms` says otherwise, every partition is
-    open when it has started.
+    example `topic={"durability": "os"}`. Unless they say otherwise, every partition is open when
+    it has started, and a group's first member is assigned its partitions at once.
     """
 
     def __init__(self, *, data: str | Path | None = None, port: int = 0, **settings: Any) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="millrace-") if data is None else None
         directory = self._temporary.name if self._temporary is not None else str(data)
         config = BrokerConfig(
-            data=directory, listen=f"127.0.0.1:{port}", start_wait_ms=START_WAIT_MS
+            data=directory,
+            listen=f"127.0.0.1:{port}",
+            start_wait_ms=START_WAIT_MS,
+            offsets_topic_partitions=OFFSETS_TOPIC_PARTITIONS,
+            group_initial_rebalance_delay_ms=0,
+            group_min_session_timeout_ms=1,
         )
         self.config = replace(config, **settings)
         self._node: Node | None = None

@@ -26,6 +26,7 @@ from millrace_protocol.messages.configs import (
     DescribeConfigsResponse,
 )
 from millrace_protocol.messages.fetch import FetchResponse
+from millrace_protocol.messages.group_membership import FindCoordinatorResponse
 from millrace_protocol.messages.hello import HelloRequest, HelloResponse
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -38,6 +39,7 @@ from millrace_protocol.messages.producer_id import InitProducerIdRequest
 from millrace_protocol.schema import Message
 from millrace_server.limits import Limits
 from millrace_server.testing import Broker
+from tests.broker.group_requests import group_requests
 from tests.broker.wire import RESPONSES, Wire, batch, connect, fetch_request
 
 SAMPLES: dict[ApiKey, Message] = {
@@ -52,7 +54,16 @@ SAMPLES: dict[ApiKey, Message] = {
     ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest((PartitionCount("a", 2),), True),
     ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest(("a",)),
     ApiKey.ALTER_CONFIGS: AlterConfigsRequest((ConfigChanges("a", ()),), True),
+    **group_requests("g", ""),
 }
+ABOUT_A_MEMBER = {ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_DELETE}
+"""Refused as a whole, because the group has no member."""
+NAMED_ONCE = group_requests("g", "").keys() - {
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DELETE_GROUPS,
+}
+"""Refused as a whole, because the name of the one group is too long."""
 EVERY_API = pytest.mark.parametrize("key", list(APIS), ids=lambda key: key.name)
 
 
@@ -93,10 +104,11 @@ def test_there_is_a_sample_for_every_api() -> None:
 @EVERY_API
 async def test_every_api_answers_a_whole_request(wire: Wire, key: ApiKey) -> None:
     """W-2.3: api, version and correlation id come back."""
+    await wire.ask(SAMPLES[ApiKey.FIND_COORDINATOR], FindCoordinatorResponse)
     sent = wire.send(SAMPLES[key])
     header, _ = await wire.receive()
     assert (header.api, header.version, header.correlation_id) == (key, 0, sent)
-    assert header.error_code == 0
+    assert (header.error_code == 0) is (key not in ABOUT_A_MEMBER)
 
 
 @EVERY_API
@@ -227,10 +239,13 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
         ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest((PartitionCount(name, 2),), False),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest((name,)),
         ApiKey.ALTER_CONFIGS: AlterConfigsRequest((ConfigChanges(name, ()),), False),
+        **group_requests(name, name, topic=name, states=(name,)),
     }
+    await wire.ask(SAMPLES[ApiKey.FIND_COORDINATOR], FindCoordinatorResponse)
     sent = wire.send(requests[key])
     header, body = await wire.receive()
-    assert (header.correlation_id, header.error_code) == (sent, 0)
+    assert header.correlation_id == sent
+    assert (header.error_code == 0) is (key not in NAMED_ONCE)
     assert len(body) < 32_767 + 4_096
 
 

@@ -11,6 +11,13 @@ import uuid
 
 from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import encode
+from millrace_protocol.consumer_protocol import (
+    ConsumerAssignment,
+    ConsumerSubscription,
+    TopicPartitions,
+    encode_assignment,
+    encode_subscription,
+)
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import (
     FRAME_BYTES_MAX,
@@ -22,6 +29,9 @@ from millrace_protocol.messages import (
     admin,
     configs,
     fetch,
+    group_admin,
+    group_membership,
+    group_offsets,
     hello,
     list_offsets,
     metadata,
@@ -41,6 +51,9 @@ _GZIPPED_RECORDS = bytes.fromhex(
     "2f63617274002800040406626f6201020c736f75726365067765627d30e6c730000000"
 )
 """`_records()` through gzip; written down, because versions of gzip make different bytes."""
+_MEMBER = "shop-5b0e3b7c9d1f4e62"
+_SUBSCRIPTION = encode_subscription(ConsumerSubscription(("clicks",), None))
+_ASSIGNMENT = encode_assignment(ConsumerAssignment((TopicPartitions("clicks", (0,)),), None))
 _TOPIC_ID = uuid.UUID("0199c8b1-7a00-7cc1-b1a2-3e5b7f9d1c2e")
 
 
@@ -197,6 +210,107 @@ _MESSAGES: dict[ApiKey, tuple[Message, Message]] = {
             (configs.ConfigChanges("clicks", (admin.TopicConfig("retention.ms", None),)),), False
         ),
         configs.AlterConfigsResponse((admin.TopicResult("clicks", 0, None),)),
+    ),
+    ApiKey.FIND_COORDINATOR: (
+        group_membership.FindCoordinatorRequest(("hourly",)),
+        group_membership.FindCoordinatorResponse(
+            (group_membership.FoundCoordinator("hourly", 0, None, 0, "127.0.0.1", 9092),)
+        ),
+    ),
+    ApiKey.JOIN_GROUP: (
+        group_membership.JoinGroupRequest(
+            "hourly",
+            45_000,
+            300_000,
+            _MEMBER,
+            None,
+            "consumer",
+            (group_membership.JoinProtocol("range", _SUBSCRIPTION),),
+            "a new member",
+        ),
+        group_membership.JoinGroupResponse(
+            1,
+            "consumer",
+            "range",
+            _MEMBER,
+            _MEMBER,
+            False,
+            (group_membership.JoinedMember(_MEMBER, None, _SUBSCRIPTION),),
+        ),
+    ),
+    ApiKey.SYNC_GROUP: (
+        group_membership.SyncGroupRequest(
+            "hourly",
+            1,
+            _MEMBER,
+            None,
+            "consumer",
+            "range",
+            (group_membership.MemberAssignment(_MEMBER, _ASSIGNMENT),),
+        ),
+        group_membership.SyncGroupResponse("consumer", "range", _ASSIGNMENT),
+    ),
+    ApiKey.HEARTBEAT: (
+        group_membership.HeartbeatRequest("hourly", 1, _MEMBER, None),
+        group_membership.HeartbeatResponse(),
+    ),
+    ApiKey.LEAVE_GROUP: (
+        group_membership.LeaveGroupRequest(
+            "hourly", (group_membership.LeavingMember(_MEMBER, None, "closed"),)
+        ),
+        group_membership.LeaveGroupResponse((group_membership.LeftMember(_MEMBER, None, 0, None),)),
+    ),
+    ApiKey.OFFSET_COMMIT: (
+        group_offsets.OffsetCommitRequest(
+            "hourly", 1, _MEMBER, None, (group_offsets.CommitPartition("clicks", 0, 3, 0, "ada"),)
+        ),
+        group_offsets.OffsetCommitResponse(
+            (group_offsets.CommittedPartition("clicks", 0, 0, None),)
+        ),
+    ),
+    ApiKey.OFFSET_FETCH: (
+        group_offsets.OffsetFetchRequest("hourly", None),
+        group_offsets.OffsetFetchResponse(
+            (group_offsets.CommittedOffset("clicks", 0, 0, None, 3, 0, "ada", _TIME_MS),)
+        ),
+    ),
+    ApiKey.OFFSET_DELETE: (
+        group_offsets.OffsetDeleteRequest("hourly", (group_offsets.GroupPartition("clicks", 0),)),
+        group_offsets.OffsetDeleteResponse(
+            (group_offsets.CommittedPartition("clicks", 0, 0, None),)
+        ),
+    ),
+    ApiKey.LIST_GROUPS: (
+        group_admin.ListGroupsRequest(()),
+        group_admin.ListGroupsResponse(
+            (group_admin.ListedGroup("hourly", "Stable", "consumer", 1),)
+        ),
+    ),
+    ApiKey.DESCRIBE_GROUPS: (
+        group_admin.DescribeGroupsRequest(("hourly",)),
+        group_admin.DescribeGroupsResponse(
+            (
+                group_admin.DescribedGroup(
+                    "hourly",
+                    0,
+                    None,
+                    "Stable",
+                    1,
+                    "consumer",
+                    "range",
+                    _MEMBER,
+                    (
+                        group_admin.DescribedMember(
+                            _MEMBER, None, "shop", "127.0.0.1:50412", _SUBSCRIPTION, _ASSIGNMENT
+                        ),
+                    ),
+                ),
+            )
+        ),
+    ),
+    ApiKey.DELETE_GROUPS: (
+        group_admin.DeleteGroupsRequest(("hourly",)),
+        group_admin.DeleteGroupsResponse((group_admin.DeletedGroup("hourly", 0, None),)),
     ),
 }
 

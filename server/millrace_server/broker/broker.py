@@ -16,6 +16,7 @@ from functools import partial
 from millrace_protocol.errors import ErrorCode
 from millrace_server.broker.appends import Appends
 from millrace_server.broker.fetches import Fetches
+from millrace_server.broker.groups import Groups
 from millrace_server.broker.housekeeping import Housekeeping
 from millrace_server.broker.metadata_log import METADATA_TOPIC, MetadataLog
 from millrace_server.broker.opening import Opening
@@ -106,6 +107,15 @@ class Broker:
             image=self.image,
             defaults=self.config.topic,
             make_partition=self._make_partition,
+            on_deleted=lambda topic: self.groups.on_topic_deleted(topic),
+        )
+        self.groups = Groups(
+            host=self.host,
+            partitions=self.partitions,
+            topics=self.topics,
+            image=self.image,
+            config=self.config.group,
+            offsets_partitions=self.config.offsets_topic_partitions,
         )
         self.producer_ids = ProducerIds(self._metadata, self.controller, self.image)
         self.appends = Appends(self.partitions, self.host, self._append_waits, self.producer_ids)
@@ -120,10 +130,12 @@ class Broker:
         )
         self._opening.begin()
         await self._opening.wait(self.config.start_wait_ms)
+        self.groups.start()
 
     def answer_waiting(self) -> None:
         """Answers long polls with what there is; a stopping broker does not wait for more."""
         self._fetch_waits.hurry()
+        self.groups.answer_waiting()
 
     async def stop(self) -> None:
         """Makes everything durable and closes it; call when no request can come any more."""
@@ -131,6 +143,7 @@ class Broker:
             self._housekeeping_task.cancel()
             await asyncio.wait([self._housekeeping_task])
         await self._opening.stop()
+        await self.groups.stop()
         await self._metadata.close()
         await self._shut_partitions()
         self._append_waits.close()

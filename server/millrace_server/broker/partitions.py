@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 from millrace_protocol.errors import ErrorCode
@@ -25,6 +26,7 @@ class Partitions:
 
     def __init__(self) -> None:
         self._by_topic: dict[str, dict[int, Partition | Refused]] = {}
+        self._changed = asyncio.Event()
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in list(self._by_topic.values()):
@@ -35,10 +37,17 @@ class Partitions:
     def add(self, partition: Partition) -> None:
         """Puts a partition in service."""
         self._by_topic.setdefault(partition.topic, {})[partition.number] = partition
+        self._tell_change()
 
     def set_offline(self, topic: str, number: int, refusal: Refused) -> None:
         """Every request for this partition is answered with `refusal` until it is added."""
         self._by_topic.setdefault(topic, {})[number] = refusal
+        self._tell_change()
+
+    def _tell_change(self) -> None:
+        # Whoever waits now is woken; who looks again and waits on, waits for the next change.
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def remove_topic(self, topic: str) -> list[Partition]:
         """Takes a topic's partitions out of service and returns those that were online."""
@@ -53,6 +62,11 @@ class Partitions:
         """Why a partition is offline; None when it is online or not here."""
         found = self._by_topic.get(topic, {}).get(number)
         return found if isinstance(found, Refused) else None
+
+    async def until_opened(self, topic: str, number: int) -> None:
+        """Returns when a start has done with the partition: it is in service, offline or gone."""
+        while isinstance(self.offline(topic, number), NotOpenYet):
+            await self._changed.wait()
 
     def get(self, topic: str, number: int) -> Partition:
         """The partition. Raises `Refused` when there is none, or it is offline."""

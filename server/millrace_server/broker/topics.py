@@ -39,6 +39,7 @@ class Topics:
         image: ClusterImage,
         defaults: Mapping[str, str],
         make_partition: Callable[[str, int, PartitionLog], Partition],
+        on_deleted: Callable[[str], None],
     ) -> None:
         self._host = host
         self._partitions = partitions
@@ -47,6 +48,7 @@ class Topics:
         self._image = image
         self._defaults = defaults
         self._make_partition = make_partition
+        self._on_deleted = on_deleted
 
     def config(self, name: str) -> TopicConfig:
         """The settings in force for a topic. Raises `Refused`."""
@@ -60,6 +62,7 @@ class Topics:
         replication_factor: int = -1,
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
+        is_internal: bool = False,
     ) -> Topic:
         """Creates a topic, or says what it would be like. Raises `Refused`."""
 
@@ -71,6 +74,7 @@ class Topics:
                 partitions=partitions,
                 replication_factor=replication_factor,
                 configs=configs or {},
+                is_internal=is_internal,
             )
             topic = Topic(
                 name,
@@ -127,6 +131,7 @@ class Topics:
             topic = self._image.topics[name]
             self._refuse_unopened(topic)
             await self._metadata.write(records)
+            self._on_deleted(name)
             for partition in self._partitions.remove_topic(name):
                 await partition.abandon()
             await self._host.spawn.blocking(

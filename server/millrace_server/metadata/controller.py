@@ -67,10 +67,14 @@ class Controller:
         partitions: int,
         replication_factor: int,
         configs: Mapping[str, str | None],
+        is_internal: bool = False,
     ) -> TopicCreated:
-        """The record that creates a topic; -1 for a count means the default. Raises `Refused`."""
+        """The record that creates a topic; -1 for a count means the default. Raises `Refused`.
+
+        `is_internal` is for those that the broker makes for itself.
+        """
         check_topic_name(name)
-        if name.startswith(INTERNAL_TOPIC_PREFIX):
+        if name.startswith(INTERNAL_TOPIC_PREFIX) and not is_internal:
             raise Refused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic names that begin with {INTERNAL_TOPIC_PREFIX} belong to the broker; "

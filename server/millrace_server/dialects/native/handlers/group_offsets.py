@@ -1,0 +1,118 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages import group_offsets as messages
+from millrace_server.broker.broker import Broker
+from millrace_server.dialects.native.answer import Answered
+from millrace_server.dialects.native.handlers.group_results import expect, outcome
+from millrace_server.dialects.native.later import mapped
+from millrace_server.group import requests
+from millrace_server.group.effects import FetchedOffset, PartitionOutcomes, Result
+from millrace_server.net.connection import Connection
+from millrace_server.refusal import Refused
+
+NO_OFFSET = -1
+
+
+def commit(
+    broker: Broker, connection: Connection, request: messages.OffsetCommitRequest
+) -> Answered:
+    """Answers when the offsets are durable; partitions that do not exist are refused."""
+    refused = {
+        (p.topic, p.partition): sentence
+        for p in request.partitions
+        if (sentence := _unknown(broker, p.topic, p.partition)) is not None
+    }
+    asked = requests.Commit(
+        group_id=request.group,
+        member_id=request.member_id,
+        generation=request.generation,
+        instance_id=request.instance_id,
+        offsets=tuple(
+            requests.OffsetToCommit(
+                p.topic, p.partition, p.offset, p.leader_epoch, p.metadata or ""
+            )
+            for p in request.partitions
+            if (p.topic, p.partition) not in refused
+        ),
+    )
+
+    def committed(result: Result) -> messages.OffsetCommitResponse:
+        done = iter(expect(result, PartitionOutcomes).partitions)
+        return messages.OffsetCommitResponse(
+            tuple(
+                messages.CommittedPartition(
+                    p.topic, p.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, sentence
+                )
+                if (sentence := refused.get((p.topic, p.partition))) is not None
+                else messages.CommittedPartition(p.topic, p.partition, *outcome(next(done).refusal))
+                for p in request.partitions
+            )
+        )
+
+    answer = broker.groups.ask(
+        request.group, lambda c, token, moment: c.commit(token, asked, moment)
+    )
+    return mapped(answer, committed)
+
+
+def _unknown(broker: Broker, topic: str, partition: int) -> str | None:
+    try:
+        known = broker.controller.topic(topic)
+    except Refused as refused:
+        return refused.sentence
+    if 0 <= partition < known.partitions:
+        return None
+    return f"Topic {topic!r} has no partition {partition}; it has 0 to {known.partitions - 1}"
+
+
+def fetch(broker: Broker, connection: Connection, request: messages.OffsetFetchRequest) -> Answered:
+    """Answers with what is durable."""
+    wanted = request.partitions
+    found = broker.groups.coordinator(request.group).fetch_offsets(
+        request.group,
+        None if wanted is None else [requests.TopicPartition(p.topic, p.partition) for p in wanted],
+    )
+    return messages.OffsetFetchResponse(tuple(map(_fetched, found)))
+
+
+def _fetched(found: FetchedOffset) -> messages.CommittedOffset:
+    code, sentence = outcome(found.refusal)
+    committed = found.committed
+    if committed is None:
+        return messages.CommittedOffset(
+            found.topic, found.partition, code, sentence, NO_OFFSET, -1, None, -1
+        )
+    return messages.CommittedOffset(
+        found.topic,
+        found.partition,
+        code,
+        sentence,
+        committed.offset,
+        committed.leader_epoch,
+        committed.metadata,
+        committed.commit_wall_ms,
+    )
+
+
+def delete(
+    broker: Broker, connection: Connection, request: messages.OffsetDeleteRequest
+) -> Answered:
+    """Answers when it is durable that the offsets are forgotten."""
+    wanted = [requests.TopicPartition(p.topic, p.partition) for p in request.partitions]
+    answer = broker.groups.ask(
+        request.group,
+        lambda c, token, moment: c.delete_offsets(token, request.group, wanted, moment),
+    )
+    return mapped(answer, _deleted)
+
+
+def _deleted(result: Result) -> messages.OffsetDeleteResponse:
+    return messages.OffsetDeleteResponse(
+        tuple(
+            messages.CommittedPartition(topic, partition, *outcome(refusal))
+            for topic, partition, refusal in expect(result, PartitionOutcomes).partitions
+        )
+    )
