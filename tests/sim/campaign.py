@@ -27,7 +27,7 @@ def run_many(first: int, count: int, processes: int) -> int:
     started_s = time.monotonic()
     counts: Counter[str] = Counter()
     virtual_s = cpu_s = 0.0
-    sent = acked = failed = 0
+    sent = acked = failed = hopeless = 0
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, maxtasksperchild=100) as pool:
         for outcome, taken_s in pool.imap_unordered(_timed, range(first, first + count)):
@@ -37,6 +37,7 @@ def run_many(first: int, count: int, processes: int) -> int:
             acked += outcome.acked
             counts += outcome.counts
             failed += bool(outcome.violations)
+            hopeless += outcome.is_hopeless
             for violation in outcome.violations:
                 print(f"seed={outcome.seed} {violation}", flush=True)
     for what in sorted({*SOMETIMES, *counts}):
@@ -44,8 +45,10 @@ def run_many(first: int, count: int, processes: int) -> int:
     never = missing(counts, count)
     for what in never:
         print(f"never in {count} runs: {what}")
+    faults = sum(number for what, number in counts.items() if what.startswith("trouble: "))
     print(
-        f"{count} runs, {failed} with violations; {sent} records sent, {acked} acked; "
+        f"{count} runs, {hopeless} of them hopeless, {failed} with violations; "
+        f"{faults / count:.1f} faults a run; {sent} records sent, {acked} acked; "
         f"{virtual_s:.0f} virtual s, {virtual_s / cpu_s:.1f} per CPU s; "
         f"{time.monotonic() - started_s:.0f} s"
     )

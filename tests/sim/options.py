@@ -12,6 +12,7 @@ from tests.sim.host import Rng
 TROUBLES = (
     "kill",
     "power",
+    "power_soon",
     "restart",
     "reset",
     "cut",

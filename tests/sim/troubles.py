@@ -55,10 +55,11 @@ class Troubles:
         self._broker.kill(pause_s=rng.random() * 2)
 
     async def _power(self, rng: Rng) -> None:
-        if rng.random() < 0.5:
-            self._broker.cut_power(pause_s=rng.random() * 2)
-        else:
-            self._broker.cut_power_soon(rng.randint(0, 40), pause_s=rng.random() * 2)
+        self._broker.cut_power(pause_s=rng.random() * 2)
+
+    async def _power_soon(self, rng: Rng) -> None:
+        """In the midst of an operation, if there are so many before anything else ends the life."""
+        self._broker.cut_power_soon(rng.randint(0, 40), pause_s=rng.random() * 2)
 
     async def _restart(self, rng: Rng) -> None:
         await self._broker.restart_in_order()
