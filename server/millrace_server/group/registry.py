@@ -40,9 +40,6 @@ class Registry:
         self._liveness = liveness
         self._groups: dict[str, Group] = {}
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
 

@@ -112,7 +112,6 @@ class Removals:
         is_done = (
             group.state is GroupState.EMPTY
             and not group.pending
-            and not self._appends.touch(group.name)
             and len(records) == len(self._offsets.known(group.name))
         )
         if is_done:

@@ -56,6 +56,7 @@ class Join:
     client_id: str = ""
     client_host: str = ""
     reason: str = ""
+    """For the shell's log; so is that of `LeavingMember`."""
     requires_known_member_id: bool = True
     """Whether a newcomer is first told its id (KIP-394); False for clients that do not know how."""
     can_skip_assignment: bool = True

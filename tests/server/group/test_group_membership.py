@@ -308,6 +308,22 @@ def test_an_assignment_that_becomes_durable_too_late_is_given_to_nobody() -> Non
     assert shell.joined(shell.join(leader)).generation == 2
 
 
+def test_an_assignment_of_an_older_generation_is_never_taken_for_that_of_the_next() -> None:
+    shell = Shell()
+    leader, _ = shell.enter()
+    shell.hold = True
+    shell.sync(leader, 1, {leader: b"old"})
+    newcomer, _ = shell.enter()
+    assert shell.joined(shell.join(leader)).generation == 2
+    waiting = shell.sync(newcomer, 2)
+    shell.make_durable()
+    assert shell.waits(waiting)
+    assert shell.state() == "CompletingRebalance"
+    shell.sync(leader, 2, {newcomer: b"new"})
+    shell.make_durable()
+    assert shell.assignment(waiting) == b"new"
+
+
 def test_who_does_not_sync_within_the_rebalance_timeout_is_dropped() -> None:
     shell = Shell()
     leader, token = shell.enter(session_timeout_ms=600_000)
@@ -393,6 +409,33 @@ def test_a_silent_member_is_dropped_after_its_session_and_not_before() -> None:
     assert [each.member_id for each in shell.coordinator.describe("g").members] == [leader]
     assert shell.heartbeat(leader, 2) is ErrorCode.REBALANCE_IN_PROGRESS
     assert shell.heartbeat(follower, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_session_that_ends_with_the_rebalance_begins_anew_with_its_answer() -> None:
+    shell = Shell()
+    leader, follower, _ = shell.stable(3, rebalance_timeout_ms=SESSION_MS)
+    tokens = [shell.join(leader, rebalance_timeout_ms=SESSION_MS)]
+    shell.heartbeat(follower, 3)
+    tokens.append(shell.join(follower, rebalance_timeout_ms=SESSION_MS))
+    shell.advance(SESSION_MS)
+    assert {shell.joined(token).generation for token in tokens} == {4}
+    members = shell.coordinator.describe("g").members
+    assert [each.member_id for each in members] == [leader, follower]
+    shell.advance(SESSION_MS - 1)
+    assert shell.heartbeat(follower, 4) is ErrorCode.NONE
+
+
+def test_who_has_not_synced_when_another_fails_may_still_join_again() -> None:
+    shell = Shell()
+    leader, _ = shell.enter(rebalance_timeout_ms=SESSION_MS)
+    follower, _ = shell.enter(rebalance_timeout_ms=SESSION_MS)
+    generation = shell.joined(shell.join(leader, rebalance_timeout_ms=SESSION_MS)).generation
+    shell.advance(SESSION_MS - 1)
+    assert shell.heartbeat(follower, generation) is ErrorCode.NONE
+    shell.advance(1)
+    assert shell.heartbeat(leader, generation) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert shell.heartbeat(follower, generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert shell.joined(shell.join(follower)).leader_id == follower
 
 
 def test_members_that_wait_for_the_others_do_not_time_out() -> None:
@@ -533,3 +576,17 @@ def test_metadata_that_no_record_can_hold_is_refused() -> None:
         in shell.refusal(shell.join(protocols=big), ErrorCode.GROUP_MAX_SIZE_REACHED).sentence
     )
     assert shell.state() == "Stable"
+
+
+def test_a_hundred_members_settle_with_one_answer_each() -> None:
+    shell = Shell()
+    members = [shell.enter()[0] for _ in range(100)]
+    tokens = [shell.join(each) for each in members]
+    joined = [shell.joined(token) for token in tokens if not shell.waits(token)]
+    generation = joined[0].generation
+    assert len(joined) == 100
+    assert {each.generation for each in joined} == {generation}
+    assert len(joined[0].members) == 100
+    tokens = [shell.sync(each, generation) for each in members[1:]]
+    shell.sync(members[0], generation, {each: each.encode() for each in members})
+    assert [shell.assignment(token).decode() for token in tokens] == members[1:]

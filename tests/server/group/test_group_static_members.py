@@ -61,6 +61,20 @@ def test_a_new_id_that_cannot_be_written_leaves_the_old_one_in_place() -> None:
     assert shell.heartbeat(leader, 2, instance_id="a") is ErrorCode.NONE
 
 
+def test_a_restart_before_the_first_sync_is_waited_for_under_the_new_id() -> None:
+    shell = Shell()
+    leader = shell.joined(shell.join(instance_id="a")).member_id
+    shell.join(instance_id="b")
+    shell.join(leader, instance_id="a")
+    shell.sync(leader, 2, {})
+    current = shell.joined(shell.join(instance_id="b")).member_id
+    shell.sync(current, 2, instance_id="b")
+    for _ in range(REBALANCE_MS // SESSION_MS + 2):
+        shell.advance(SESSION_MS - 1)
+        assert shell.heartbeat(leader, 2, instance_id="a") is ErrorCode.NONE
+        assert shell.heartbeat(current, 2, instance_id="b") is ErrorCode.NONE
+
+
 def test_the_old_process_is_fenced_in_everything_it_says() -> None:
     shell = Shell()
     _, follower = two_instances(shell)
