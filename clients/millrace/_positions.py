@@ -412,16 +412,20 @@ class Positions:
         """Takes the whole batches of an answer, as far as their offsets can be true.
 
         No CRC covers a base offset, and a bit that changed on a disk must not lead a reader past
-        records. Offsets have no gaps: each batch begins where the one before it ends, the first
-        at what was asked for or before, and none reaches the high watermark.
+        records. No batch reaches the high watermark, and each begins behind the one before it;
+        of two that overlap behind a gap, the one that made the gap is the wrong one.
         """
         next_offset, end, is_broken = state.fetch_offset, 0, False
+        before_gap: tuple[int, int] | None = None
         for position in batch_positions(data):
             base_offset, size_bytes, _, last_offset, _ = batch_span(data, position)
-            continues = base_offset == next_offset or (not end and base_offset < next_offset)
+            continues = base_offset >= next_offset or not end
             if not (continues and next_offset <= last_offset < high_watermark):
                 is_broken = True
+                if before_gap is not None:
+                    next_offset, end = before_gap
                 break
+            before_gap = (next_offset, end) if base_offset > next_offset else None
             next_offset, end = last_offset + 1, position + size_bytes
         if end:
             whole = data if end == len(data) else data[:end]

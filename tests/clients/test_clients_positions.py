@@ -142,31 +142,54 @@ def test_each_record_comes_once_and_in_order_however_they_are_taken(
     assert rig.positions.buffered_bytes == 0
 
 
+def answered(rig: Rig, data: bytes, *, high_watermark: int) -> tuple[int, int, bytes]:
+    """What is taken of an answer to the first fetch: from offset, next offset, bytes."""
+    rig.positions.assign(rig.where[:1], EARLIEST)
+    rig.serve(rig.plan(), works=True)
+    rig.answer(rig.plan(), data, high_watermark=high_watermark)
+    taken = rig.positions.take(rig.now_ms)
+    assert taken is not None
+    return taken[1].from_offset, taken[1].next_offset, taken[1].data
+
+
 @pytest.mark.parametrize("bit", range(64))
 def test_a_changed_bit_of_a_base_offset_leads_no_reader_past_records(bit: int) -> None:
     # No CRC covers these eight bytes, so the other batches and the high watermark have to tell.
     rig = Rig([3, 3, 3])
-    rig.positions.assign(rig.where[:1], EARLIEST)
-    rig.serve(rig.plan(), works=True)
     whole = rig.logs[0].read(0, 10_000)
     second = len(whole) // 3
     damaged = bytearray(whole)
     damaged[second + bit // 8] ^= 1 << bit % 8
-    rig.answer(rig.plan(), bytes(damaged), high_watermark=9)
-    state = rig.positions[rig.where[0]]
-    taken = rig.positions.take(rig.now_ms)
-    assert taken is not None
-    assert (taken[1].from_offset, taken[1].next_offset) == (0, 3)
-    assert taken[1].data == whole[:second]
+    assert answered(rig, bytes(damaged), high_watermark=9) == (0, 3, whole[:second])
     with pytest.raises(CorruptMessage, match="offset 3 is next and the high watermark is 9"):
         rig.positions.take(rig.now_ms)
-    assert state.fetch_offset == 3
+    assert rig.positions[rig.where[0]].fetch_offset == 3
+
+
+def test_a_batch_that_leaves_a_gap_and_reaches_into_the_next_one_is_not_believed() -> None:
+    rig = Rig([1] * 9)
+    whole = rig.logs[0].read(0, 10_000)
+    size = len(whole) // 9
+    damaged = bytearray(whole)
+    damaged[3 * size + 7] = 5
+    assert answered(rig, bytes(damaged), high_watermark=9) == (0, 3, whole[: 3 * size])
+    with pytest.raises(CorruptMessage, match="offset 3 is next"):
+        rig.positions.take(rig.now_ms)
+
+
+def test_a_gap_between_batches_is_what_compaction_leaves() -> None:
+    rig = Rig([3, 3, 3])
+    whole = rig.logs[0].read(0, 10_000)
+    size = len(whole) // 3
+    left = whole[:size] + whole[2 * size :]
+    assert answered(rig, left, high_watermark=9) == (0, 9, left)
+    assert rig.positions.take(rig.now_ms) is None
 
 
 def test_a_batch_beyond_the_high_watermark_is_not_believed() -> None:
-    rig = Rig([3])
-    rig.positions.assign(rig.where[:1], EARLIEST)
-    rig.serve(rig.plan(), works=True)
-    rig.answer(rig.plan(), rig.logs[0].read(0, 10_000), high_watermark=2)
-    with pytest.raises(CorruptMessage, match="the high watermark is 2"):
+    rig = Rig([3, 3])
+    whole = rig.logs[0].read(0, 10_000)
+    first = whole[: len(whole) // 2]
+    assert answered(rig, whole, high_watermark=5) == (0, 3, first)
+    with pytest.raises(CorruptMessage, match="the high watermark is 5"):
         rig.positions.take(rig.now_ms)
