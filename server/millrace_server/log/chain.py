@@ -7,6 +7,7 @@ hold open. Refuses to know what is durable and who reads.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from millrace_server.host import Disk
@@ -101,8 +102,39 @@ class SegmentChain:
 
     def drop_first(self, count: int) -> list[Segment]:
         """Takes the oldest segments off; whoever holds one of their files keeps it."""
-        dropped = self.segments[:count]
-        del self.segments[:count], self._bases[:count]
+        return self._take_off(0, count)
+
+    def replace(self, replaced: Sequence[Segment], cleaned: Sequence[Segment]) -> bool:
+        """Puts `cleaned` in the place of neighbours that end where they do.
+
+        False, and nothing changes, if these are not all there, closed and settled.
+        """
+        try:
+            first = self.segments.index(replaced[0])
+        except ValueError:
+            return False
+        end = first + len(replaced)
+        if (
+            self.segments[first:end] != list(replaced)
+            or self.active in replaced
+            or any(segment in replaced for segment in self.unsettled)
+        ):
+            return False
+        self._take_off(first, end)
+        self.segments[first:first] = cleaned
+        self._bases[first:first] = [segment.base_offset for segment in cleaned]
+        self._closed_bytes += sum(segment.size_bytes for segment in cleaned)
+        return True
+
+    def let_go(self) -> None:
+        """Releases every file."""
+        for segment in self.segments:
+            segment.cool()
+
+    def _take_off(self, first: int, end: int) -> list[Segment]:
+        """Takes out the closed segments `[first, end)`, by index."""
+        dropped = self.segments[first:end]
+        del self.segments[first:end], self._bases[first:end]
         self._places.clear()
         for segment in dropped:
             self._closed_bytes -= segment.size_bytes
@@ -110,8 +142,3 @@ class SegmentChain:
                 self._used.remove(segment)
             segment.cool()
         return dropped
-
-    def let_go(self) -> None:
-        """Releases every file."""
-        for segment in self.segments:
-            segment.cool()

@@ -12,8 +12,9 @@ that does not pass its CRC counts as missing, and recovery then reads the whole 
                              bit 0: written by a clean shutdown
 
     fixed fields    start offset i64, recovery offset i64, active segment's base offset i64,
-                    position i64, its max timestamp i64, its index entries i32, segment count i32
-    closed segment  base offset i64, size i64 bytes, max timestamp i64
+                    position i64, its max timestamp i64, its index entries i32, segment count i32,
+                    clean up to offset i64, first delete horizon i64 or -1
+    closed segment  base offset i64, size i64 bytes, max timestamp i64, generation i32
     producers       see producers.Producers.encode
 
 Big-endian throughout.
@@ -28,25 +29,30 @@ from typing import Final, NamedTuple
 import crc32c
 
 from millrace_server.host import Disk
+from millrace_server.log.compaction import NOT_CLEAN, Cleanliness
 from millrace_server.log.producers import Producers
 
 CHECKPOINT_NAME: Final = "checkpoint"
 TEMPORARY_NAME: Final = "checkpoint.tmp"
 
 _MAGIC: Final = b"MRCP"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _CLEAN_BIT: Final = 1
 _PREFIX = struct.Struct(">4sHHI")
-_FIXED = struct.Struct(">qqqqqii")
-_SEGMENT = struct.Struct(">qqq")
+_FIXED = struct.Struct(">qqqqqiiqq")
+_SEGMENT = struct.Struct(">qqqi")
 
 
 class ClosedSegment(NamedTuple):
-    """A segment that is durable, has its true size, and will not change."""
+    """A segment that is durable, has its true size, and will not change.
+
+    `generation` is how often it was cleaned: the one of that base offset which is in force.
+    """
 
     base_offset: int
     size_bytes: int
     max_timestamp: int
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ class Checkpoint:
     closed: tuple[ClosedSegment, ...]
     producers: bytes
     is_clean: bool = False
+    cleanliness: Cleanliness = NOT_CLEAN
 
     def encode(self) -> bytes:
         """Returns the file's content."""
@@ -79,6 +86,8 @@ class Checkpoint:
                     self.max_timestamp,
                     self.index_entries,
                     len(self.closed),
+                    self.cleanliness.end_offset,
+                    self.cleanliness.horizon_ms,
                 ),
                 *(_SEGMENT.pack(*segment) for segment in self.closed),
                 self.producers,
@@ -96,7 +105,9 @@ class Checkpoint:
         body = data[_PREFIX.size :]
         if magic != _MAGIC or version != _VERSION or crc != crc32c.crc32c(body):
             return None
-        start, recovery, active, position, max_timestamp, entries, count = _FIXED.unpack_from(body)
+        start, recovery, active, position, max_timestamp, entries, count, *clean = (
+            _FIXED.unpack_from(body)
+        )
         end = _FIXED.size + count * _SEGMENT.size
         if count < 0 or end > len(body) or not Producers.can_decode(body[end:]):
             return None
@@ -110,6 +121,7 @@ class Checkpoint:
             closed=tuple(map(ClosedSegment._make, _SEGMENT.iter_unpack(body[_FIXED.size : end]))),
             producers=body[end:],
             is_clean=bool(flags & _CLEAN_BIT),
+            cleanliness=Cleanliness(*clean),
         )
 
     def restore_producers(self) -> Producers:

@@ -14,7 +14,8 @@ SEGMENT_BYTES_MAX: Final = 2**31 - 1
 """An index entry holds a position in 31 bits."""
 
 _MIB: Final = 1024 * 1024
-_WEEK_MS: Final = 7 * 24 * 3600 * 1000
+_DAY_MS: Final = 24 * 3600 * 1000
+_WEEK_MS: Final = 7 * _DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,8 @@ class LogConfig:
     """Limits of one log; -1 in a retention field means no limit.
 
     `durability` "fsync" promises that an acknowledged batch survives a power cut, "os" only that
-    it survives the process.
+    it survives the process. `deletes` old segments by the retention fields, `compacts` them by
+    the fields of compaction; one of the two at least.
     """
 
     segment_bytes: int = 100 * _MIB
@@ -34,6 +36,19 @@ class LogConfig:
     timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
     durability: Literal["fsync", "os"] = "fsync"
     preallocate: bool = True
+    deletes: bool = True
+    compacts: bool = False
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = 2**63 - 1
+    delete_retention_ms: int = _DAY_MS
+
+    @property
+    def roll_ms(self) -> int:
+        """How old a segment gets: a compacted log must close it before it can be cleaned."""
+        if not self.compacts:
+            return self.segment_ms
+        return min(self.segment_ms, self.max_compaction_lag_ms)
 
     def __post_init__(self) -> None:
         if not 1 <= self.segment_bytes <= SEGMENT_BYTES_MAX:
@@ -54,4 +69,15 @@ class LogConfig:
         if not 0 <= self.max_message_bytes <= SEGMENT_BYTES_MAX:
             raise ValueError(
                 f"largest batch {self.max_message_bytes} bytes: choose 0 to {SEGMENT_BYTES_MAX}"
+            )
+        if not (self.deletes or self.compacts):
+            raise ValueError("a log that neither deletes nor compacts: choose one at least")
+        if not 0 <= self.min_cleanable_dirty_ratio <= 1:
+            raise ValueError(f"dirty ratio {self.min_cleanable_dirty_ratio}: choose 0 to 1")
+        if self.delete_retention_ms < 0:
+            raise ValueError(f"tombstones for {self.delete_retention_ms} ms: choose 0 or more")
+        if not 0 <= self.min_compaction_lag_ms <= self.max_compaction_lag_ms:
+            raise ValueError(
+                f"compaction after {self.min_compaction_lag_ms} to {self.max_compaction_lag_ms} "
+                "ms: choose 0 or more, and a maximum that is not below the minimum"
             )

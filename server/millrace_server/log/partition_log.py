@@ -1,8 +1,8 @@
 """The log of one partition: dense offsets from 0 that never change, in segments.
 
-Owns append, read, roll, what is durable, and retention. Refuses to know topics, replicas and
-threads: blocking work is handed out as a `FlushTicket`, files come from the `Disk` seam, and time
-is a parameter. One log belongs to one event loop.
+Owns append, read, roll, what is durable, retention, and which segments are in force. Refuses to
+know topics, replicas and threads: blocking work is handed out as a `FlushTicket` or a `Cleaning`,
+files come from the `Disk` seam, and time is a parameter. One log belongs to one event loop.
 
     start_offset <= durable_offset <= end_offset
 
@@ -24,6 +24,8 @@ from millrace_protocol.records import (
 from millrace_server.host import Disk, FileSlice
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.checkpoint import Checkpoint, ClosedSegment, write_checkpoint
+from millrace_server.log.cleaning import Cleaning, Swap
+from millrace_server.log.compaction import plan
 from millrace_server.log.config import SEGMENT_BYTES_MAX, LogConfig
 from millrace_server.log.durable_mark import MarkFile
 from millrace_server.log.errors import LogClosed, LogFailed, OffsetOutOfRange
@@ -78,6 +80,7 @@ class PartitionLog:
         self._mark_file = MarkFile(disk, directory)
         self._chain = SegmentChain(recovered.segments, settled_count=recovered.settled_count)
         self._producers = recovered.producers
+        self._cleanliness = recovered.cleanliness
         self._start_offset = recovered.start_offset
         self._end_offset = self._chain.active.end_offset
         self._durable_offset = recovered.durable_offset
@@ -252,7 +255,7 @@ class PartitionLog:
         # Kafka's rule: the records' own clock as long as they have one, so that a topic filled
         # from an archive rolls by the time of its records.
         reached = timestamp if timestamp >= 0 else now_ms
-        return reached - active.first_timestamp > self.config.segment_ms
+        return reached - active.first_timestamp > self.config.roll_ms
 
     def _roll(self) -> Segment:
         interval_bytes = self.config.index_interval_bytes
@@ -447,11 +450,17 @@ class PartitionLog:
             max_timestamp=active.max_timestamp,
             index_entries=len(active.offsets),
             closed=tuple(
-                ClosedSegment(segment.base_offset, segment.size_bytes, segment.max_timestamp)
+                ClosedSegment(
+                    segment.base_offset,
+                    segment.size_bytes,
+                    segment.max_timestamp,
+                    segment.generation,
+                )
                 for segment in self._chain.segments[:-1]
             ),
             producers=self._producers.encode(),
             is_clean=is_clean,
+            cleanliness=self._cleanliness,
         )
 
     def _wanted_preallocation(self) -> int | None:
@@ -475,15 +484,18 @@ class PartitionLog:
         `start_offset` moves at once. The next flush writes it down, and only then deletes the
         files; whoever is reading them is not disturbed. Never the active segment, and nothing at
         or above the high watermark. An active segment that is too old as a whole is rolled, so
-        that a topic nobody writes to is emptied too, by the next call after a flush.
+        that a topic nobody writes to is emptied too, by the next call after a flush. A log that is
+        only compacted is only rolled.
         """
         self._roll_if_too_old(now_ms)
-        limit_offset = min(high_watermark, self._durable_offset)
+        if not self.config.deletes:
+            return []
         chain = self._chain
-        if chain.unsettled:
-            limit_offset = min(limit_offset, chain.unsettled[0].base_offset)
         count = expired_segments(
-            chain.segments, self.config, now_ms=now_ms, limit_offset=limit_offset
+            chain.segments,
+            self.config,
+            now_ms=now_ms,
+            limit_offset=self._settled_offset(high_watermark),
         )
         if not count:
             return []
@@ -498,7 +510,10 @@ class PartitionLog:
         active = self._chain.active
         if self._failure is not None or not active.size_bytes:
             return
-        if is_too_old(active, self.config, now_ms=now_ms):
+        config = self.config
+        if (config.deletes and is_too_old(active, config, now_ms=now_ms)) or (
+            config.compacts and 0 <= active.first_timestamp < now_ms - config.max_compaction_lag_ms
+        ):
             try:
                 self._roll()
             except OSError as error:
@@ -506,6 +521,66 @@ class PartitionLog:
                 if error.errno not in DISK_FULL_ERRNOS:
                     self.fail(error)
                     raise
+
+    def _settled_offset(self, high_watermark: int) -> int:
+        """What lies before it is durable and below the high watermark, in segments that rest."""
+        limit_offset = min(high_watermark, self._durable_offset)
+        if self._chain.unsettled:
+            limit_offset = min(limit_offset, self._chain.unsettled[0].base_offset)
+        return limit_offset
+
+    # Compaction
+
+    def begin_cleaning(self, now_ms: int, *, high_watermark: int, keys_max: int) -> Cleaning | None:
+        """Returns a pass of compaction over what rests in the log, None if none is due.
+
+        Each `Swap` that its steps return goes to `swap`, and after the last step the pass to
+        `finish_cleaning`; or it is closed. One at a time.
+        """
+        config = self.config
+        if not config.compacts or self._failure is not None or self._is_closed:
+            return None
+        due = plan(
+            self._chain.segments[:-1],
+            config,
+            self._cleanliness,
+            start_offset=self._start_offset,
+            limit_offset=self._settled_offset(high_watermark),
+            now_ms=now_ms,
+        )
+        if due is None:
+            return None
+        return Cleaning(
+            self._disk,
+            self.directory,
+            due,
+            config,
+            now_ms=now_ms,
+            keys_max=keys_max,
+            producer_ends=self._producers.ends(),
+        )
+
+    def swap(self, swap: Swap) -> bool:
+        """Puts cleaned segments in the place of those they were made of.
+
+        Readers go on in what they hold. The next flush names the cleaned ones in the checkpoint,
+        and only then deletes the others. False if retention has taken one of these meanwhile, or
+        the log takes no changes any more; the cleaned ones are to be discarded then.
+        """
+        if self._failure is not None or self._is_closed:
+            return False
+        if not self._chain.replace(swap.replaced, swap.cleaned):
+            return False
+        self._removed += swap.replaced
+        self._wants_checkpoint = True
+        self._has_clean_checkpoint = False
+        return True
+
+    def finish_cleaning(self, cleaning: Cleaning) -> None:
+        """Notes how far the log is clean, after the last step of a pass."""
+        self._cleanliness = cleaning.cleanliness
+        self._wants_checkpoint = True
+        self._has_clean_checkpoint = False
 
     def expire_producers(self, now_ms: int, *, silent_ms: int) -> int:
         """Forgets idempotent producers silent for longer than `silent_ms`; returns how many."""

@@ -102,6 +102,13 @@ class Producers:
         if len(self._states) > PRODUCERS_MAX:
             del self._states[next(iter(self._states))]
 
+    def ends(self) -> frozenset[tuple[int, int]]:
+        """Returns the id and the last offset of the latest batch of every producer."""
+        return frozenset(
+            (producer_id, state.batches[-1].last_offset)
+            for producer_id, state in self._states.items()
+        )
+
     def expire(self, now_ms: int, *, silent_ms: int) -> int:
         """Forgets who has been silent for longer than `silent_ms`; returns how many."""
         count = 0

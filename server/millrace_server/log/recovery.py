@@ -20,15 +20,15 @@ from typing import Final
 
 from millrace_server.host import Disk
 from millrace_server.log.checkpoint import TEMPORARY_NAME, Checkpoint, read_checkpoint
+from millrace_server.log.compaction import NOT_CLEAN, Cleanliness
 from millrace_server.log.config import LogConfig
 from millrace_server.log.durable_mark import DurableMark, read_mark
 from millrace_server.log.errors import CorruptLog
+from millrace_server.log.inventory import Inventory, SegmentName, is_replaced
 from millrace_server.log.producers import Producers
 from millrace_server.log.repairs import Repairs
 from millrace_server.log.scan import BatchScan, Ending
 from millrace_server.log.segment import LOG_SUFFIX, SUFFIXES, Segment
-
-_NAME_DIGITS: Final = 20
 
 
 class Standing(Enum):
@@ -109,6 +109,7 @@ class Recovered:
     report: RecoveryReport
     bytes_behind_checkpoint: int = 0
     batches_behind_checkpoint: int = 0
+    cleanliness: Cleanliness = NOT_CLEAN
 
 
 def recover(
@@ -156,38 +157,39 @@ class _Recovery:
 
     def _recover(self) -> Recovered:
         names = set(self._disk.list_directory(self._directory))
-        if TEMPORARY_NAME in names:
-            self._repairs.remove(f"{self._directory}/{TEMPORARY_NAME}")
-        bases = sorted(base for base in map(_base_offset, names) if base is not None)
+        found = Inventory(names)
+        for name in (TEMPORARY_NAME, *found.scraps):
+            if name in names:
+                self._repairs.remove(f"{self._directory}/{name}")
         checkpoint = read_checkpoint(self._disk, self._directory)
         self._mark = read_mark(self._disk, self._directory)
         if checkpoint is None:
-            recovered = self._recover_all(bases, names)
+            recovered = self._recover_all(found, names)
         else:
-            recovered = self._recover_behind(checkpoint, bases, names)
+            recovered = self._recover_behind(checkpoint, found, names)
         self._repairs.carry_out()
         return recovered
 
     def _recover_behind(
-        self, checkpoint: Checkpoint, bases: list[int], names: set[str]
+        self, checkpoint: Checkpoint, found: Inventory, names: set[str]
     ) -> Recovered:
-        listed = [segment.base_offset for segment in checkpoint.closed]
-        listed.append(checkpoint.active_base_offset)
-        for base in bases:
-            if base < listed[0]:
-                self._repairs.remove_segment(self._segment(base))
-        bases = [base for base in bases if base >= listed[0]]
-        if bases[: len(listed)] != listed:
+        named = [SegmentName(closed.base_offset, closed.generation) for closed in checkpoint.closed]
+        named.append(SegmentName(checkpoint.active_base_offset))
+        others = found.beside(named)
+        if isinstance(others, str):
             raise CorruptLog(
                 self._directory,
                 0,
-                f"the checkpoint names {len(listed)} segments from offset {listed[0]} on, "
-                "and not all of them are there",
+                f"the checkpoint names {len(named)} segments from offset {named[0].base_offset} "
+                f"on, and {others}",
             )
+        removed, later = others
+        for name in removed:
+            self._repairs.remove_segment(self._segment(name))
         segments = []
-        for closed, end_offset in zip(checkpoint.closed, listed[1:], strict=True):
-            segment = self._segment(closed.base_offset)
-            segment.end_offset = end_offset
+        for closed, name, following in zip(checkpoint.closed, named, named[1:], strict=False):
+            segment = self._segment(name)
+            segment.end_offset = following.base_offset
             segment.max_timestamp = closed.max_timestamp
             self._trust(segment, closed.size_bytes, names)
             segments.append(segment)
@@ -197,7 +199,7 @@ class _Recovery:
                 self._verify_segment(segment)
         producers = checkpoint.restore_producers()
         self._begin(checkpoint.recovery_offset)
-        self._scan_on(segments, bases[len(listed) :], producers, has_checkpoint=True)
+        self._scan_on(segments, later, producers, has_checkpoint=True)
         return Recovered(
             segments,
             len(checkpoint.closed),
@@ -207,25 +209,40 @@ class _Recovery:
             self._report(checkpoint),
             self._bytes_behind,
             self._batches_behind,
+            checkpoint.cleanliness,
         )
 
-    def _recover_all(self, bases: list[int], names: set[str]) -> Recovered:
+    def _recover_all(self, found: Inventory, names: set[str]) -> Recovered:
         """Reads the whole log: of what was durable the mark alone is known, if it is there, so
         behind it only an open end is cut."""
-        if not bases:
+        replaced, segment_names = found.newest()
+        for name in replaced:
+            self._repairs.remove_segment(self._segment(name))
+        if not segment_names:
             if names:
                 raise CorruptLog(self._directory, 0, "no segment and no valid checkpoint is there")
-            bases = [0]
-            self._disk.open(self._segment(0).path(LOG_SUFFIX), create=True, write=True).release()
-        first_offset = bases[0]
-        segments = [self._segment(first_offset)]
+            segment_names = [SegmentName(0)]
+            self._create(segment_names[0])
+        first_offset = segment_names[0].base_offset
+        segments = [self._segment(segment_names[0])]
         segments[0].start_indexes()
         producers = Producers()
         self._begin(first_offset)
-        self._scan_on(segments, bases[1:], producers, has_checkpoint=False)
+        self._scan_on(segments, segment_names[1:], producers, has_checkpoint=False)
+        if segments[-1].generation:
+            # Only closed segments are cleaned: the one that was written to is gone.
+            fresh = SegmentName(segments[-1].end_offset)
+            self._create(fresh)
+            segments.append(self._segment(fresh))
+            segments[-1].start_indexes()
+            segments[-1].open_for_writing()
         return Recovered(
             segments, 0, first_offset, self._durable_offset, producers, self._report(None)
         )
+
+    def _create(self, name: SegmentName) -> None:
+        path = self._segment(name).path(LOG_SUFFIX)
+        self._disk.open(path, create=True, write=True).release()
 
     def _begin(self, offset: int) -> None:
         """Notes where the scan begins; a mark that reaches no farther is done with."""
@@ -233,11 +250,12 @@ class _Recovery:
         if self._mark is not None and self._mark.end_offset <= offset:
             self._mark = None
 
-    def _segment(self, base_offset: int) -> Segment:
+    def _segment(self, name: SegmentName) -> Segment:
         segment = Segment(
             self._disk,
             self._directory,
-            base_offset,
+            name.base_offset,
+            generation=name.generation,
             index_interval_bytes=self._config.index_interval_bytes,
         )
         self._made.append(segment)
@@ -247,9 +265,7 @@ class _Recovery:
         """Takes over a closed segment by name and size."""
         self._require(segment, size_bytes)
         segment.size_bytes = segment.allocated_bytes = size_bytes
-        if any(
-            f"{segment.base_offset:0{_NAME_DIGITS}d}{suffix}" not in names for suffix in SUFFIXES
-        ):
+        if any(segment.path(suffix).rpartition("/")[2] not in names for suffix in SUFFIXES):
             segment.rebuild_indexes()
             self._repairs.save_indexes(segment)
             self._rebuilt_indexes += 1
@@ -257,7 +273,7 @@ class _Recovery:
 
     def _active(self, checkpoint: Checkpoint) -> Segment:
         """Takes over the active segment up to the recovery point."""
-        segment = self._segment(checkpoint.active_base_offset)
+        segment = self._segment(SegmentName(checkpoint.active_base_offset))
         segment.end_offset = checkpoint.recovery_offset
         segment.max_timestamp = checkpoint.max_timestamp
         self._require(segment, checkpoint.position)
@@ -302,7 +318,7 @@ class _Recovery:
     def _scan_on(
         self,
         segments: list[Segment],
-        later: list[int],
+        later: list[SegmentName],
         producers: Producers,
         *,
         has_checkpoint: bool,
@@ -312,6 +328,7 @@ class _Recovery:
             segment = segments[-1]
             segment.open_for_writing()
             found = self._scan_segment(segment, producers, has_checkpoint=has_checkpoint)
+            later = self._without_replaced(segment, later)
             ending, sentence = self._in_the_log(found, segment, later)
             standing = self._standing(has_checkpoint=has_checkpoint, is_last=not later)
             decision = verdict(ending, standing)
@@ -371,6 +388,18 @@ class _Recovery:
             return Ending.DAMAGED, "zeros, and bytes that are not zero behind them"
         return scan.ending, scan.sentence
 
+    def _without_replaced(self, segment: Segment, later: list[SegmentName]) -> list[SegmentName]:
+        """Of the `later` ones, those that do not begin inside a segment which stands for them."""
+        mark = self._mark
+        if mark is not None and segment.generation and mark.end_offset <= segment.end_offset:
+            # It named the end of a segment that is cleaned by now. All of this one is durable.
+            self._durable_offset, self._mark = segment.end_offset, None
+        by = SegmentName(segment.base_offset, segment.generation)
+        while later and later[0].base_offset < segment.end_offset and is_replaced(later[0], by=by):
+            self._repairs.remove_segment(self._segment(later[0]))
+            later = later[1:]
+        return later
+
     def _is_behind_mark(self, segment: Segment) -> bool:
         """Whether the scan, at the end of `segment` as read so far, has come to the mark.
 
@@ -386,16 +415,18 @@ class _Recovery:
         return True
 
     def _in_the_log(
-        self, found: tuple[Ending, str], segment: Segment, later: list[int]
+        self, found: tuple[Ending, str], segment: Segment, later: list[SegmentName]
     ) -> tuple[Ending, str]:
         """How the scan of a segment ended, seen together with what follows it."""
         ending = found[0]
-        if later and later[0] == segment.end_offset:
+        if later and later[0].base_offset == segment.end_offset:
             return found if ending is Ending.WHOLE else (Ending.CONTINUED, found[1])
         if ending not in (Ending.WHOLE, Ending.UNWRITTEN):
             return found
         if later:
-            return Ending.MISSING, f"offset {segment.end_offset} is next, and {later[0]} follows"
+            return Ending.MISSING, (
+                f"offset {segment.end_offset} is next, and {later[0].base_offset} follows"
+            )
         if self._mark is not None:
             return Ending.MISSING, f"the log ends at offset {segment.end_offset}"
         return found
@@ -407,13 +438,13 @@ class _Recovery:
             return Standing.UNSYNCED
         return Standing.UNKNOWN_LAST if is_last else Standing.UNKNOWN_EARLIER
 
-    def _drop(self, bases: list[int]) -> None:
-        for base in bases:
-            segment = self._segment(base)
+    def _drop(self, names: list[SegmentName]) -> None:
+        for name in names:
+            segment = self._segment(name)
             self._cut_bytes += segment.file.size()
             segment.cool()
             self._repairs.remove_segment(segment)
-        self._dropped_segments += len(bases)
+        self._dropped_segments += len(names)
 
     def _report(self, checkpoint: Checkpoint | None) -> RecoveryReport:
         untouched = not (self._scanned_bytes or self._cut_bytes or self._trimmed_bytes)
@@ -427,11 +458,3 @@ class _Recovery:
             dropped_segments=self._dropped_segments,
             rebuilt_indexes=self._rebuilt_indexes,
         )
-
-
-def _base_offset(name: str) -> int | None:
-    """The base offset in the name of a `.log` file, None for any other name."""
-    stem = name.removesuffix(LOG_SUFFIX)
-    if stem == name or len(stem) != _NAME_DIGITS or not (stem.isascii() and stem.isdigit()):
-        return None
-    return int(stem)

@@ -19,19 +19,21 @@ def expired_segments(
 
     A segment goes by time when its newest record is older than `retention_ms`, and by size while
     the segments behind it alone hold `retention_bytes` or more. It stays if it is the last one,
-    if it reaches beyond `limit_offset`, and, by time, if its records carry no timestamps. An older
-    segment that stays keeps all younger ones: a log has no holes.
+    and if it reaches beyond `limit_offset`. Where its records carry no timestamps, or compaction
+    left none, it goes by time when the next segment that has one does. An older segment that
+    stays keeps all younger ones: a log has no holes.
     """
     rest_bytes = sum(segment.size_bytes for segment in segments)
     count = 0
-    for segment in segments[:-1]:
+    for index, segment in enumerate(segments[:-1]):
         if segment.end_offset > limit_offset:
             break
         rest_bytes -= segment.size_bytes
         is_too_much = config.retention_bytes >= 0 and rest_bytes >= config.retention_bytes
-        if not (is_too_much or is_too_old(segment, config, now_ms=now_ms)):
+        if is_too_much or is_too_old(segment, config, now_ms=now_ms):
+            count = index + 1
+        elif segment.max_timestamp >= 0:
             break
-        count += 1
     return count
 
 

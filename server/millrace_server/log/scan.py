@@ -73,6 +73,11 @@ class BatchScan:
             self.position += header.size_bytes
             self._next_offset = header.next_offset
 
+    def batch(self, header: BatchHeader) -> bytes:
+        """Returns the bytes of the batch that the iteration is at."""
+        at = self._at(self.position, header.size_bytes)
+        return self._window[at : at + header.size_bytes]
+
     def is_rest_zero(self) -> bool:
         """Whether nothing but zeros lies between `position` and the end."""
         for position in range(self.position, self._end_position, _WINDOW_BYTES):

@@ -6,6 +6,10 @@ segments, producers, durability and high watermarks. Batches are never decoded.
     00000000000000004096.log         batches, from base offset 4096 on
     00000000000000004096.index       see offset_index
     00000000000000004096.timeindex   see time_index
+    00000000000000004096.2.log       the same from 4096 on, cleaned a second time
+
+A segment that compaction made has a generation above 0 in its names: it lies beside those that it
+replaces until the checkpoint names it in their place.
 
 An index file ends with the CRC-32C of its entries, u32: a bit that changes on the disk must not
 make a reader skip records. One that does not pass is built again.
@@ -69,6 +73,7 @@ class Segment:
         "base_offset",
         "end_offset",
         "first_timestamp",
+        "generation",
         "index_interval_bytes",
         "is_tail_dirty",
         "max_timestamp",
@@ -84,6 +89,7 @@ class Segment:
         base_offset: int,
         *,
         index_interval_bytes: int,
+        generation: int = 0,
         end_offset: int | None = None,
         size_bytes: int = 0,
         max_timestamp: int = NO_TIMESTAMP,
@@ -95,6 +101,7 @@ class Segment:
         self._times: TimeIndex | None = None
         self._indexed_position = 0
         self.base_offset = base_offset
+        self.generation = generation
         self.end_offset = base_offset if end_offset is None else end_offset
         self.size_bytes = size_bytes
         self.max_timestamp = max_timestamp
@@ -118,7 +125,8 @@ class Segment:
 
     def path(self, suffix: str) -> str:
         """Path of one of the segment's files."""
-        return f"{self._directory}/{self.base_offset:020d}{suffix}"
+        cleaned = f".{self.generation}" if self.generation else ""
+        return f"{self._directory}/{self.base_offset:020d}{cleaned}{suffix}"
 
     def open_for_writing(self) -> None:
         """Holds the file open for appends, as an active segment must."""
@@ -256,6 +264,14 @@ class Segment:
             next_offset = last_offset + 1
             yield Span(position, size_bytes, base_offset, last_offset, max_timestamp)
             position += size_bytes
+
+    def begun_ms(self) -> int:
+        """The timestamp of the first batch, read if it is not known; -1 if it has none."""
+        if self.first_timestamp < 0:
+            for span in self.spans(0, self.size_bytes):
+                self.first_timestamp = span.max_timestamp
+                break
+        return self.first_timestamp
 
     def max_timestamp_before(self, end_offset: int) -> int:
         """Returns the largest timestamp of the batches below `end_offset`, -1 if there is none."""

@@ -65,7 +65,8 @@ def _first_in_batch(
     data = segment.file.pread(span.size_bytes, span.position)
     header = read_header(data)
     by_header = FoundTime(span.max_timestamp, max(span.base_offset, start_offset))
-    if header.is_log_append_time or header.record_count > DECODED_RECORDS_MAX:
+    is_dense = header.record_count == header.last_offset_delta + 1
+    if (header.is_log_append_time and is_dense) or header.record_count > DECODED_RECORDS_MAX:
         return by_header
     try:
         for records, _ in decode_fetch(
