@@ -1,7 +1,7 @@
 """A broker without its port: the image, the partitions, and the services over them.
 
-    dialects ──► appends, fetches, topics, producer_ids ──► partitions ──► log ──► disk
-                                   └──► controller ──► metadata log ──┘
+    dialects ──► appends, fetches, groups, topics, producer_ids ──► partitions ──► log ──► disk
+                                              └──► controller ──► metadata log ──┘
 
 Owns the order of starting and stopping. Refuses to know connections: those are `net` and the
 dialects, which call the services.
@@ -130,7 +130,7 @@ class Broker:
         )
         self._opening.begin()
         await self._opening.wait(self.config.start_wait_ms)
-        self.groups.start()
+        await self.groups.start(self.config.start_wait_ms)
 
     def answer_waiting(self) -> None:
         """Answers long polls with what there is; a stopping broker does not wait for more."""

@@ -59,11 +59,15 @@ class Groups:
         self._making = asyncio.Lock()
         self._is_closed = False
 
-    def start(self) -> None:
-        """Begins to load every coordinator there is; the groups are refused until theirs is."""
+    async def start(self, wait_ms: int) -> None:
+        """Loads every coordinator there is; what takes longer goes on in the background.
+
+        Until it is loaded a group is refused.
+        """
         topic = self._image.topics.get(OFFSETS_TOPIC)
         if topic is not None:
             self._load(range(topic.partitions))
+            await asyncio.wait(self._loads, timeout=wait_ms / 1000)
 
     async def stop(self) -> None:
         """Answers whoever waits, and writes nothing any more."""

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.records import CorruptBatch, decode_records, encode_batch, read_header
+from millrace_protocol.records import CorruptBatch, encode_batch, read_header
 from millrace_server.broker.partition import Partition
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
+from millrace_server.broker.replaying import READ_BYTES, records_in
 from millrace_server.host import Host
 from millrace_server.log import LogFailed
 from millrace_server.metadata.image import ClusterImage
@@ -28,7 +29,6 @@ from millrace_server.refusal import Refused
 
 T = TypeVar("T")
 METADATA_TOPIC = "__cluster_metadata"
-_READ_BYTES = 1 << 20
 
 
 class NotWritten(Refused):
@@ -57,20 +57,12 @@ class MetadataLog:
     def _replay_all(self) -> None:
         offset = self._partition.log.start_offset
         while offset < self._partition.high_watermark:
-            found = self._partition.read(offset, max_bytes=_READ_BYTES)
+            found = self._partition.read(offset, max_bytes=READ_BYTES)
             if found.slice is None:
                 break
-            try:
-                data = found.slice.file.pread(found.slice.size, found.slice.position)
-            finally:
-                found.slice.release()
-            position = 0
-            while position < len(data):
-                for record_offset, _, _, value, _ in decode_records(data, position):
-                    if record_offset >= offset:
-                        self._image.replay(decode_record(value or b""))
-                        offset = record_offset + 1
-                position += read_header(data, position).size_bytes
+            for _, _, _, value, _ in records_in(found.slice, offset):
+                self._image.replay(decode_record(value or b""))
+            offset = found.next_offset
 
     async def change(self, work: Callable[[], Awaitable[T]]) -> T:
         """Runs one whole change, `work`, which decides, prepares and calls `write`.

@@ -1,0 +1,209 @@
+"""Consumer groups on a live broker: coordinator, offsets topic, and what a restart finds."""
+
+from __future__ import annotations
+
+import asyncio
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.group_admin import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from millrace_protocol.messages.group_membership import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinProtocol,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMember,
+    MemberAssignment,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from millrace_protocol.messages.group_offsets import (
+    CommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from millrace_server.testing import Broker
+from tests.broker.wire import Wire, connect
+
+GROUP = "hourly"
+
+
+def joining(member_id: str = "", *, rebalance_timeout_ms: int = 60_000) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        GROUP,
+        60_000,
+        rebalance_timeout_ms,
+        member_id,
+        None,
+        "consumer",
+        (JoinProtocol("range", b"clicks"),),
+        None,
+    )
+
+
+async def find(wire: Wire) -> None:
+    (found,) = (
+        await wire.ask(FindCoordinatorRequest((GROUP,)), FindCoordinatorResponse)
+    ).coordinators
+    assert (found.error_code, found.node_id) == (0, 0)
+
+
+async def new_id(wire: Wire) -> str:
+    offered = await wire.ask(joining(), JoinGroupResponse)
+    assert offered.generation == -1
+    return offered.member_id
+
+
+async def join_alone(wire: Wire) -> JoinGroupResponse:
+    """The first member, assigned."""
+    await find(wire)
+    joined = await wire.ask(joining(await new_id(wire)), JoinGroupResponse)
+    assert joined.leader == joined.member_id
+    assert await sync(wire, joined, {joined.member_id: b"0,1"}) == b"0,1"
+    return joined
+
+
+async def sync(
+    wire: Wire, joined: JoinGroupResponse, assignments: dict[str, bytes] | None = None
+) -> bytes:
+    request = SyncGroupRequest(
+        GROUP,
+        joined.generation,
+        joined.member_id,
+        None,
+        joined.protocol_type,
+        joined.protocol,
+        tuple(MemberAssignment(*each) for each in (assignments or {}).items()),
+    )
+    return (await wire.ask(request, SyncGroupResponse)).assignment
+
+
+def commit(joined: JoinGroupResponse | None, *places: tuple[str, int, int]) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        GROUP,
+        -1 if joined is None else joined.generation,
+        "" if joined is None else joined.member_id,
+        None,
+        tuple(CommitPartition(*place, -1, "so far") for place in places),
+    )
+
+
+async def committed(wire: Wire) -> dict[tuple[str, int], int]:
+    found = await wire.ask(OffsetFetchRequest(GROUP, None), OffsetFetchResponse)
+    assert all(each.metadata == "so far" for each in found.partitions)
+    return {(each.topic, each.partition): each.offset for each in found.partitions}
+
+
+async def state_of_group(wire: Wire) -> str:
+    (group,) = (await wire.ask(DescribeGroupsRequest((GROUP,)), DescribeGroupsResponse)).groups
+    return group.state
+
+
+async def test_offsets_that_are_committed_are_there_after_a_restart(
+    broker: Broker, wire: Wire
+) -> None:
+    """W-4.17.1"""
+    await wire.create("clicks", partitions=2)
+    joined = await join_alone(wire)
+    request = commit(joined, ("clicks", 0, 7), ("clicks", 1, 3), ("clicks", 2, 1), ("none", 0, 1))
+    answer = await wire.ask(request, OffsetCommitResponse)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [p.error_code for p in answer.partitions] == [0, 0, unknown, unknown]
+    await broker.restart()
+    async with connect(broker.port) as again:
+        assert await committed(again) == {("clicks", 0): 7, ("clicks", 1): 3}
+
+
+async def test_a_member_lives_on_through_a_restart_of_the_broker(
+    broker: Broker, wire: Wire
+) -> None:
+    joined = await join_alone(wire)
+    await broker.restart()
+    async with connect(broker.port) as again:
+        request = HeartbeatRequest(GROUP, joined.generation, joined.member_id, None)
+        await again.ask(request, HeartbeatResponse)
+        (described,) = (
+            await again.ask(DescribeGroupsRequest((GROUP,)), DescribeGroupsResponse)
+        ).groups
+    assert (described.state, described.generation) == ("Stable", joined.generation)
+    (member,) = described.members
+    assert (member.member_id, member.assignment) == (joined.member_id, b"0,1")
+    assert member.client_id == "test"
+
+
+async def test_a_second_member_makes_the_first_join_again(broker: Broker, wire: Wire) -> None:
+    """W-4.13.2, W-4.15.1"""
+    first = await join_alone(wire)
+    async with connect(broker.port) as other:
+        pending = asyncio.ensure_future(other.ask(joining(await new_id(other)), JoinGroupResponse))
+        beat = HeartbeatRequest(GROUP, first.generation, first.member_id, None)
+        while await state_of_group(wire) != "PreparingRebalance":
+            pass
+        assert (await wire.refused(beat))[0] is ErrorCode.REBALANCE_IN_PROGRESS
+        again = await wire.ask(joining(first.member_id), JoinGroupResponse)
+        second = await pending
+        assert again.generation == second.generation == first.generation + 1
+        assert {m.member_id for m in again.members} == {first.member_id, second.member_id}
+        assert second.members == ()
+        waiting = asyncio.ensure_future(sync(other, second))
+        shares = {first.member_id: b"0", second.member_id: b"1"}
+        assert (await sync(wire, again, shares), await waiting) == (b"0", b"1")
+        code, sentence = await wire.refused(beat)
+        assert code is ErrorCode.ILLEGAL_GENERATION
+        assert str(again.generation) in sentence
+
+
+async def test_a_member_that_leaves_is_not_waited_for(wire: Wire) -> None:
+    joined = await join_alone(wire)
+    leaving = LeaveGroupRequest(GROUP, (LeavingMember(joined.member_id, None, "done"),))
+    (left,) = (await wire.ask(leaving, LeaveGroupResponse)).members
+    assert left.error_code == 0
+    (listed,) = (await wire.ask(ListGroupsRequest(("Empty",)), ListGroupsResponse)).groups
+    assert (listed.group, listed.members) == (GROUP, 0)
+
+
+async def test_the_offsets_of_a_deleted_topic_go_with_it(broker: Broker, wire: Wire) -> None:
+    await find(wire)
+    for name in ("clicks", "views"):
+        await wire.create(name)
+    await wire.ask(commit(None, ("clicks", 0, 7), ("views", 0, 9)), OffsetCommitResponse)
+    await wire.delete("clicks")
+    # Written behind the deletion; nobody is told when.
+    while ("clicks", 0) in await committed(wire):
+        pass
+    await broker.restart()
+    async with connect(broker.port) as again:
+        assert await committed(again) == {("views", 0): 9}
+
+
+async def test_who_waits_to_join_is_told_when_the_broker_stops(broker: Broker, wire: Wire) -> None:
+    await join_alone(wire)
+    async with connect(broker.port) as other:
+        member_id = await new_id(other)
+        other.send(joining(member_id))
+        while await state_of_group(wire) != "PreparingRebalance":
+            pass
+        stopping = asyncio.ensure_future(broker.stop())
+        code, _ = await other.refusal()
+        assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await stopping
+
+
+async def test_nobody_coordinates_before_the_first_group_is_looked_for(wire: Wire) -> None:
+    """W-4.12"""
+    code, _ = await wire.refused(joining())
+    assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await find(wire)
+    assert "__consumer_offsets" in await wire.topics()
+    assert await new_id(wire)
