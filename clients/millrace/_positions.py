@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Flag, auto
 from typing import NamedTuple
 
 from millrace._backoff import Rng, backoff_ms
@@ -28,6 +29,7 @@ from millrace.errors import (
     BrokerError,
     CorruptMessage,
     MillraceError,
+    NoCommittedOffset,
     OffsetOutOfRange,
     broker_error,
 )
@@ -39,6 +41,17 @@ from millrace_protocol.records import batch_positions, batch_span
 
 DENIALS_MAX = 4
 """Times a broker must deny a topic before it is believed: it may just have been created."""
+
+
+class Hold(Flag):
+    """Why the consumer itself hands nothing of a partition out, whatever the user paused."""
+
+    ASSIGNED = auto()
+    """It is being taken over: the user is told before the first record."""
+    REVOKED = auto()
+    """It is being given up."""
+    OVERDUE = auto()
+    """The user is too long busy with what it has."""
 
 
 class Slice(NamedTuple):
@@ -55,7 +68,8 @@ class Slice(NamedTuple):
 class PartitionState:
     """One partition. `position` is the offset of the next record for the user, None until known.
 
-    `reset` is the timestamp to look up (-2 earliest, -1 latest) while the position is not known.
+    `reset` is the timestamp to look up (-2 earliest, -1 latest) while the position is not known;
+    None then means that only the user can say where to begin.
     `hot`: the next fetch may find something at once.
     """
 
@@ -66,6 +80,7 @@ class PartitionState:
         "error",
         "fetch_offset",
         "high_watermark",
+        "holds",
         "hot",
         "in_flight",
         "paused",
@@ -83,6 +98,7 @@ class PartitionState:
         self.fetch_offset = -1
         self.reset: int | None = None
         self.paused = False
+        self.holds = Hold(0)
         self.hot = True
         self.in_flight = False
         self.version = 0
@@ -178,12 +194,19 @@ class Positions:
                 self._drop(self._states.pop(where))
         self.add(wanted, reset)
 
-    def add(self, partitions: Iterable[TopicPartition], reset: int) -> None:
+    def add(self, partitions: Iterable[TopicPartition], reset: int | None) -> None:
         """Reads `partitions` too, those that are new from where `reset` says."""
         for where in partitions:
             if where not in self._states:
                 state = self._states[where] = PartitionState(where)
                 state.reset = reset
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Reads these no more."""
+        for where in partitions:
+            state = self._states.pop(where, None)
+            if state is not None:
+                self._drop(state)
 
     def seek(self, state: PartitionState, offset: int) -> None:
         """Goes on at `offset`."""
@@ -205,6 +228,16 @@ class Positions:
     def resume(self, state: PartitionState) -> None:
         """Undoes `pause`."""
         state.paused = False
+        self._note_ready(state)
+
+    def hold(self, state: PartitionState, why: Hold) -> None:
+        """As `pause`, for a reason of the consumer's own."""
+        state.holds |= why
+        self._ready.pop(state, None)
+
+    def release(self, state: PartitionState, why: Hold) -> None:
+        """Undoes `hold` for this reason."""
+        state.holds &= ~why
         self._note_ready(state)
 
     def refetch(self, state: PartitionState) -> None:
@@ -255,14 +288,17 @@ class Positions:
         by_leader: dict[tuple[int, bool], list[tuple[PartitionState, int]]] = {}
         lookups: list[tuple[PartitionState, int, int]] = []
         for state in self._states.values():
-            if state.in_flight or state.error is not None:
+            if state.in_flight or state.error is not None or state.holds:
                 continue
             if state.retry_at_ms > now_ms:
                 if plan.deadline_ms is None or state.retry_at_ms < plan.deadline_ms:
                     plan.deadline_ms = state.retry_at_ms
                 continue
             if state.position is None:
-                assert state.reset is not None
+                if state.reset is None:
+                    state.error = no_committed_offset(state.where)
+                    self._note_ready(state)
+                    continue
                 state.in_flight = True
                 lookups.append((state, state.version, state.reset))
                 continue
@@ -384,7 +420,7 @@ class Positions:
             return
         valid = f"the log holds [{result.log_start_offset}, {result.high_watermark})"
         sentence = f"{state.where}: offset {state.fetch_offset} is out of range, {valid}"
-        policy = self._config.on_out_of_range
+        policy = self._config.out_of_range_policy
         if policy == "error":
             state.error = OffsetOutOfRange(
                 f"{sentence}: seek to an offset in it, or set on_out_of_range",
@@ -443,7 +479,7 @@ class Positions:
         self._note_ready(state)
 
     def _note_ready(self, state: PartitionState) -> None:
-        if not state.paused and (state.slices or state.error is not None):
+        if not (state.paused or state.holds) and (state.slices or state.error is not None):
             self._ready[state] = None
 
     def _drop(self, state: PartitionState) -> None:
@@ -472,3 +508,11 @@ class Positions:
         self.in_flight_requests -= 1
         self._fetching.discard((fetch.node_id, fetch.hot))
         self._reserved_bytes -= fetch.request.max_bytes
+
+
+def no_committed_offset(where: TopicPartition) -> NoCommittedOffset:
+    """What is raised for a partition of which nobody says where to begin."""
+    return NoCommittedOffset(
+        f"{where}: the group has committed no offset, and auto_offset_reset is 'error': "
+        "seek to where it should begin, or choose 'earliest' or 'latest'"
+    )

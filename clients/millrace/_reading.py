@@ -52,6 +52,8 @@ class Reading:
         self._slice: Slice | None = None
         self._chunks: Iterator[tuple[Columns, int]] = iter(())
         self._error: MillraceError | None = None
+        self._in_hand: dict[PartitionState, int] = {}
+        self._one_by_one = False
         self._positions = positions
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
@@ -72,6 +74,45 @@ class Reading:
             left = self.left
             return self._chunk.offsets[-left] if left else self._chunk_end
         return state.position
+
+    # What the user is done with
+
+    def asked(self, *, one_by_one: bool = False) -> None:
+        """The user asks for more, and so is done with all it has got.
+
+        `one_by_one`: from now on it is done with a record when it takes the next from `records`.
+        """
+        self._in_hand.clear()
+        self._one_by_one = one_by_one
+        if self._state is not None:
+            position = self.position(self._state)
+            assert position is not None
+            self._in_hand[self._state] = position
+
+    def processed(self, state: PartitionState) -> int | None:
+        """Offset up to which the user is done with a partition, exclusive; None until known.
+
+        processed <= position: between them is what the user has in hand.
+        """
+        before = self._in_hand.get(state)
+        if before is None:
+            return self.position(state)
+        if self._one_by_one and state is self._state:
+            left = self.left
+            if left < len(self._chunk):
+                return max(before, self._chunk.offsets[-left - 1])
+        return before
+
+    def has_in_hand(self, state: PartitionState) -> bool:
+        """Whether the user has records of a partition that it may not be done with."""
+        return self.processed(state) != self.position(state)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Changes whenever the user takes a record."""
+        return self._chunk_end, self.left
+
+    # Handing out
 
     def advance(self, now_ms: int) -> bool:
         """Makes the next chunk current. False when nothing is there yet.
@@ -115,6 +156,7 @@ class Reading:
             return None
         state, found = taken
         state.position = found.from_offset
+        self._in_hand.setdefault(state, found.from_offset)
         try:
             whole = _sound_part(found)
         except CorruptBatch as fault:
@@ -138,15 +180,17 @@ class Reading:
         state, current = self._state, self._slice
         if state is None or current is None:
             return
-        position = self.position(state)
-        assert position is not None
+        position, processed = self.position(state), self.processed(state)
+        assert position is not None and processed is not None
+        self._in_hand[state] = processed
         self._close()
         state.position = position
         if position < current.next_offset:
             self._positions.put_back(state, Slice(current.data, position, current.next_offset))
 
     def drop(self, state: PartitionState) -> None:
-        """Forgets the current slice if it is of this partition: somebody seeks."""
+        """Forgets the current slice and what is in hand of this partition: somebody seeks."""
+        self._in_hand.pop(state, None)
         if state is self._state:
             self._close()
 
@@ -177,6 +221,8 @@ class Reading:
                 offset=self._chunk_end,
             )
             self._error.__cause__ = error
+        assert state.position is not None
+        self._in_hand.setdefault(state, state.position)
         self._chunk = columns
         self._offsets = iter(columns.offsets)
         self.records = make_records(columns, state.where, self._offsets)

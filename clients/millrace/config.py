@@ -20,6 +20,7 @@ Servers = str | Iterable[str]
 Acks = Literal["all", 0, 1]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OutOfRange = Literal["error", "earliest", "latest"]
+Overdue = Literal["pause", "leave"]
 
 _ACKS = {"all": -1, 1: 1, 0: 0}
 
@@ -174,9 +175,38 @@ class ConsumerConfig(ClientConfig):
     """No fetch is sent while this much waits to be consumed."""
     on_out_of_range: OutOfRange = "error"
     """What to do when the position is not in the log: raise, or go on at one of its ends."""
+    auto_offset_reset: OutOfRange | None = None
+    """Where to go where the position is not in the log, and where the group has committed none.
+    None: `on_out_of_range` decides about the first, `start` about the second."""
+    auto_commit: bool = True
+    """Commit by itself what was handed out and is done: when the next records are asked for."""
+    auto_commit_interval_ms: int = 5_000
+    session_timeout_ms: int = 45_000
+    """A member that the group does not hear of for longer is dead to it."""
+    heartbeat_interval_ms: int = 3_000
+    """How often the group hears of the member, however busy the user is with records."""
+    rebalance_timeout_ms: int = 300_000
+    """How long the others wait for this member to give up what it has and join again."""
+    drain_timeout_ms: int = 30_000
+    """How long partitions that are given up wait for the user to finish the records in hand."""
+    max_poll_interval_ms: int = 300_000
+    """How long the user may be busy with the records in hand before `on_overdue` happens."""
+    on_overdue: Overdue = "pause"
+    """Read no further until the user asks for more, or leave the group until then."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.auto_offset_reset not in (None, "error", "earliest", "latest"):
+            raise ConfigError(
+                "auto_offset_reset: must be 'error', 'earliest' or 'latest', "
+                f"not {self.auto_offset_reset!r}"
+            )
+        if self.on_overdue not in ("pause", "leave"):
+            raise ConfigError(f"on_overdue: must be 'pause' or 'leave', not {self.on_overdue!r}")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError("heartbeat_interval_ms: must be less than session_timeout_ms")
+        if self.drain_timeout_ms >= self.rebalance_timeout_ms:
+            raise ConfigError("drain_timeout_ms: must be less than rebalance_timeout_ms")
         if self.on_out_of_range not in ("error", "earliest", "latest"):
             raise ConfigError(
                 "on_out_of_range: must be 'error', 'earliest' or 'latest', "
@@ -189,6 +219,11 @@ class ConsumerConfig(ClientConfig):
         if self.fetch_max_bytes > self.buffer_bytes:
             raise ConfigError("fetch_max_bytes: must not be more than buffer_bytes")
 
+    @property
+    def out_of_range_policy(self) -> OutOfRange:
+        """`on_out_of_range`, unless `auto_offset_reset` is set."""
+        return self.auto_offset_reset or self.on_out_of_range
+
 
 class ConsumerOptions(ClientOptions, total=False):
     """Keyword arguments of `Consumer`; the meanings and defaults are `ConsumerConfig`'s."""
@@ -199,6 +234,15 @@ class ConsumerOptions(ClientOptions, total=False):
     max_partition_bytes: int
     buffer_bytes: int
     on_out_of_range: OutOfRange
+    auto_offset_reset: OutOfRange | None
+    auto_commit: bool
+    auto_commit_interval_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    drain_timeout_ms: int
+    max_poll_interval_ms: int
+    on_overdue: Overdue
 
 
 def configure(cls: type[Any], options: Any) -> Any:

@@ -79,6 +79,22 @@ class NoPartitions(MillraceError):
     """The consumer has nothing to read: give it topics, or call `assign`."""
 
 
+class AssignorFailed(MillraceError):
+    """This member leads its group, and its assignor makes no assignment that can be used."""
+
+
+class NotAssigned(MillraceError):
+    """A commit for a partition that the group has not assigned to this member, or no longer."""
+
+
+class NoCommittedOffset(MillraceError):
+    """The group has committed nothing for a partition, and `auto_offset_reset` is "error"."""
+
+
+class InCallback(MillraceError):
+    """A callback of a rebalance called what waits for the rebalance, or ends the consumer."""
+
+
 class DeserializationFailed(MillraceError):
     """A deserializer raised (`__cause__`) on the record at `offset` of `topic`, `partition`.
 

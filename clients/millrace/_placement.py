@@ -1,0 +1,102 @@
+"""What the leader of a group makes of its members: an assignment, or a reason why there is none.
+
+Owns the call of an assignor, the check of what it says, so that one written by a user cannot give
+a partition to two members, and the watch over the topics it was made for. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millrace.assignors import Assignor, Placement, Subscription, encode_assigned
+from millrace.errors import AssignorFailed
+from millrace_protocol.errors import WireError
+from millrace_protocol.messages.group_membership import JoinedMember, MemberAssignment
+
+
+class Leadership:
+    """What a leader knows of one generation: the members, and the topics as they were placed."""
+
+    def __init__(self, members: Mapping[str, Subscription]) -> None:
+        self.members = members
+        self.topics = frozenset(topic for said in members.values() for topic in said.topics)
+        self._placed: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, members: Sequence[JoinedMember]) -> Leadership:
+        """The leadership over members as the coordinator tells of them.
+
+        Raises `AssignorFailed` for a member that says what cannot be read.
+        """
+        found: dict[str, Subscription] = {}
+        for member in members:
+            try:
+                found[member.member_id] = Subscription.decode(
+                    member.metadata, group_instance_id=member.instance_id
+                )
+            except WireError as error:
+                raise AssignorFailed(
+                    f"member {member.member_id!r} of the group says what no consumer says: "
+                    f"{error}; give groups of other kinds names of their own"
+                ) from error
+        return cls(found)
+
+    def watch(self, partition_counts: Mapping[str, int]) -> dict[str, int]:
+        """Takes these counts as those the assignment rests on; returns those of the group."""
+        self._placed = {t: n for t, n in partition_counts.items() if t in self.topics}
+        return self._placed
+
+    def changes(self, partition_counts: Mapping[str, int]) -> list[str]:
+        """What has changed since, one sentence for each topic.
+
+        A topic that is not in `partition_counts` is not known now, which is no change.
+        """
+        return [
+            f"topic {topic} has {count} partitions"
+            for topic, count in sorted(partition_counts.items())
+            if topic in self.topics and count != self._placed.get(topic)
+        ]
+
+
+def place(
+    assignor: Assignor, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
+) -> tuple[MemberAssignment, ...]:
+    """The assignments to bring with SyncGroup, one for each member.
+
+    Raises `AssignorFailed` when the assignor raises, or says what an assignor must not.
+    """
+    try:
+        placement = assignor.assign(partition_counts, members)
+    except Exception as error:
+        raise AssignorFailed(f"assignor {assignor.name!r} raised {error!r}") from error
+    fault = _fault(placement, partition_counts, members)
+    if fault is not None:
+        raise AssignorFailed(f"assignor {assignor.name!r} {fault}")
+    return tuple(
+        MemberAssignment(member_id, encode_assigned(placement.get(member_id, ())))
+        for member_id in members
+    )
+
+
+def _fault(
+    placement: Placement, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
+) -> str | None:
+    """What is wrong with a placement, None for nothing.
+
+    A partition may be nobody's: in a cooperative group one that moves is, for a round.
+    """
+    owners: dict[tuple[str, int], str] = {}
+    for member_id, partitions in placement.items():
+        said = members.get(member_id)
+        if said is None:
+            return f"gives partitions to {member_id!r}, who is no member of the group"
+        for topic, partition in partitions:
+            where = f"{topic}-{partition}"
+            if topic not in said.topics:
+                return f"gives {where} to {member_id!r}, who does not subscribe to {topic!r}"
+            if not 0 <= partition < partition_counts.get(topic, 0):
+                return f"gives {where} to {member_id!r}, and there is no such partition"
+            if (topic, partition) in owners:
+                return f"gives {where} to {owners[topic, partition]!r} and to {member_id!r}"
+            owners[topic, partition] = member_id
+    return None
