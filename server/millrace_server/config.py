@@ -72,6 +72,11 @@ class BrokerConfig:
     """Partitions of all topics together. Each holds a descriptor, more while old data is read."""
     housekeeping_interval_ms: int = 5_000
     """How often retention, checkpoints and segment ages are looked at."""
+    scrub_bytes_per_second: int = 4 << 20
+    """How fast what is on the disk is read in the background, to find what it has changed; 0: not
+    at all. A disk does not notice 4 MiB/s, and a terabyte takes three days."""
+    scrub_interval_ms: int = 86_400_000
+    """From the start of one such pass over everything to the start of the next, at least."""
     offsets_topic_partitions: int = 50
     """Partitions of `__consumer_offsets`, in which groups are kept; counts when it is made."""
     offsets_retention_minutes: int = 10_080
@@ -277,6 +282,7 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
         "partitions",
         "partitions_max",
         "housekeeping_interval_ms",
+        "scrub_interval_ms",
         "drain_timeout_ms",
         "offsets_topic_partitions",
         "offsets_retention_minutes",
@@ -285,7 +291,7 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
     ):
         if getattr(config, name) < 1:
             raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 1")
-    for name in ("node_id", "start_wait_ms"):
+    for name in ("node_id", "start_wait_ms", "scrub_bytes_per_second"):
         if getattr(config, name) < 0:
             raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 0")
     if not config.data:

@@ -38,7 +38,17 @@ class Spawn(Protocol):
         """Runs a blocking call in a worker thread; the future belongs to the loop."""
 
 
-class File(Protocol):
+class ReadableFile(Protocol):
+    """As much of a file as somebody needs who only reads it."""
+
+    @property
+    def path(self) -> str: ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes at `position`; fewer only at the end of the file."""
+
+
+class File(ReadableFile, Protocol):
     """One open file. Positions and sizes are in bytes.
 
     Reference counted: it opens with one reference, `retain` and `release` add and drop one, and
@@ -46,14 +56,8 @@ class File(Protocol):
     descriptor number is never reused under a reader.
     """
 
-    @property
-    def path(self) -> str: ...
-
     def fileno(self) -> int:
         """The descriptor, for `sendfile`; raises `OSError` on a disk that has none."""
-
-    def pread(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes at `position`; fewer only at the end of the file."""
 
     def pwrite(self, data: ReadBuffer, position: int) -> None:
         """Writes all of `data` at `position`, or raises `OSError`; part of it may be there then."""
@@ -132,6 +136,46 @@ class Host:
     spawn: Spawn
 
 
+class ColdReads(Protocol):
+    """What the page cache of the machine holds. One for each event loop."""
+
+    def is_cold(self, file: File, position: int, size: int) -> bool:
+        """Whether `sendfile` of the range would wait for the disk. Does not block."""
+
+    def passing(self, file: File) -> ReadableFile:
+        """The file for somebody who reads all of it once, which must cost nobody else's pages.
+
+        What it brings into the page cache leaves it again. Shares the reference of `file`.
+        """
+
+
+class SliceSource(Protocol):
+    """What is known of a slice's bytes. Belongs to the event loop, but for `check`.
+
+    Bytes that come from the disk may not be what was written. Whoever sends a slice asks first:
+    what is not checked, or not in the page cache any more, is checked while it is read.
+    """
+
+    def is_checked(self, position: int, end_position: int) -> bool:
+        """Whether the bytes were checked since the process began."""
+
+    def check(self, file: File, position: int, until: int) -> int:
+        """Reads and checks at least `[position, until)`; returns how far. Blocking.
+
+        Called by one thread at a time. Raises what it finds wrong, and `OSError`.
+        """
+
+    def note_checked(self, *, is_first_page_new: bool) -> None:
+        """The last check went well. `is_first_page_new`: the page in which it began was not in
+        the page cache, so that what stands before in that page is from the disk too."""
+
+    def note_failure(self, error: BaseException) -> None:
+        """The last check raised."""
+
+    def note_unchecked(self, position: int, end_position: int) -> None:
+        """Somebody has read the bytes otherwise."""
+
+
 @dataclass(slots=True)
 class FileSlice:
     """`size` bytes of `file` from `position`, as part of a reply.
@@ -143,6 +187,12 @@ class FileSlice:
     file: File
     position: int
     size: int
+    source: SliceSource
+
+    def read(self) -> bytes:
+        """All of it, for somebody who checks it. Blocking."""
+        self.source.note_unchecked(self.position, self.position + self.size)
+        return self.file.pread(self.size, self.position)
 
     def release(self) -> None:
         """Drops the reference this slice holds."""

@@ -7,9 +7,8 @@ import asyncio
 from millrace_server.broker.broker import Broker
 from millrace_server.config import BrokerConfig
 from millrace_server.dialects.front import Front
-from millrace_server.host import Host
+from millrace_server.host import ColdReads, Host
 from millrace_server.log_lines import get_logger
-from millrace_server.net.output import ColdReads
 from millrace_server.net.server import Server
 
 log = get_logger("millrace.node")
@@ -22,7 +21,7 @@ class Node:
         self, config: BrokerConfig, host: Host, *, cold_reads: ColdReads | None = None
     ) -> None:
         self.config = config
-        self.broker = Broker(config, host)
+        self.broker = Broker(config, host, cold_reads=cold_reads)
         self.server = Server(
             host,
             Front(self.broker),

@@ -23,6 +23,7 @@ from millrace_server.broker.opening import Opening
 from millrace_server.broker.partition import Partition
 from millrace_server.broker.partitions import Partitions
 from millrace_server.broker.producer_ids import ProducerIds
+from millrace_server.broker.scrub import Scrub
 from millrace_server.broker.storage import (
     IDENTITY_FILE,
     create_logs,
@@ -34,9 +35,9 @@ from millrace_server.broker.storage import (
 from millrace_server.broker.topics import Topics
 from millrace_server.broker.waiting import WaitingRoom
 from millrace_server.config import BrokerConfig
-from millrace_server.host import Host
-from millrace_server.log import LogConfig, PartitionLog
-from millrace_server.log_lines import get_logger
+from millrace_server.host import ColdReads, Host
+from millrace_server.log import LogConfig, PartitionLog, Rot
+from millrace_server.log_lines import Ration, get_logger
 from millrace_server.metadata.controller import Controller, TopicDefaults
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import ClusterCreated
@@ -51,7 +52,9 @@ METADATA_TOPIC_ID = str(uuid.UUID(int=1))
 class Broker:
     """Started once, stopped once. `failed` is done when a disk fault makes going on unsafe."""
 
-    def __init__(self, config: BrokerConfig, host: Host) -> None:
+    def __init__(
+        self, config: BrokerConfig, host: Host, *, cold_reads: ColdReads | None = None
+    ) -> None:
         self.config = config
         self.host = host
         self.image = ClusterImage()
@@ -70,7 +73,16 @@ class Broker:
         self.housekeeping = Housekeeping(
             self.partitions, host, interval_ms=config.housekeeping_interval_ms
         )
-        self._housekeeping_task: asyncio.Task[None] | None = None
+        self.scrub = Scrub(
+            self.partitions,
+            host,
+            bytes_per_second=config.scrub_bytes_per_second,
+            interval_ms=config.scrub_interval_ms,
+            cold_reads=cold_reads,
+        )
+        self._background_tasks: list[asyncio.Task[None]] = []
+        # A disk that fails does so in many places, and each is told of once.
+        self._rot_lines = Ration(host.clock)
         self._opening = Opening(
             host,
             self.partitions,
@@ -95,7 +107,11 @@ class Broker:
             await self._opening.stop()
             await self._shut_partitions()
             raise
-        self._housekeeping_task = self.host.spawn.task(self.housekeeping.run(), name="housekeeping")
+        self._background_tasks = [
+            self.host.spawn.task(self.housekeeping.run(), name="housekeeping"),
+        ]
+        if self.config.scrub_bytes_per_second:
+            self._background_tasks.append(self.host.spawn.task(self.scrub.run(), name="scrub"))
 
     async def _open(self) -> None:
         self._metadata = await self._open_metadata()
@@ -139,9 +155,9 @@ class Broker:
 
     async def stop(self) -> None:
         """Makes everything durable and closes it; call when no request can come any more."""
-        if self._housekeeping_task is not None:
-            self._housekeeping_task.cancel()
-            await asyncio.wait([self._housekeeping_task])
+        for task in self._background_tasks:
+            task.cancel()
+            await asyncio.wait([task])
         await self._opening.stop()
         await self.groups.stop()
         await self._metadata.close()
@@ -203,7 +219,23 @@ class Broker:
             self.host,
             self.turns,
             on_failure=partial(self._fail, topic, number),
+            on_rot=self._tell_of_rot,
         )
+
+    def _tell_of_rot(self, partition: Partition, rot: Rot) -> None:
+        unsaid = self._rot_lines.take()
+        if unsaid is not None:
+            log.error(
+                "bytes on the disk are not what was written",
+                topic=partition.topic,
+                partition=partition.number,
+                path=rot.path,
+                position=rot.position,
+                offset=rot.offset,
+                end_offset=rot.end_offset,
+                reason=rot.sentence,
+                more_unsaid=unsaid,
+            )
 
     def _fail(self, topic: str, number: int, error: BaseException) -> None:
         # After a failed fsync nobody knows what is on the disk: the kernel has marked the pages

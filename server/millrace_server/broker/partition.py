@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from millrace_protocol.records import BatchHeader
 from millrace_server.disk.flusher import Flusher
 from millrace_server.host import Host, Spawn
-from millrace_server.log import Appended, LogConfig, LogRead, PartitionLog
+from millrace_server.log import Appended, LogConfig, LogRead, PartitionLog, Rot
 from millrace_server.net.turns import Turns
 
 UNSYNCED_BYTES_MAX = 64 << 20
@@ -56,6 +57,7 @@ class Partition:
         turns: Turns,
         *,
         on_failure: Callable[[BaseException], None],
+        on_rot: Callable[[Partition, Rot], None],
     ) -> None:
         self.topic = topic
         self.number = number
@@ -68,6 +70,7 @@ class Partition:
         self._to_call: deque[Callable[[], None]] = deque()
         self._moved_meanwhile = False
         self._flusher = Flusher(log, host, on_durable=self._advance, on_failure=on_failure)
+        log.watch_rot(partial(on_rot, self))
         # What recovery kept was there before, whatever made it durable.
         self._high_watermark = log.end_offset
         self._unsynced_bytes = 0

@@ -12,6 +12,7 @@ from millrace_server.log import (
     LogFailed,
     OffsetOutOfRange,
     OutOfOrderSequence,
+    RottenBatches,
     UnknownProducer,
 )
 from millrace_server.refusal import Refused
@@ -22,6 +23,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     FencedProducer: ErrorCode.INVALID_PRODUCER_EPOCH,
     UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    RottenBatches: ErrorCode.CORRUPT_MESSAGE,
     LogFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LogClosed: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,

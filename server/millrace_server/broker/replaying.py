@@ -19,7 +19,7 @@ def records_in(found: FileSlice, from_offset: int) -> list[Record]:
     Raises `OSError`, and `CorruptBatch` when the bytes are not as written.
     """
     try:
-        data = found.file.pread(found.size, found.position)
+        data = found.read()
     finally:
         found.release()
     records: list[Record] = []

@@ -1,8 +1,8 @@
-"""Keeping the event loop from waiting for the disk when a consumer reads old data.
+"""What the page cache holds, for those who must not wait for the disk or take others' pages.
 
 `sendfile` of a range that is not in the page cache blocks: inline it took the 99th percentile of
-the neighbours from 0.5 to 6.5 ms, behind a thread that reads ahead it stayed at 0.47. Owns the
-question and the reading; the connection decides when to ask. Source: cachestat(2), Linux 6.5. On
+the neighbours from 0.5 to 6.5 ms, behind a thread that reads first it stayed at 0.47. Owns the
+question; who reads, and when, is decided by the connection. Source: cachestat(2), Linux 6.5. On
 an older kernel, and on other systems, every range counts as warm.
 """
 
@@ -15,7 +15,7 @@ import os
 import sys
 from typing import Final
 
-from millrace_server.host import File
+from millrace_server.host import File, ReadableFile
 
 _CACHESTAT: Final = 451
 """The number of the system call, the same on every architecture."""
@@ -24,8 +24,8 @@ _NOT_AVAILABLE: Final = frozenset({errno.ENOSYS, errno.EPERM})
 """An older kernel, or a sandbox that does not know the call: asking again is pointless."""
 
 _PAGE_BYTES: Final = mmap.PAGESIZE
-_STEP_BYTES: Final = 64 * 1024
-"""Half of the kernel's read-ahead window: one byte in each step brings all of it."""
+_DROP_BYTES: Final = 64 * 1024
+"""What a passing reader drops at once, or leaves because somebody else has it there."""
 
 
 class PageCache:
@@ -62,14 +62,45 @@ class PageCache:
         pages = (position + size - 1) // _PAGE_BYTES - position // _PAGE_BYTES + 1
         return int(self._counts[0]) < pages
 
-    def populate(self, file: File, position: int, size: int) -> None:
-        """Brings the range into the page cache. Blocking; raises `OSError`.
+    def is_absent(self, file: File, position: int, size: int) -> bool:
+        """Whether no part of the range is in the page cache; False if that cannot be told."""
+        return self.is_cold(file, position, size) and self._counts[0] == 0
 
-        The caller holds a reference to the file until this returns.
-        """
-        if size <= 0:
-            return
-        os.posix_fadvise(file.fileno(), position, size, os.POSIX_FADV_WILLNEED)
-        for step in range(position, position + size, _STEP_BYTES):
-            file.pread(1, step)
-        file.pread(1, position + size - 1)
+    def passing(self, file: File) -> ReadableFile:
+        """See `host.ColdReads`."""
+        return _PassingFile(file, PageCache())
+
+
+class _PassingFile:
+    """Reads a file and takes out of the page cache again what was not there before.
+
+    For one thread at a time. Owns no reference of its own.
+    """
+
+    __slots__ = ("_cache", "_file")
+
+    def __init__(self, file: File, cache: PageCache) -> None:
+        self._file = file
+        self._cache = cache
+        # What the kernel reads ahead would count as somebody else's, and stay.
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+
+    @property
+    def path(self) -> str:
+        """Where the file is."""
+        return self._file.path
+
+    def pread(self, size: int, position: int) -> bytes:
+        """See `host.ReadableFile`."""
+        file, cache = self._file, self._cache
+        # From the start of a page: the kernel drops whole pages only.
+        first = position - position % _PAGE_BYTES
+        absent = [
+            place
+            for place in range(first, position + size, _DROP_BYTES)
+            if cache.is_absent(file, place, _DROP_BYTES)
+        ]
+        data = file.pread(size, position)
+        for place in absent:
+            os.posix_fadvise(file.fileno(), place, _DROP_BYTES, os.POSIX_FADV_DONTNEED)
+        return data

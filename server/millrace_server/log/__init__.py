@@ -9,17 +9,22 @@ from millrace_server.log.errors import (
     LogRefusal,
     OffsetOutOfRange,
     OutOfOrderSequence,
+    RottenBatches,
     UnknownProducer,
 )
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket
-from millrace_server.log.partition_log import Appended, LogRead, PartitionLog
+from millrace_server.log.partition_log import Appended, PartitionLog
+from millrace_server.log.reading import LogRead
 from millrace_server.log.recovery import RecoveryReport
+from millrace_server.log.rot import Rot
+from millrace_server.log.scrub import DurableSegment
 from millrace_server.log.timestamps import FoundTime
 
 __all__ = [
     "DISK_FULL_ERRNOS",
     "Appended",
     "CorruptLog",
+    "DurableSegment",
     "FencedProducer",
     "FlushTicket",
     "FoundTime",
@@ -32,5 +37,7 @@ __all__ = [
     "OutOfOrderSequence",
     "PartitionLog",
     "RecoveryReport",
+    "Rot",
+    "RottenBatches",
     "UnknownProducer",
 ]

@@ -7,10 +7,13 @@ hold open. Refuses to know what is durable and who reads.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from millrace_server.host import Disk
+from millrace_server.log.errors import CorruptLog
+from millrace_server.log.rot import Rot
+from millrace_server.log.rot_survey import survey
 from millrace_server.log.segment import Segment
 
 _PLACES_KEPT: Final = 64
@@ -18,10 +21,11 @@ _CLOSED_OPEN_MAX: Final = 4
 
 
 class Place(NamedTuple):
-    """A byte in a segment."""
+    """Where in a segment the batch begins whose first record has `offset`."""
 
     segment: Segment
     position: int
+    offset: int
 
 
 class SegmentChain:
@@ -31,9 +35,21 @@ class SegmentChain:
     still have preallocated space and unsaved indexes; their files stay open.
     """
 
-    __slots__ = ("_bases", "_closed_bytes", "_places", "_used", "active", "segments", "unsettled")
+    __slots__ = (
+        "_bases",
+        "_closed_bytes",
+        "_places",
+        "_used",
+        "active",
+        "on_rot",
+        "segments",
+        "unsettled",
+    )
 
     def __init__(self, segments: list[Segment], *, settled_count: int) -> None:
+        for segment in segments:
+            segment.trust_nothing()
+        self.on_rot: Callable[[Rot], None] = _tell_nobody
         self.segments = segments
         self.active = segments[-1]
         self.unsettled = segments[settled_count:-1]
@@ -51,15 +67,19 @@ class SegmentChain:
         """Where the batch that holds `offset` begins, or at the log's end will begin."""
         active = self.active
         if offset == active.end_offset:
-            return Place(active, active.size_bytes)
+            return Place(active, active.size_bytes, offset)
         place = self._places.get(offset)
         # A place remembered at the end of a segment is right only if the segment grew since.
         if place is not None and place.position < place.segment.size_bytes:
             return place
-        if offset >= active.base_offset:
-            return Place(active, active.position_of(offset))
-        segment = self.segments[bisect_right(self._bases, offset) - 1]
-        return Place(segment, segment.position_of(offset))
+        segment = self.holding(offset)
+        return Place(segment, *segment.boundary_of(offset))
+
+    def holding(self, offset: int) -> Segment:
+        """The segment in which `offset` lies, or will lie."""
+        if offset >= self.active.base_offset:
+            return self.active
+        return self.segments[bisect_right(self._bases, offset) - 1]
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
         """Keeps where a read ended: the next one begins there."""
@@ -67,7 +87,16 @@ class SegmentChain:
         if offset not in places:
             if len(places) >= _PLACES_KEPT:
                 del places[next(iter(places))]
-            places[offset] = Place(segment, position)
+            places[offset] = Place(segment, position, offset)
+
+    def found_rot(self, segment: Segment, found: CorruptLog) -> None:
+        """Remembers what is not as it was, and tells `on_rot`; does nothing if it is known."""
+        known = segment.rots.from_position(found.position)
+        if known is not None and known.position <= found.position:
+            return
+        rot = survey(segment, found)
+        segment.rots.add(rot)
+        self.on_rot(rot)
 
     def roll(self, disk: Disk, directory: str, *, index_interval_bytes: int) -> Segment:
         """Begins a new active segment at the end. Raises `OSError`; nothing is changed then."""
@@ -142,3 +171,7 @@ class SegmentChain:
                 self._used.remove(segment)
             segment.cool()
         return dropped
+
+
+def _tell_nobody(rot: Rot) -> None:
+    """Until somebody asks to be told."""

@@ -6,6 +6,8 @@ take the partition offline.
 
 from __future__ import annotations
 
+from millrace_server.log.rot import Rot
+
 
 class LogRefusal(Exception):
     """An expected refusal; the log is unchanged and goes on."""
@@ -62,6 +64,19 @@ class UnknownProducer(LogRefusal):
         self.sequence = sequence
 
 
+class RottenBatches(LogRefusal):
+    """Records that were written and cannot be read: the disk has changed them, or lost them."""
+
+    def __init__(self, rot: Rot) -> None:
+        super().__init__(
+            f"{rot.path} at byte {rot.position}: {rot.sentence}; offsets {rot.offset} to "
+            f"{rot.end_offset - 1} cannot be read, and nothing was changed. Restore the file from "
+            f"a copy while the broker is stopped, or seek to offset {rot.end_offset} to go on "
+            "behind them"
+        )
+        self.rot = rot
+
+
 class LogFailed(Exception):
     """The log was stopped by an error of the disk and takes no append until it is opened anew."""
 
@@ -83,9 +98,13 @@ class LogClosed(Exception):
 
 
 class CorruptLog(Exception):
-    """Bytes that were durable are missing or changed. Nothing was cut; the partition is offline."""
+    """Bytes that were durable are missing or changed. Nothing was cut.
 
-    def __init__(self, path: str, position: int, sentence: str) -> None:
+    Met at the start, it takes the partition offline. `offset` is that of the record which was
+    written at `position`, -1 where that is not known.
+    """
+
+    def __init__(self, path: str, position: int, sentence: str, *, offset: int = -1) -> None:
         super().__init__(
             f"{path} at byte {position}: {sentence}; nothing was changed. Restore the partition "
             "from a replica or a backup"
@@ -93,3 +112,4 @@ class CorruptLog(Exception):
         self.path = path
         self.position = position
         self.sentence = sentence
+        self.offset = offset

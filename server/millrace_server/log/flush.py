@@ -23,13 +23,9 @@ import crc32c
 from millrace_server.host import Disk, File
 from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
 from millrace_server.log.durable_mark import DurableMark, MarkFile
+from millrace_server.log.index_file import INDEX_CRC
 from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
-from millrace_server.log.segment import (
-    INDEX_CRC,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Segment,
-)
+from millrace_server.log.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from millrace_server.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

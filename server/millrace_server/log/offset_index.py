@@ -57,6 +57,11 @@ class OffsetIndex:
         i = bisect_right(self._positions, position) - 1
         return (self._relative_offsets[i], self._positions[i]) if i >= 0 else (0, 0)
 
+    def above_position(self, position: int) -> tuple[int, int] | None:
+        """Returns the first entry above a position, as (relative offset, position)."""
+        i = bisect_right(self._positions, position)
+        return (self._relative_offsets[i], self._positions[i]) if i < len(self) else None
+
     def encode(self, first: int = 0) -> bytes:
         """Returns the entries from number `first` on as they stand in the file."""
         entries = array("i", bytes(ENTRY_SIZE * (len(self) - first)))

@@ -13,6 +13,7 @@ producers are written by the flush, so a failure there can lose neither offsets 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from millrace_protocol.records import (
@@ -21,7 +22,7 @@ from millrace_protocol.records import (
     assign,
     stamp_log_append_time,
 )
-from millrace_server.host import Disk, FileSlice
+from millrace_server.host import Disk
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.checkpoint import Checkpoint, ClosedSegment, write_checkpoint
 from millrace_server.log.cleaning import Cleaning, Swap
@@ -32,10 +33,14 @@ from millrace_server.log.errors import LogClosed, LogFailed, OffsetOutOfRange
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket, IndexTail
 from millrace_server.log.preallocation import wanted_bytes
 from millrace_server.log.producers import Producers
+from millrace_server.log.reading import LogRead, read_batches
 from millrace_server.log.recovery import Recovered, RecoveryReport, recover
 from millrace_server.log.retention import expired_segments, is_too_old
+from millrace_server.log.rot import Rot
+from millrace_server.log.scrub import DurableSegment, durable_segments
 from millrace_server.log.segment import RELATIVE_OFFSET_MAX, Segment
 from millrace_server.log.timestamps import FoundTime, first_at_or_after, newest
+from millrace_server.log.verification import Boundary
 
 CHECKPOINT_BYTES: Final = 32 * 1024 * 1024
 CHECKPOINT_BATCHES: Final = 8192
@@ -55,17 +60,6 @@ class Appended(NamedTuple):
     last_offset: int
     log_append_time_ms: int
     duplicate: bool
-
-
-class LogRead(NamedTuple):
-    """Whole batches as a range of a file, which the receiver releases; None if there are none.
-
-    The first batch may begin before the offset that was asked for. `next_offset` is where to read
-    on.
-    """
-
-    slice: FileSlice | None
-    next_offset: int
 
 
 class PartitionLog:
@@ -269,8 +263,9 @@ class PartitionLog:
         """Finds whole batches from the one that holds `offset` on, without touching their bytes.
 
         `end_offset` is exclusive and a batch boundary: the high watermark. At most `max_bytes`,
-        except that one batch is always given whole, and never beyond one segment. Nothing is given
-        for `end_offset <= offset`. Raises `OffsetOutOfRange`, `CorruptLog` and `OSError`.
+        except that one batch is always given whole; never beyond one segment, and never beyond
+        what is known to have rotted. Nothing is given for `end_offset <= offset`. Raises
+        `OffsetOutOfRange`, `RottenBatches`, `CorruptLog` and `OSError`.
         """
         if not self._start_offset <= offset <= self._end_offset:
             raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
@@ -278,25 +273,24 @@ class PartitionLog:
             raise self._stopped()
         if offset >= end_offset:
             return LogRead(None, offset)
-        chain = self._chain
-        segment, position = chain.find(offset)
-        if segment is not chain.active:
-            chain.keep_open(segment)
-        if end_offset >= segment.end_offset:
-            next_offset, next_position = segment.end_offset, segment.size_bytes
-        elif end_offset == self._durable_offset:
-            next_offset, next_position = end_offset, self._durable_position
-        else:
-            next_offset, next_position = end_offset, chain.find(end_offset).position
-        if next_position - position > max_bytes:
-            next_offset, next_position = segment.boundary(position, position + max_bytes)
-        size_bytes = next_position - position
-        if size_bytes <= 0:
-            return LogRead(None, end_offset)
-        chain.remember(next_offset, segment, next_position)
-        file = segment.file
-        file.retain()
-        return LogRead(FileSlice(file, position, size_bytes), next_offset)
+        return read_batches(
+            self._chain,
+            offset,
+            max_bytes=max_bytes,
+            end_offset=end_offset,
+            known_end=self._durable_end(),
+        )
+
+    def watch_rot(self, tell: Callable[[Rot], None]) -> None:
+        """Has `tell` called once for each stretch that is found to have rotted."""
+        self._chain.on_rot = tell
+
+    def durable_segments(self) -> list[DurableSegment]:
+        """What is on the disk by now, oldest first, for somebody who checks it."""
+        return durable_segments(self._chain, self._durable_end())
+
+    def _durable_end(self) -> Boundary:
+        return Boundary(self._durable_position, self._durable_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> FoundTime | None:
         """Finds the first record before `end_offset` that is not older than `timestamp_ms`.

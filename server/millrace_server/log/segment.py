@@ -11,8 +11,10 @@ segments, producers, durability and high watermarks. Batches are never decoded.
 A segment that compaction made has a generation above 0 in its names: it lies beside those that it
 replaces until the checkpoint names it in their place.
 
-An index file ends with the CRC-32C of its entries, u32: a bit that changes on the disk must not
-make a reader skip records. One that does not pass is built again.
+An index that is not as it was saved (`index_file`) is built again.
+
+What was checked since the process began, and what is known to have rotted, is remembered here as
+long as the segment is.
 
 The newest segment of a log is *active*: its indexes live in memory and its file may be
 preallocated beyond `size_bytes`. The others are *closed*: they never change, and hold files and
@@ -21,19 +23,22 @@ indexes open only between a read and `cool`.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import crc32c
 
 from millrace_protocol.records import HEADER_SIZE, batch_extent, batch_span
-from millrace_server.host import Disk, File, ReadBuffer
-from millrace_server.log.errors import CorruptLog
+from millrace_server.host import Disk, File, ReadableFile, ReadBuffer
+from millrace_server.log.errors import CorruptLog, RottenBatches
+from millrace_server.log.index_file import read_index, write_index
 from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from millrace_server.log.offset_index import OffsetIndex
+from millrace_server.log.rot import Rots
 from millrace_server.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from millrace_server.log.time_index import NO_TIMESTAMP, TimeIndex
+from millrace_server.log.verification import Boundary, check_batches
+from millrace_server.log.verified import Verified
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -41,7 +46,6 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-INDEX_CRC: Final = struct.Struct(">I")
 
 _WINDOW_BYTES: Final = 4096
 """With the default index interval, all headers between two entries lie in one such window."""
@@ -75,11 +79,14 @@ class Segment:
         "first_timestamp",
         "generation",
         "index_interval_bytes",
+        "is_dense",
         "is_tail_dirty",
         "max_timestamp",
+        "rots",
         "saved_crcs",
         "saved_entries",
         "size_bytes",
+        "verified",
     )
 
     def __init__(
@@ -112,6 +119,10 @@ class Segment:
         self.are_indexes_saved = True
         self.saved_entries = 0
         self.saved_crcs = 0, 0
+        self.is_dense = generation == 0
+        """Whether every batch continues the one before it; compaction leaves out offsets."""
+        self.rots = Rots()
+        self.verified = Verified(0)
 
     @classmethod
     def create(
@@ -202,64 +213,105 @@ class Segment:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
 
-    def position_of(self, offset: int) -> int:
+    def boundary_of(self, offset: int) -> Boundary:
         """Returns where the batch that holds `offset` begins; where there is none, the next one.
 
-        `base_offset <= offset < end_offset`. Raises `CorruptLog` if the file is not as written.
+        `base_offset <= offset < end_offset`. Raises `RottenBatches` if that is known to have
+        rotted, and `CorruptLog` where the file is not as written.
         """
         relative_offset = offset - self.base_offset
         indexed, position = self.offsets.floor_offset(relative_offset)
-        if indexed == relative_offset:
-            return position
-        for span in self.spans(position, self.size_bytes):
-            if span.last_offset >= offset:
-                return span.position
-        raise CorruptLog(self.path(LOG_SUFFIX), position, f"offset {offset} is not in the file")
+        start = Boundary(position, self.base_offset + indexed)
+        if self.rots:
+            start = self._behind_rot(start, offset)
+        if start.offset == offset:
+            return start
+        try:
+            for span in self.spans(start.position, self.size_bytes, offset=start.offset):
+                if span.last_offset >= offset:
+                    return Boundary(span.position, span.base_offset)
+        except CorruptLog as fault:
+            raise self._culprit(start, fault) from fault
+        raise CorruptLog(
+            self.path(LOG_SUFFIX),
+            start.position,
+            f"offset {offset} is not in the file",
+            offset=start.offset,
+        )
 
-    def boundary(self, position: int, limit: int) -> tuple[int, int]:
-        """Returns the end of a read as (offset, position): whole batches from `position` on.
+    def boundary_before(self, limit: int, start: Boundary, end: Boundary) -> Boundary:
+        """Returns the end of a read of whole batches from `start` on, at most up to `end`.
 
-        Ends at or before `limit` and as late as the index tells, but behind one batch at least.
-        `position` and a batch behind it must be there.
+        Ends at or before `limit` and as late as the index tells, but behind one batch at least,
+        which must be there. Raises `CorruptLog` where the file is not as written.
         """
         relative_offset, end_position = self.offsets.floor_position(limit)
-        if end_position > position:
-            return self.base_offset + relative_offset, end_position
-        end = self.end_offset, self.size_bytes
-        for span in self.spans(position, self.size_bytes):
-            span_end = span.position + span.size_bytes
-            if span_end > limit and span.position > position:
-                break
-            end = span.last_offset + 1, span_end
-        return end
+        if end_position > start.position:
+            return Boundary(end_position, self.base_offset + relative_offset)
+        reached = start
+        try:
+            for span in self.spans(start.position, end.position, offset=start.offset):
+                span_end = span.position + span.size_bytes
+                if span_end > limit and span.position > start.position:
+                    break
+                reached = Boundary(span_end, span.last_offset + 1)
+        except CorruptLog as fault:
+            raise self._culprit(start, fault) from fault
+        return reached
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        """Reads for the log's own use: what that brings from the disk has nobody checked."""
+        end_position = position + size_bytes
+        self.verified.note_read(position, end_position, file_end=self.size_bytes)
+        return self.file.pread(size_bytes, position)
+
+    def check(
+        self, file: ReadableFile, start: Boundary, until: int, *, end_position: int | None = None
+    ) -> Boundary:
+        """Reads and checks batches; see `check_batches`. Blocking; any thread may call it."""
+        end_position = self.size_bytes if end_position is None else end_position
+        return check_batches(file, start, until, end_position=end_position, is_dense=self.is_dense)
 
     def spans(
-        self, position: int, end_position: int, *, window_bytes: int = _WINDOW_BYTES
+        self,
+        position: int,
+        end_position: int,
+        *,
+        offset: int | None = None,
+        window_bytes: int = _WINDOW_BYTES,
     ) -> Iterator[Span]:
         """Yields the batches from one batch boundary to another by their headers alone.
 
-        Raises `CorruptLog` where a length or an offset cannot be true.
+        `offset` is that of the first record at `position`, by default the segment's first. Raises
+        `CorruptLog` where a length or an offset cannot be true.
         """
         window, window_position = b"", position
+        next_offset = self.base_offset if offset is None else offset
         # Taken now: who builds an index moves the end along with what it is given.
-        next_offset, end_offset = self.base_offset, self.end_offset
+        end_offset = self.end_offset
         while position < end_position:
             at = position - window_position
             if at + HEADER_SIZE > len(window):
-                window = self.file.pread(min(window_bytes, end_position - position), position)
+                window = self.pread(min(window_bytes, end_position - position), position)
                 window_position, at = position, 0
             size_bytes = batch_extent(window, at)[1] if len(window) >= HEADER_SIZE else 0
             if not HEADER_SIZE <= size_bytes <= end_position - position:
                 raise CorruptLog(
-                    self.path(LOG_SUFFIX), position, "no whole batch where one was written"
+                    self.path(LOG_SUFFIX),
+                    position,
+                    "no whole batch where one was written",
+                    offset=next_offset,
                 )
             base_offset, _, _, last_offset, max_timestamp = batch_span(window, at)
-            if not next_offset <= base_offset <= last_offset < end_offset:
+            if not next_offset <= base_offset <= last_offset < end_offset or (
+                self.is_dense and base_offset != next_offset
+            ):
                 raise CorruptLog(
                     self.path(LOG_SUFFIX),
                     position,
-                    f"offsets {base_offset} to {last_offset}, and what is there lies between "
-                    f"{next_offset} and {end_offset}",
+                    f"offsets {base_offset} to {last_offset}, and what is there begins with "
+                    f"{next_offset} and ends before {end_offset}",
+                    offset=next_offset,
                 )
             next_offset = last_offset + 1
             yield Span(position, size_bytes, base_offset, last_offset, max_timestamp)
@@ -278,8 +330,10 @@ class Segment:
         if end_offset >= self.end_offset:
             return self.max_timestamp
         largest, relative_offset = self.times.floor_offset(end_offset - self.base_offset)
-        position = self.offsets.floor_offset(relative_offset)[1]
-        for span in self.spans(position, self.size_bytes):
+        relative_offset, position = self.offsets.floor_offset(relative_offset)
+        for span in self.spans(
+            position, self.size_bytes, offset=self.base_offset + relative_offset
+        ):
             if span.base_offset >= end_offset:
                 break
             largest = max(largest, span.max_timestamp)
@@ -287,8 +341,8 @@ class Segment:
 
     def restore_indexes(self, entry_count: int) -> bool:
         """Loads exactly `entry_count` saved entries of an active segment; False if they are bad."""
-        offset_data = self._read(OFFSET_INDEX_SUFFIX, entry_count * OFFSET_ENTRY_SIZE)
-        time_data = self._read(TIME_INDEX_SUFFIX, entry_count * TIME_ENTRY_SIZE)
+        offset_data = self._read_index(OFFSET_INDEX_SUFFIX, entry_count * OFFSET_ENTRY_SIZE)
+        time_data = self._read_index(TIME_INDEX_SUFFIX, entry_count * TIME_ENTRY_SIZE)
         if offset_data is None or time_data is None:
             return False
         offsets = OffsetIndex.decode(offset_data, end_position=self.size_bytes)
@@ -307,6 +361,7 @@ class Segment:
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Makes both indexes, and the largest timestamp, from the batch headers."""
         end_position, end_offset = self.size_bytes, self.end_offset
+        max_timestamp = self.max_timestamp
         indexes = self.start_indexes()
         self.size_bytes, self.max_timestamp = 0, NO_TIMESTAMP
         try:
@@ -317,6 +372,9 @@ class Segment:
                     size_bytes=span.size_bytes,
                     max_timestamp=span.max_timestamp,
                 )
+        except CorruptLog:
+            self.max_timestamp = max_timestamp
+            raise
         finally:
             self.size_bytes, self.end_offset = end_position, end_offset
         return indexes
@@ -325,8 +383,8 @@ class Segment:
         """Writes the indexes of a closed segment and makes them durable. Blocking; `OSError`."""
         end = TimeIndex()
         end.append(self.max_timestamp, min(self.end_offset - self.base_offset, RELATIVE_OFFSET_MAX))
-        self._save(OFFSET_INDEX_SUFFIX, self.offsets.encode())
-        self._save(TIME_INDEX_SUFFIX, self.times.encode() + end.encode())
+        write_index(self._disk, self.path(OFFSET_INDEX_SUFFIX), self.offsets.encode())
+        write_index(self._disk, self.path(TIME_INDEX_SUFFIX), self.times.encode() + end.encode())
 
     def cool(self) -> None:
         """Lets go of the file, and of indexes that can be loaded again; a reader keeps its own."""
@@ -343,59 +401,54 @@ class Segment:
             if self._disk.exists(path):
                 self._disk.remove(path)
 
+    def trust_nothing(self) -> None:
+        """Forgets what was checked: the segment is taken over from an earlier process."""
+        self.verified = Verified(self.size_bytes)
+
+    def _culprit(self, start: Boundary, fault: CorruptLog) -> CorruptLog:
+        """What is wrong first in a walk that met `fault`: a header may lie about what follows."""
+        self.verified.note_read(start.position, fault.position, file_end=self.size_bytes)
+        try:
+            self.check(self.file, start, fault.position + 1)
+        except CorruptLog as first:
+            return first
+        return fault
+
+    def _behind_rot(self, start: Boundary, offset: int) -> Boundary:
+        """`start`, or where the last stretch of rot before `offset` ends, if that is closer."""
+        holding = self.rots.holding(offset)
+        if holding is not None:
+            raise RottenBatches(holding)
+        rot = self.rots.before(offset)
+        if rot is None or rot.end_position <= start.position:
+            return start
+        return Boundary(rot.end_position, rot.end_offset)
+
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        offset_data, time_data = self._read(OFFSET_INDEX_SUFFIX), self._read(TIME_INDEX_SUFFIX)
+        offset_data = self._read_index(OFFSET_INDEX_SUFFIX)
+        time_data = self._read_index(TIME_INDEX_SUFFIX)
         if offset_data is None or time_data is None:
             return self.rebuild_indexes()
         offsets = OffsetIndex.decode(offset_data, end_position=self.size_bytes)
         times = TimeIndex.decode(time_data)
-        if (
-            offsets is None
-            or times is None
-            or len(times) != len(offsets) + 1
-            or not self._is_boundary(offsets)
-        ):
+        if offsets is None or times is None or len(times) != len(offsets) + 1:
             return self.rebuild_indexes()
+        if not self._is_boundary(offsets):
+            try:
+                return self.rebuild_indexes()
+            except CorruptLog:
+                # Not the index, whose own CRC is right, but the batch it names has changed.
+                self.are_indexes_saved = True
         self._offsets, self._times = offsets, times
         return offsets, times
 
     def _is_boundary(self, offsets: OffsetIndex) -> bool:
         """Whether the last entry names a batch that is there: catches an index of other bytes."""
         relative_offset, position = offsets.floor_position(self.size_bytes)
-        header = self.file.pread(HEADER_SIZE, position)
+        header = self.pread(HEADER_SIZE, position)
         if len(header) < HEADER_SIZE:
             return self.size_bytes == 0
         return position == 0 or batch_extent(header)[0] == self.base_offset + relative_offset
 
-    def _read(self, suffix: str, size_bytes: int | None = None) -> bytes | None:
-        """The entries of an index file, `size_bytes` or all; None if they are not as written."""
-        if size_bytes == 0:
-            return b""
-        path = self.path(suffix)
-        if not self._disk.exists(path):
-            return None
-        file = self._disk.open(path)
-        try:
-            if size_bytes is None:
-                size_bytes = file.size() - INDEX_CRC.size
-            data = file.pread(size_bytes + INDEX_CRC.size, 0)
-        finally:
-            file.release()
-        if size_bytes < 0 or len(data) != size_bytes + INDEX_CRC.size:
-            return None
-        entries = data[:size_bytes]
-        return (
-            entries
-            if INDEX_CRC.unpack_from(data, size_bytes)[0] == crc32c.crc32c(entries)
-            else None
-        )
-
-    def _save(self, suffix: str, data: bytes) -> None:
-        path = self.path(suffix)
-        file = self._disk.open(path, create=not self._disk.exists(path), write=True)
-        try:
-            file.pwrite(data + INDEX_CRC.pack(crc32c.crc32c(data)), 0)
-            file.truncate(len(data) + INDEX_CRC.size)
-            file.sync()
-        finally:
-            file.release()
+    def _read_index(self, suffix: str, size_bytes: int | None = None) -> bytes | None:
+        return read_index(self._disk, self.path(suffix), size_bytes)

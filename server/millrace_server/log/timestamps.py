@@ -32,8 +32,9 @@ def first_at_or_after(
         if segment.max_timestamp < timestamp_ms:
             continue
         relative_offset = segment.times.floor_timestamp(timestamp_ms)
-        position = segment.offsets.floor_offset(relative_offset)[1]
-        for span in segment.spans(position, segment.size_bytes):
+        relative_offset, position = segment.offsets.floor_offset(relative_offset)
+        offset = segment.base_offset + relative_offset
+        for span in segment.spans(position, segment.size_bytes, offset=offset):
             if span.base_offset >= end_offset:
                 break
             if span.max_timestamp < timestamp_ms or span.last_offset < start_offset:
@@ -62,7 +63,7 @@ def newest(segments: Sequence[Segment], *, start_offset: int, end_offset: int) -
 def _first_in_batch(
     segment: Segment, span: Span, timestamp_ms: int, start_offset: int
 ) -> FoundTime | None:
-    data = segment.file.pread(span.size_bytes, span.position)
+    data = segment.pread(span.size_bytes, span.position)
     header = read_header(data)
     by_header = FoundTime(span.max_timestamp, max(span.base_offset, start_offset))
     is_dense = header.record_count == header.last_offset_delta + 1

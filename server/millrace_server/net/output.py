@@ -5,7 +5,9 @@ sent or dropped. Knows nothing of requests; how bytes leave is the wire's busine
 (`net/wire.py`).
 
 A slice of a file that is not in the page cache is read into it by a worker thread first:
-`sendfile` would wait for the disk on the event loop, with every other connection behind it.
+`sendfile` would wait for the disk on the event loop, with every other connection behind it. The
+thread has the slice's source check what it reads, since a disk may give back other bytes than it
+was given; so does one for bytes that were in the page cache when the process began.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ import enum
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from millrace_server.host import (
+    ColdReads,
     File,
     FileSlice,
     ReadBuffer,
     Reply,
     ReplyPart,
+    SliceSource,
     Spawn,
     release_slices,
 )
@@ -32,18 +35,8 @@ TURN_BYTES = 4 << 20
 """Sent at most before other connections get their turn; about what a socket's buffer takes."""
 JOINED_BYTES = 64 << 10
 """Small parts are joined up to this size; a part this large is not copied."""
-POPULATE_BYTES = 4 << 20
-"""Read ahead of a slice at once: what one turn can send."""
-
-
-class ColdReads(Protocol):
-    """Whether file bytes are in the page cache, and bringing them there."""
-
-    def is_cold(self, file: File, position: int, size: int) -> bool:
-        """Whether `sendfile` of the range would wait for the disk. Does not block."""
-
-    def populate(self, file: File, position: int, size: int) -> None:
-        """Reads the range into the page cache. Blocking; raises `OSError`."""
+CHECK_BYTES = 4 << 20
+"""Read and checked of a slice at once: what one turn can send."""
 
 
 class OutputError(Exception):
@@ -57,7 +50,7 @@ class Wait(enum.Enum):
     PEER = enum.auto()
     """The peer must read first."""
     DISK = enum.auto()
-    """A worker thread reads the head slice into the page cache."""
+    """A worker thread reads the head slice into the page cache, and checks it."""
     TURN = enum.auto()
     """Other connections go first."""
 
@@ -71,15 +64,15 @@ class Output:
     """
 
     __slots__ = (
+        "_check_error",
         "_closed",
         "_cold_reads",
         "_loop",
-        "_populate_error",
         "_queue",
+        "_ready_until",
         "_spawn",
         "_wait",
         "_wake",
-        "_warm_until",
         "_wire",
         "bytes_sent",
         "held_bytes",
@@ -102,8 +95,8 @@ class Output:
         self._wake = wake
         self._queue: deque[ReplyPart] = deque()
         self._wait = Wait.NOTHING
-        self._warm_until = -1
-        self._populate_error: BaseException | None = None
+        self._ready_until = -1
+        self._check_error: BaseException | None = None
         self._closed = False
         self.held_bytes = 0
         self.bytes_sent = 0
@@ -148,13 +141,15 @@ class Output:
                     return
                 part = queue[0]
                 if isinstance(part, FileSlice):
-                    if part.position >= self._warm_until and self._wait_for_disk(part):
+                    if part.position >= self._ready_until and self._wait_for_disk(part):
                         return
                     turn -= self._send_slice(part, turn)
                 else:
                     turn -= self._send_bytes(part)
         except BlockingIOError:
             self._wait = Wait.PEER
+            # By the time the peer has read, the bytes may have left the page cache.
+            self._ready_until = -1
             self._wait_for_peer()
             return
         except OSError as error:
@@ -196,7 +191,7 @@ class Output:
         return sent
 
     def _send_slice(self, part: FileSlice, turn: int) -> int:
-        size = min(part.size, turn, self._warm_until - part.position)
+        size = min(part.size, turn, self._ready_until - part.position)
         try:
             sent = self._wire.send_file(part, size)
         except (BlockingIOError, ConnectionError):
@@ -216,7 +211,7 @@ class Output:
         self.bytes_sent += sent
         if not part.size:
             self._queue.popleft()
-            self._warm_until = -1
+            self._ready_until = -1
             part.release()
         return sent
 
@@ -235,32 +230,44 @@ class Output:
         self._loop.call_soon(self._waited)
 
     def _wait_for_disk(self, part: FileSlice) -> bool:
-        """Whether the next bytes of the head slice must be fetched first, which is then begun."""
-        if self._populate_error is not None:
-            raise OutputError(f"reading {part.file.path} failed: {self._populate_error}")
-        file = part.file
-        size = min(part.size, POPULATE_BYTES)
-        self._warm_until = part.position + size
-        cold_reads = self._cold_reads
-        if cold_reads is None or not cold_reads.is_cold(file, part.position, size):
+        """Whether the next bytes of the head slice must be read and checked first; that is begun
+        then."""
+        file, source, position = part.file, part.source, part.position
+        if self._check_error is not None:
+            raise OutputError(f"reading {file.path} failed: {self._check_error}")
+        size = min(part.size, CHECK_BYTES)
+        end = self._ready_until = position + size
+        if source.is_checked(position, end) and not self._is_cold(file, position, size):
             return False
+        # The page is new from the disk for the bytes before it too, and nobody checks those.
+        is_first_page_new = self._is_cold(file, position, 1)
         self._wire.stop_waiting()
         self._wait = Wait.DISK
         # The thread's own reference: the connection may be lost, and its slices released, while
         # the thread still reads from the descriptor.
         file.retain()
-        read = self._spawn.blocking(cold_reads.populate, file, part.position, size)
-        read.add_done_callback(partial(self._populated, file))
+        check = self._spawn.blocking(source.check, file, position, end)
+        check.add_done_callback(partial(self._checked, file, source, is_first_page_new))
         return True
 
-    def _populated(self, file: File, read: asyncio.Future[None]) -> None:
+    def _is_cold(self, file: File, position: int, size: int) -> bool:
+        cold_reads = self._cold_reads
+        return cold_reads is not None and cold_reads.is_cold(file, position, size)
+
+    def _checked(
+        self, file: File, source: SliceSource, is_first_page_new: bool, check: asyncio.Future[int]
+    ) -> None:
         file.release()
-        if read.cancelled():
-            self._populate_error = asyncio.CancelledError("the broker is stopping")
+        if check.cancelled():
+            self._check_error = asyncio.CancelledError("the broker is stopping")
+        elif (error := check.exception()) is not None:
+            self._check_error = error
+            source.note_failure(error)
         else:
-            self._populate_error = read.exception()
-        if self._populate_error is not None:
-            self._warm_until = -1
+            source.note_checked(is_first_page_new=is_first_page_new)
+            self._ready_until = check.result()
+        if self._check_error is not None:
+            self._ready_until = -1
         self._waited()
 
     def _waited(self) -> None:

@@ -10,13 +10,12 @@ import asyncio
 import errno
 from collections import deque
 
-from millrace_server.host import Host, Listener
+from millrace_server.host import ColdReads, Host, Listener
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
 from millrace_server.net.handler import RequestHandler
 from millrace_server.net.intake import Scratch
 from millrace_server.net.memory import MemoryBudget
-from millrace_server.net.output import ColdReads
 from millrace_server.net.shared import Shared
 from millrace_server.net.turns import Turns
 

@@ -6,12 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from millrace_server.host import Clock, Spawn
+from millrace_server.host import Clock, ColdReads, Spawn
 from millrace_server.limits import Limits
 from millrace_server.net.handler import RequestHandler
 from millrace_server.net.intake import Scratch
 from millrace_server.net.memory import MemoryBudget
-from millrace_server.net.output import ColdReads
 from millrace_server.net.turns import Turns
 
 if TYPE_CHECKING:

@@ -159,16 +159,44 @@ def drop_from_cache(file: OsFile) -> bool:
     return PageCache().is_cold(file, 0, file.size())
 
 
-def test_a_cold_range_is_recognised_and_warmed(disk: OsDisk) -> None:
+def test_a_cold_range_is_recognised(disk: OsDisk) -> None:
     file = disk.open("file", create=True, write=True)
     file.pwrite(bytes(1_000_001), 0)
     cache = PageCache()
     assert not cache.is_cold(file, 0, 1_000_001), "what was just written is in the cache"
+    assert not cache.is_absent(file, 0, 1_000_001)
     if not drop_from_cache(file):
         pytest.skip("this kernel or file system does not tell what the page cache holds")
     assert cache.is_cold(file, 500_000, 1)
-    cache.populate(file, 1000, 999_001)
-    assert not cache.is_cold(file, 1000, 999_001)
+    assert cache.is_absent(file, 0, 1_000_001)
+    file.pread(1, 500_000)
+    assert not cache.is_cold(file, 500_000, 1)
+    assert cache.is_cold(file, 0, 1_000_001)
+    assert not cache.is_absent(file, 0, 1_000_001)
+    file.release()
+
+
+def test_who_reads_a_file_in_passing_leaves_the_page_cache_as_it_was(disk: OsDisk) -> None:
+    size = 3 << 20
+    data = os.urandom(size)
+    file = disk.open("file", create=True, write=True)
+    file.pwrite(data, 0)
+    if not drop_from_cache(file):
+        pytest.skip("this kernel or file system does not tell what the page cache holds")
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+    kept = range(1 << 20, 2 << 20)
+    assert file.pread(len(kept), kept.start) == data[kept.start : kept.stop]
+    other = disk.open("file")
+    cache = PageCache()
+    passing = cache.passing(other)
+    assert passing.path == file.path
+    step = 200_001
+    read = b"".join(passing.pread(step, position) for position in range(0, size, step))
+    assert read == data
+    assert not cache.is_cold(file, kept.start, len(kept)), "somebody else's pages stay"
+    assert cache.is_absent(file, 0, 15 << 16)
+    assert cache.is_absent(file, 33 << 16, 15 << 16)
+    other.release()
     file.release()
 
 
@@ -178,6 +206,4 @@ def test_where_the_kernel_cannot_tell_everything_counts_as_warm(disk: OsDisk) ->
     assert not cache.is_cold(file, 0, 0)
     file.release()
     assert not cache.is_cold(file, 0, 10)
-    other = disk.open("other", create=True, write=True)
-    cache.populate(other, 0, 0)
-    other.release()
+    assert not cache.is_absent(file, 0, 10)

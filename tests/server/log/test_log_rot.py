@@ -1,9 +1,8 @@
 """A bit that changes on the disk is found, and costs no record that nobody touched.
 
-Below the checkpoint a broker does not read batches when it starts, and does not when it serves
-them: what is wrong there is found by the lengths and offsets it walks over, by the CRC that every
-reader checks, and by `verify`. Between the checkpoint and the durable mark every batch is read by
-the next start, which refuses the log.
+Below the checkpoint a broker does not read batches when it starts: what is wrong there is found
+when they are read (`test_log_rot_reads`), and by `verify`. Between the checkpoint and the durable
+mark every batch is read by the next start, which refuses the log.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from millrace_protocol.records import CorruptBatch
-from millrace_server.log import CorruptLog, LogConfig, PartitionLog
+from millrace_server.log import CorruptLog, LogConfig, PartitionLog, RottenBatches
 from millrace_server.log.durable_mark import MARK_NAME, MARK_SIZE
 from tests.crash.durable_states import MomentDisk
 from tests.server.log.log_model import DIRECTORY, append, fetch, read_all
@@ -173,7 +172,7 @@ def _read_one(log: PartitionLog, offset: int) -> bool:
         assert read.slice is not None
         read.slice.release()
         found, _ = fetch(log, offset, max_bytes=1)
-    except (CorruptLog, CorruptBatch):
+    except (CorruptLog, CorruptBatch, RottenBatches):
         return True
     assert found[0] == RECORDS[offset]
     return False

@@ -19,24 +19,51 @@ MakeFile = Callable[[bytes], CountedFile]
 
 
 class GatedReads:
-    """Every range is cold once; populating waits until it is let through."""
+    """Every range is cold once; reading and checking it waits until it is let through."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
-        self.populated: list[tuple[int, int]] = []
+        self.checked: list[tuple[int, int]] = []
+        self.noted = 0
+        self.failures: list[BaseException] = []
         self.gate = threading.Event()
-        self.error: OSError | None = None
+        self.error: Exception | None = None
+        self.batch_bytes = 1
+        self.cold = True
+        self.known = True
+
+    # What the page cache says
 
     def is_cold(self, file: File, position: int, size: int) -> bool:
-        self.asked.append((position, size))
-        return True
+        if size > 1:
+            self.asked.append((position, size))
+        return self.cold
 
-    def populate(self, file: File, position: int, size: int) -> None:
+    def passing(self, file: File) -> File:
+        return file
+
+    # What the source of the slices says
+
+    def is_checked(self, position: int, end_position: int) -> bool:
+        return self.known
+
+    def check(self, file: File, position: int, until: int) -> int:
         self.gate.wait(20)
         if self.error is not None:
             raise self.error
-        assert file.pread(size, position)
-        self.populated.append((position, size))
+        assert file.pread(until - position, position)
+        self.checked.append((position, until))
+        return -(-until // self.batch_bytes) * self.batch_bytes
+
+    def note_checked(self, *, is_first_page_new: bool) -> None:
+        assert is_first_page_new is self.cold
+        self.noted += 1
+
+    def note_failure(self, error: BaseException) -> None:
+        self.failures.append(error)
+
+    def note_unchecked(self, position: int, end_position: int) -> None:
+        raise AssertionError("nobody reads the bytes but to check them")
 
 
 async def test_slices_larger_than_socket_buffers_arrive_intact(
@@ -126,7 +153,7 @@ async def test_file_shorter_than_promised_ends_the_connection(
     assert "ends at 1000, 1 bytes before the end" in place.handler.lost[0].close_reason
 
 
-async def test_cold_slice_is_populated_in_a_thread_while_others_are_served(
+async def test_cold_slice_is_read_and_checked_in_a_thread_while_others_are_served(
     serve: Serve, counted_file: MakeFile
 ) -> None:
     reads = GatedReads()
@@ -135,7 +162,7 @@ async def test_cold_slice_is_populated_in_a_thread_while_others_are_served(
     data = random.Random(4).randbytes(size)
     file = counted_file(data)
     place.handler.on_frame = lambda connection, frame: (
-        [b"head", file.slice(0, size), b"end"] if frame[4:] == b"MR fetch" else [frame]
+        [b"head", file.slice(0, size, reads), b"end"] if frame[4:] == b"MR fetch" else [frame]
     )
     slow = await place.connect()
     await slow.send(frame_of(b"MR fetch"))
@@ -143,25 +170,109 @@ async def test_cold_slice_is_populated_in_a_thread_while_others_are_served(
     other = await place.connect()
     await other.send(frame_of(b"MR hello"))
     assert await other.receive(12) == frame_of(b"MR hello")
-    assert not reads.populated
+    assert not reads.checked
     reads.gate.set()
     assert await slow.receive(size + 7) == b"head" + data + b"end"
-    # Each byte was asked for once, window after window.
-    windows = [(0, 4 << 20), (4 << 20, 4 << 20), (8 << 20, 1 << 20)]
-    assert reads.populated == reads.asked == windows
+    check_windows(reads, size)
     # A later slice is asked for anew, though it begins where an earlier one was warm.
+    count = len(reads.checked)
     await slow.send(frame_of(b"MR fetch"))
     assert await slow.receive(size + 7) == b"head" + data + b"end"
-    assert reads.populated == reads.asked == windows * 2
+    del reads.checked[:count]
+    check_windows(reads, size)
 
 
-async def test_file_stays_open_under_a_populating_thread_when_its_peer_resets(
+def check_windows(reads: GatedReads, size: int) -> None:
+    """Every byte lay in a window that was checked, of at most 4 MiB, before it was sent."""
+    reached = 0
+    for position, end in reads.checked:
+        # What is left of one may be checked again when the peer has kept it waiting.
+        assert position <= reached <= end <= min(size, position + (4 << 20))
+        reached = end
+    assert reached == size
+    assert not reads.failures
+
+
+async def test_bytes_nobody_has_checked_are_checked_though_they_are_in_the_page_cache(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    reads = GatedReads()
+    reads.cold = reads.known = False
+    reads.gate.set()
+    place = await serve(cold_reads=reads)
+    file = counted_file(bytes(1000))
+    place.handler.on_frame = lambda connection, frame: [file.slice(0, 1000, reads)]
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch"))
+    assert await peer.receive(1000) == bytes(1000)
+    assert (reads.checked, reads.noted) == ([(0, 1000)], 1)
+    reads.known = True
+    await peer.send(frame_of(b"MR fetch"))
+    assert await peer.receive(1000) == bytes(1000)
+    assert (len(reads.checked), reads.noted) == (1, 1)
+
+
+async def test_without_a_page_cache_to_ask_bytes_are_checked_all_the_same(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    reads = GatedReads()
+    reads.cold = reads.known = False
+    reads.gate.set()
+    place = await serve()
+    file = counted_file(bytes(1000))
+    place.handler.on_frame = lambda connection, frame: [file.slice(0, 1000, reads)]
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch"))
+    assert await peer.receive(1000) == bytes(1000)
+    assert (reads.checked, reads.noted) == ([(0, 1000)], 1)
+
+
+async def test_a_check_that_went_further_than_asked_is_not_repeated(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    reads = GatedReads()
+    reads.batch_bytes = 3 << 20
+    reads.gate.set()
+    place = await serve(cold_reads=reads)
+    size = 6 << 20
+    file = counted_file(bytes(size))
+    place.handler.on_frame = lambda connection, frame: [file.slice(0, size, reads)]
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch"))
+    assert len(await peer.receive(size)) == size
+    assert reads.checked[0] == (0, 4 << 20)
+    assert (4 << 20, 6 << 20) not in reads.checked
+
+
+async def test_what_may_have_left_the_page_cache_while_a_peer_was_slow_is_asked_for_again(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    reads = GatedReads()
+    reads.cold = False
+    place = await serve(cold_reads=reads)
+    size = 12 << 20
+    file = counted_file(bytes(size))
+    place.handler.on_frame = lambda connection, frame: [file.slice(0, size, reads)]
+    peer = await place.connect(receive_buffer_bytes=4096)
+    await peer.send(frame_of(b"MR fetch"))
+    connection = await place.connected()
+    await until(lambda: connection._output.waits_for_peer)
+    assert not reads.checked
+    reads.cold = True
+    reads.gate.set()
+    assert len(await peer.receive(size)) == size
+    assert reads.checked[0][0] < 12 << 20
+    assert reads.checked[-1][1] == size
+    assert reads.noted == len(reads.checked)
+
+
+async def test_file_stays_open_under_a_checking_thread_when_its_peer_resets(
     serve: Serve, counted_file: MakeFile
 ) -> None:
     reads = GatedReads()
     place = await serve(cold_reads=reads)
     file = counted_file(bytes(1000))
-    place.handler.on_frame = lambda connection, frame: [file.slice(0, 1000)]
+    place.handler.on_frame = lambda connection, frame: [file.slice(0, 1000, reads)]
     peer = await place.connect()
     await peer.send(frame_of(b"MR fetch"))
     await until(lambda: len(reads.asked) == 1)
@@ -170,10 +281,10 @@ async def test_file_stays_open_under_a_populating_thread_when_its_peer_resets(
     assert file.references == 2
     reads.gate.set()
     await until(lambda: file.references == 1)
-    assert reads.populated == [(0, 1000)]
+    assert reads.checked == [(0, 1000)]
 
 
-async def test_unreadable_disk_ends_the_connection_and_is_named(
+async def test_what_fails_its_check_is_not_sent_and_the_source_is_told(
     serve: Serve, counted_file: MakeFile
 ) -> None:
     reads = GatedReads()
@@ -181,7 +292,7 @@ async def test_unreadable_disk_ends_the_connection_and_is_named(
     reads.gate.set()
     place = await serve(cold_reads=reads)
     file = counted_file(bytes(1000))
-    place.handler.on_frame = lambda connection, frame: [file.slice(0, 1000)]
+    place.handler.on_frame = lambda connection, frame: [file.slice(0, 1000, reads)]
     peer = await place.connect()
     await peer.send(frame_of(b"MR fetch"))
     assert await peer.receive_to_end() == b""
@@ -189,6 +300,8 @@ async def test_unreadable_disk_ends_the_connection_and_is_named(
     reason = place.handler.lost[0].close_reason
     assert file.path in reason
     assert "Input/output error" in reason
+    assert reads.failures == [reads.error]
+    assert reads.noted == 0
 
 
 async def test_many_small_answers_leave_in_few_packets(

@@ -167,7 +167,7 @@ def read_lines(
         if found.slice is None:
             break
         try:
-            data = found.slice.file.pread(found.slice.size, found.slice.position)
+            data = found.slice.read()
         finally:
             found.slice.release()
         before = offset
