@@ -411,6 +411,12 @@ class Positions:
     def _refused(
         self, state: PartitionState, result: FetchPartitionResult, error: BrokerError, now_ms: int
     ) -> None:
+        if error.code is ErrorCode.CORRUPT_MESSAGE:
+            # Unlike a produced batch, what has changed on a disk does not get better by asking
+            # again. The broker's sentence says where it ends.
+            state.error = error
+            self._note_ready(state)
+            return
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             self._stumble(state, error, now_ms)
             return

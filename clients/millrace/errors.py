@@ -131,7 +131,11 @@ class OffsetOutOfRange(BrokerError):
 
 
 class CorruptMessage(BrokerError):
-    """A record batch that fails its checks, as the broker received it or as the client did."""
+    """A record batch that fails its checks, as the broker received it or as the client did.
+
+    From a consumer: records that have changed on the broker's disk, or on the way. The position
+    stays before them, and the sentence says which offset to seek to.
+    """
 
 
 class UnknownTopicOrPartition(BrokerError):
