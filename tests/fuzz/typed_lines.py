@@ -23,6 +23,8 @@ SEEDS = (
     b"PRODUCEKEY clicks 1 key value",
     b"FETCH clicks 0 0 5",
     b"OFFSETS clicks",
+    b"GROUPS",
+    b"LAG hourly",
 )
 _SENTINEL = b"OFFSETS .the.end"
 _UNANSWERED = ("TAIL", "QUIT")

@@ -9,13 +9,19 @@ from millrace_server.group.states import GroupState
 
 def list_group(group: Group) -> GroupListing:
     """One line of a list of groups."""
-    return GroupListing(group.name, group.protocol_type or "", group.state, len(group.members))
+    return GroupListing(
+        group.name,
+        group.protocol_type or "",
+        group.state,
+        len(group.members),
+        _shown_protocol(group),
+    )
 
 
 def describe_group(group: Group) -> GroupDescription:
     """A group with its members; what they say and own only while it is stable, as Kafka does."""
     is_stable = group.state is GroupState.STABLE
-    protocol = (group.protocol or "") if is_stable else ""
+    protocol = _shown_protocol(group)
     return GroupDescription(
         group_id=group.name,
         state=group.state,
@@ -35,3 +41,7 @@ def describe_group(group: Group) -> GroupDescription:
             for member in group.members.values()
         ),
     )
+
+
+def _shown_protocol(group: Group) -> str:
+    return (group.protocol or "") if group.state is GroupState.STABLE else ""

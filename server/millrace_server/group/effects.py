@@ -124,12 +124,13 @@ class FetchedOffset(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group in a list."""
+    """A group in a list; `protocol` is "" unless the group is stable."""
 
     group_id: str
     protocol_type: str
     state: GroupState
     member_count: int
+    protocol: str
 
 
 class DescribedMember(NamedTuple):

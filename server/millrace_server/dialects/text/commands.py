@@ -15,7 +15,8 @@ from millrace_protocol.records import batch_positions, decode_fetch, encode_batc
 from millrace_server.broker.appends import ACKS_ALL, Produced
 from millrace_server.broker.broker import Broker
 from millrace_server.broker.partition import Partition
-from millrace_server.dialects.text.lines import counted, record_line
+from millrace_server.dialects.text.groups import groups, lag
+from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, record_line
 from millrace_server.limits import DECODED_BYTES_MAX, DECODED_RECORDS_MAX
 from millrace_server.log import OffsetOutOfRange
 from millrace_server.refusal import Refused
@@ -25,11 +26,7 @@ FETCH_COUNT_DEFAULT = 10
 FETCH_COUNT_MAX = 1_000
 FETCH_BYTES = 64 << 10
 """Bytes of log that one FETCH reads, unless the first batch is larger."""
-ANSWER_CHARACTERS = 1 << 20
-"""A FETCH ends with the record that reaches this, before its COUNT."""
 PRODUCE_TIMEOUT_MS = 30_000
-
-Lines = list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,4 +247,6 @@ COMMANDS: dict[str, Command] = {
         "FETCH TOPIC PARTITION OFFSET [COUNT]", "read records, 10 or COUNT", (3, 4), False, fetch
     ),
     "OFFSETS": Command("OFFSETS TOPIC", "first and next readable offset", (1, 1), False, offsets),
+    "GROUPS": Command("GROUPS", "consumer groups and their states", (0, 0), False, groups),
+    "LAG": Command("LAG GROUP", "how far a group has come, by partition", (1, 1), False, lag),
 }

@@ -14,11 +14,10 @@ from millrace_server.broker.broker import Broker
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.dialects.text.commands import (
     COMMANDS,
-    Lines,
     number,
     usage_error,
 )
-from millrace_server.dialects.text.lines import error_line, reply
+from millrace_server.dialects.text.lines import Lines, error_line, reply
 from millrace_server.dialects.text.tail import Tail
 from millrace_server.host import Reply
 from millrace_server.net.connection import Connection

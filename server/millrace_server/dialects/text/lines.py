@@ -8,6 +8,10 @@ from millrace_protocol.records import Record
 from millrace_server.host import Reply
 from millrace_server.refusal import Refused
 
+Lines = list[str]
+
+ANSWER_CHARACTERS = 1 << 20
+"""An answer of many lines ends with the line that reaches this, and what is left out is said."""
 VALUE_BYTES_SHOWN = 16 << 10
 """A longer key or value is cut in the answer, and the cut is said."""
 HEADERS_SHOWN = 16
@@ -32,6 +36,15 @@ def shown(data: bytes | None) -> str:
         if not text.isprintable():
             text = "".join(c if c.isprintable() else _escaped(c) for c in text)
     return text + cut
+
+
+def word(text: str) -> str:
+    """A name as one word, for lines whose words are columns.
+
+    >>> word("my group")
+    'my\\\\x20group'
+    """
+    return shown(text.encode("utf-8", "surrogateescape")).replace(" ", r"\x20")
 
 
 def _escaped(character: str) -> str:

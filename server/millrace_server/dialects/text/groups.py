@@ -1,0 +1,122 @@
+"""GROUPS and LAG: consumer groups as lines (wire_spec.md W-8.4).
+
+Owns the lines and what they leave out. An answer is made in pieces, between which others have their
+turn, and ends with the line that fills it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+from millrace_protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from millrace_protocol.errors import ErrorCode, WireError
+from millrace_server.broker.broker import Broker
+from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, word
+from millrace_server.group.effects import GroupDescription
+from millrace_server.group.image import GroupOffsets
+from millrace_server.group.offsets_topic import OFFSETS_TOPIC
+from millrace_server.refusal import Refused
+
+PIECE_LINES = 100
+"""Made in one go, some 200 us."""
+NOTHING = "-"
+"""Where a group has committed nothing, a partition has no owner, or nobody knows."""
+
+Owners = Mapping[str, Mapping[int, str]]
+"""Topic to partition to the member that has it."""
+
+
+async def groups(broker: Broker) -> Lines:
+    """A line for each group, by name."""
+    listed = broker.groups.listing()
+    lines = (
+        f"group {word(found.group_id)} state {found.state.value} members {found.member_count} "
+        f"protocol {word(found.protocol) or NOTHING}"
+        for found in listed
+    )
+    return await _answer(broker, lines, count=len(listed), noun="group")
+
+
+async def lag(broker: Broker, group: str) -> Lines:
+    """How far a group is behind, in each partition it has committed for or a member has."""
+    if OFFSETS_TOPIC not in broker.image.topics:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group!r}")
+    coordinator = broker.groups.coordinator(group)
+    owners = await _owners(broker, coordinator.describe(group))
+    committed = coordinator.image.of_group(group)
+    places = {
+        topic: sorted({*committed.get(topic, ()), *owners.get(topic, ())})
+        for topic in sorted({*committed, *owners})
+    }
+    lines = _lag_lines(broker, places, committed, owners)
+    return await _answer(broker, lines, count=sum(map(len, places.values())), noun="partition")
+
+
+def _lag_lines(
+    broker: Broker, places: Mapping[str, list[int]], committed: GroupOffsets, owners: Owners
+) -> Iterator[str]:
+    for topic, numbers in places.items():
+        for number in numbers:
+            stored = committed.get(topic, {}).get(number)
+            offset = None if stored is None else stored.offset
+            end = _high_watermark(broker, topic, number)
+            behind = None if offset is None or end is None else end - offset
+            member = owners.get(topic, {}).get(number)
+            yield (
+                f"topic {word(topic)} partition {number} committed {_known(offset)} "
+                f"high watermark {_known(end)} lag {_known(behind)} "
+                f"member {NOTHING if member is None else word(member)}"
+            )
+
+
+async def _owners(broker: Broker, described: GroupDescription) -> Owners:
+    """What each member of a consumer group has; of groups of other types nobody knows."""
+    owners: dict[str, dict[int, str]] = {}
+    if described.protocol_type != PROTOCOL_TYPE:
+        return owners
+    for member in described.members:
+        async with broker.lookups:
+            try:
+                assignment = decode_assignment(member.assignment)
+            except WireError:
+                continue  # Members may tell each other what they like; empty is: nothing yet.
+            for topic, numbers in (
+                (given.topic, given.partitions) for given in assignment.partitions
+            ):
+                owners.setdefault(topic, {}).update(dict.fromkeys(numbers, member.member_id))
+            await asyncio.sleep(0)
+    return owners
+
+
+def _high_watermark(broker: Broker, topic: str, number: int) -> int | None:
+    try:
+        return broker.partitions.get(topic, number).high_watermark
+    except Refused:
+        return None
+
+
+def _known(number: int | None) -> str:
+    return NOTHING if number is None else str(number)
+
+
+async def _answer(broker: Broker, lines: Iterable[str], *, count: int, noun: str) -> Lines:
+    """As many of the lines as an answer holds, and how many there are."""
+    answer: Lines = []
+    room = ANSWER_CHARACTERS
+    remaining = iter(lines)
+    while room > 0:
+        async with broker.lookups:
+            piece = list(islice(remaining, PIECE_LINES))
+            if not piece:
+                break
+            await asyncio.sleep(0)
+        for line in piece:
+            answer.append(line)
+            room -= len(line)
+            if room <= 0:
+                break
+    if len(answer) == count:
+        return [*answer, f"OK {counted(count, noun)}"]
+    return [*answer, f"OK {len(answer)} of {counted(count, noun)}"]
