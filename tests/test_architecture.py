@@ -1,0 +1,27 @@
+"""ARCHITECTURE.md says what is so: its generated part is up to date, its paths are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from millrace_protocol.spec.document import parts, regenerate
+from millrace_server.group.states import state_diagram
+
+ROOT = Path(__file__).parent.parent
+DOCUMENT = ROOT / "ARCHITECTURE.md"
+GENERATORS = {"group-states": lambda: f"```mermaid\n{state_diagram()}```"}
+
+
+def test_the_state_diagram_of_groups_is_that_of_the_transition_table() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert parts(text) == ["group-states"]
+    current = regenerate(text, GENERATORS)
+    assert text == current, "put what state_diagram() returns between the markers"
+
+
+def test_every_path_where_to_look_is_there() -> None:
+    table = DOCUMENT.read_text(encoding="utf-8").split("## Where to look")[1]
+    paths = re.findall(r"`((?:protocol|server|clients|spark_connector)/[^`]*)`", table)
+    assert len(paths) > 8
+    assert [path for path in paths if not (ROOT / path).exists()] == []
