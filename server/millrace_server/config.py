@@ -28,7 +28,7 @@ from typing import Any
 from millrace_server.group.config import GroupConfig
 from millrace_server.limits import Limits
 from millrace_server.refusal import Refused
-from millrace_server.topic_config import TOPIC_CONFIG_KEYS, config_key
+from millrace_server.topic_config import TOPIC_CONFIG_KEYS, TopicConfig, config_key
 
 ENVIRONMENT_PREFIX = "MILLRACE_"
 NUMBER_MAX = 2**53
@@ -71,7 +71,13 @@ class BrokerConfig:
     partitions_max: int = 4_000
     """Partitions of all topics together. Each holds a descriptor, more while old data is read."""
     housekeeping_interval_ms: int = 5_000
-    """How often retention, checkpoints and segment ages are looked at."""
+    """How often retention, checkpoints, segment ages and compaction are looked at."""
+    compaction_bytes_per_second: int = 16 << 20
+    """How fast compacted topics are read for cleaning: faster would take from the producers' disk,
+    and more than a fifth of the interpreter."""
+    compaction_keys_max: int = 500_000
+    """Different keys that one cleaning can tell apart, some 100 MB while it runs; a partition with
+    more that have changed is cleaned in several rounds."""
     scrub_bytes_per_second: int = 4 << 20
     """How fast what is on the disk is read in the background, to find what it has changed; 0: not
     at all. A disk does not notice 4 MiB/s, and a terabyte takes three days."""
@@ -282,6 +288,8 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
         "partitions",
         "partitions_max",
         "housekeeping_interval_ms",
+        "compaction_bytes_per_second",
+        "compaction_keys_max",
         "scrub_interval_ms",
         "drain_timeout_ms",
         "offsets_topic_partitions",
@@ -294,6 +302,10 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
     for name in ("node_id", "start_wait_ms", "scrub_bytes_per_second"):
         if getattr(config, name) < 0:
             raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 0")
+    try:
+        TopicConfig({}, config.topic).changed({})
+    except Refused as refused:
+        raise ConfigError("topic", "configuration", refused.sentence) from None
     if not config.data:
         raise ConfigError("data", "configuration", "is empty; name a directory")
     for name, text in (("listen", config.listen), ("advertise", config.advertise)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.refusal import Refused
@@ -47,7 +48,10 @@ def check_topic_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One setting: an integer within bounds (both included), or one of a few words."""
+    """One setting: an integer within bounds (both included), one of a few words, or a share.
+
+    With `is_list`, several of the words with commas between them; a share is 0 to 1.
+    """
 
     name: str
     default: str
@@ -55,13 +59,23 @@ class ConfigKey:
     minimum: int = 0
     maximum: int = _INT64_MAX
     words: tuple[str, ...] = ()
+    is_list: bool = False
+    is_share: bool = False
 
     def check(self, value: str) -> str:
         """The value in its canonical form; raises `Refused` with the key and the reason."""
+        if self.is_list:
+            chosen = {word.strip() for word in value.split(",")}
+            if not chosen.issubset(self.words):
+                words = " or ".join(self.words)
+                self._refuse(value, f"use {words}, or several with commas between them")
+            return ",".join(word for word in self.words if word in chosen)
         if self.words:
             if value not in self.words:
                 self._refuse(value, f"use {' or '.join(self.words)}")
             return value
+        if self.is_share:
+            return self._check_share(value)
         try:
             number = int(value)
         except ValueError:
@@ -70,13 +84,32 @@ class ConfigKey:
             self._refuse(value, f"use {self.minimum} to {self.maximum}")
         return str(number)
 
-    def _refuse(self, value: str, advice: str) -> None:
+    def _check_share(self, value: str) -> str:
+        try:
+            share = float(value)
+        except ValueError:
+            self._refuse(value, "use a number from 0 to 1")
+        if not 0 <= share <= 1:
+            self._refuse(value, "use 0 to 1")
+        return repr(share)
+
+    def _refuse(self, value: str, advice: str) -> NoReturn:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{self.name} is {value!r}; {advice} ({self.doc})")
 
 
 _KEYS = (
     ConfigKey(
-        "cleanup.policy", "delete", "what retention does with old segments", words=("delete",)
+        "cleanup.policy",
+        "delete",
+        "what becomes of old segments; delete: retention takes them; compact: the last record of "
+        "each key stays",
+        words=("compact", "delete"),
+        is_list=True,
+    ),
+    ConfigKey(
+        "delete.retention.ms",
+        str(DAY_MS),
+        "milliseconds that a null value stays in a compacted topic, from its first cleaning on",
     ),
     ConfigKey(
         "durability",
@@ -91,6 +124,12 @@ _KEYS = (
         maximum=_INT32_MAX,
     ),
     ConfigKey(
+        "max.compaction.lag.ms",
+        str(_INT64_MAX),
+        "milliseconds after which a record is cleaned however little else is dirty",
+        minimum=1,
+    ),
+    ConfigKey(
         "max.message.bytes",
         "1048588",
         "largest record batch, in bytes, its 61-byte header included",
@@ -102,6 +141,17 @@ _KEYS = (
         "CreateTime",
         "whose clock stamps a record: the client's or the broker's",
         words=("CreateTime", "LogAppendTime"),
+    ),
+    ConfigKey(
+        "min.cleanable.dirty.ratio",
+        "0.5",
+        "share of a compacted partition that is dirty when it is cleaned",
+        is_share=True,
+    ),
+    ConfigKey(
+        "min.compaction.lag.ms",
+        "0",
+        "milliseconds that a record stays as it is in a compacted topic",
     ),
     ConfigKey(
         "min.insync.replicas",
@@ -168,10 +218,19 @@ class TopicConfig:
         """The value in force of an integer setting."""
         return int(self.text(name))
 
+    def share(self, name: str) -> float:
+        """The value in force of a share."""
+        return float(self.text(name))
+
+    def words(self, name: str) -> list[str]:
+        """The words in force of a list."""
+        return self.text(name).split(",")
+
     def changed(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """The topic's own values after `changes` (None: back to the default), all checked.
 
-        Raises `Refused` for an unknown key or a bad value; nothing has changed then.
+        Raises `Refused` for an unknown key, a bad value, or values that contradict each other;
+        nothing has changed then.
         """
         own = dict(self.own)
         for name, value in changes.items():
@@ -180,4 +239,14 @@ class TopicConfig:
                 own.pop(name, None)
             else:
                 own[name] = key.check(value)
+        TopicConfig(own, self.defaults)._check_together()
         return own
+
+    def _check_together(self) -> None:
+        minimum, maximum = "min.compaction.lag.ms", "max.compaction.lag.ms"
+        if self.number(minimum) > self.number(maximum):
+            raise Refused(
+                ErrorCode.INVALID_CONFIG,
+                f"{minimum} is {self.number(minimum)} and {maximum} is {self.number(maximum)}; "
+                "a record cannot be cleaned before the one and after the other",
+            )

@@ -162,7 +162,14 @@ async def test_an_unknown_setting_is_refused_with_those_there_are(wire: Wire) ->
         ("index.interval.bytes", "-1"),
         ("durability", "maybe"),
         ("durability", "FSYNC"),
-        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "compress"),
+        ("cleanup.policy", "delete,"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "half"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.compaction.lag.ms", "-1"),
+        ("max.compaction.lag.ms", "0"),
+        ("delete.retention.ms", "-1"),
         ("message.timestamp.type", "createtime"),
     ],
 )
@@ -175,6 +182,27 @@ async def test_a_bad_value_is_refused_and_its_key_named(wire: Wire, key: str, va
     altered = await wire.alter("t", {"segment.ms": "5", key: value})
     assert altered.error_code == ErrorCode.INVALID_CONFIG
     assert (await wire.configs("t"))["segment.ms"] == (str(7 * 86_400_000), True), "all or none"
+
+
+async def test_lags_of_compaction_that_contradict_each_other_are_refused(wire: Wire) -> None:
+    """W-4.10"""
+    created = await wire.create(
+        "t", configs={"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}
+    )
+    assert created.error_code == ErrorCode.INVALID_CONFIG
+    assert created.error_message == (
+        "min.compaction.lag.ms is 10 and max.compaction.lag.ms is 9; "
+        "a record cannot be cleaned before the one and after the other"
+    )
+    await wire.create("t", configs={"max.compaction.lag.ms": "9"})
+    altered = await wire.alter("t", {"min.compaction.lag.ms": "10"})
+    assert altered.error_code == ErrorCode.INVALID_CONFIG
+
+
+async def test_policies_may_be_joined_in_any_order(wire: Wire) -> None:
+    """W-4.10"""
+    await wire.create("t", configs={"cleanup.policy": "delete, compact"})
+    assert (await wire.configs("t"))["cleanup.policy"] == ("compact,delete", False)
 
 
 async def test_validate_only_answers_and_changes_nothing(broker: Broker, wire: Wire) -> None:

@@ -84,6 +84,10 @@ def test_truth_values_are_words_in_the_environment(text: str) -> None:
         ("[topic]\n'retention.ms' = 'x'", {}, "topic.retention.ms", "m.toml", "whole number"),
         ("[topic]\n'durability' = 'no'", {}, "topic.durability", "m.toml", "fsync or os"),
         (
+            "[topic]\n'min.compaction.lag.ms' = 2\n'max.compaction.lag.ms' = 1", {}, "topic",
+            "configuration", "cannot be cleaned before the one and after the other",
+        ),
+        (
             "[limits]\nconnection_max = 1", {}, "limits.connection_max", "m.toml",
             "did you mean connections_max?",
         ),
@@ -95,6 +99,9 @@ def test_truth_values_are_words_in_the_environment(text: str) -> None:
         ("log_level = 'loud'", {}, "log_level", "configuration", "debug, info"),
         ("log_format = 'xml'", {}, "log_format", "configuration", "auto, json"),
         ("partitions = 0", {}, "partitions", "configuration", "less than 1"),
+        (
+            "compaction_keys_max = 0", {}, "compaction_keys_max", "configuration", "less than 1",
+        ),
         ("drain_timeout_ms = -5", {}, "drain_timeout_ms", "configuration", "less than 1"),
         ("node_id = -1", {}, "node_id", "configuration", "less than 0"),
         ("start_wait_ms = -1", {}, "start_wait_ms", "configuration", "less than 0"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import check_produced_batch
+from millrace_server.broker.keys import check_keys
 from millrace_server.broker.partitions import Partitions
 from millrace_server.broker.producer_ids import ProducerIds
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
@@ -159,6 +160,8 @@ class Appends:
                 ErrorCode.UNKNOWN_PRODUCER_ID,
                 f"Producer id {header.producer_id} was not given to anybody; ask InitProducerId",
             )
+        if config.compacts:
+            check_keys(topic, batch, header)
         appended, durable = partition.append(batch, header, now_ms=now_ms, wait=wait)
         result = Produced(
             topic,

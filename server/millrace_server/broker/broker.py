@@ -15,6 +15,7 @@ from functools import partial
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.broker.appends import Appends
+from millrace_server.broker.compactor import Compactor
 from millrace_server.broker.fetches import Fetches
 from millrace_server.broker.groups import Groups
 from millrace_server.broker.housekeeping import Housekeeping
@@ -73,6 +74,13 @@ class Broker:
         self.housekeeping = Housekeeping(
             self.partitions, host, interval_ms=config.housekeeping_interval_ms
         )
+        self.compactor = Compactor(
+            self.partitions,
+            host,
+            interval_ms=config.housekeeping_interval_ms,
+            bytes_per_second=config.compaction_bytes_per_second,
+            keys_max=config.compaction_keys_max,
+        )
         self.scrub = Scrub(
             self.partitions,
             host,
@@ -109,6 +117,7 @@ class Broker:
             raise
         self._background_tasks = [
             self.host.spawn.task(self.housekeeping.run(), name="housekeeping"),
+            self.host.spawn.task(self.compactor.run(), name="compactor"),
         ]
         if self.config.scrub_bytes_per_second:
             self._background_tasks.append(self.host.spawn.task(self.scrub.run(), name="scrub"))

@@ -15,7 +15,7 @@ from functools import partial
 from millrace_protocol.records import BatchHeader
 from millrace_server.disk.flusher import Flusher
 from millrace_server.host import Host, Spawn
-from millrace_server.log import Appended, LogConfig, LogRead, PartitionLog, Rot
+from millrace_server.log import Appended, Cleaning, LogConfig, LogRead, PartitionLog, Rot, Swap
 from millrace_server.net.turns import Turns
 
 UNSYNCED_BYTES_MAX = 64 << 20
@@ -40,7 +40,10 @@ class Partition:
         "_to_call",
         "_turns",
         "_unsynced_bytes",
+        "background",
         "is_abandoned",
+        "is_cleanable",
+        "is_ending",
         "leader_epoch",
         "log",
         "number",
@@ -65,6 +68,12 @@ class Partition:
         self.leader_epoch = 0
         self.is_abandoned = False
         """Whether its topic was deleted: nothing more will come."""
+        self.is_cleanable = True
+        """Whether compaction has found nothing yet that it cannot read."""
+        self.is_ending = False
+        self.background = asyncio.Lock()
+        """Held across the work of who reads and replaces old segments in the background, so that
+        nothing is closed or removed under it: it ends soon after `is_ending` is set."""
         self.watchers: dict[Callable[[], None], None] = {}
         self._turns = turns
         self._to_call: deque[Callable[[], None]] = deque()
@@ -132,17 +141,47 @@ class Partition:
             self._flusher.request()
         return removed
 
+    def begin_cleaning(self, now_ms: int, *, keys_max: int) -> Cleaning | None:
+        """A pass of compaction if one is due; whoever gets it holds `background`."""
+        if self.is_ending or not self.is_cleanable:
+            return None
+        return self.log.begin_cleaning(
+            now_ms, high_watermark=self._high_watermark, keys_max=keys_max
+        )
+
+    def swap(self, swap: Swap) -> bool:
+        """Puts cleaned segments in force, and has that written down; False if that cannot be."""
+        is_swapped = self.log.swap(swap)
+        self._flusher.request()
+        return is_swapped
+
+    def finish_cleaning(self, cleaning: Cleaning) -> None:
+        """Notes, durably before long, how far the log is clean."""
+        self.log.finish_cleaning(cleaning)
+        self._flusher.request()
+
+    def fail(self, error: BaseException) -> None:
+        """Ends after an error of the disk that was met in the background."""
+        self._flusher.fail(error)
+
     async def shut(self, spawn: Spawn) -> None:
         """Ends the partition in order: all is durable, and the log says that it was closed."""
+        await self._end_background()
         await self._flusher.close()
         await spawn.blocking(self.log.close)
 
     async def abandon(self) -> None:
         """Ends a partition whose topic is deleted; those who wait on it are told."""
+        await self._end_background()
         await self._flusher.close()
         self.log.discard()
         self.is_abandoned = True
         self._call_watchers()
+
+    async def _end_background(self) -> None:
+        self.is_ending = True
+        async with self.background:
+            pass
 
     def _advance(self) -> None:
         self._move_high_watermark(self.log.durable_offset)

@@ -36,6 +36,7 @@ def partition_directory(topic: str, number: int) -> str:
 
 def log_config(config: TopicConfig) -> LogConfig:
     """A topic's settings as its logs take them."""
+    policies = config.words("cleanup.policy")
     return LogConfig(
         segment_bytes=config.number("segment.bytes"),
         segment_ms=config.number("segment.ms"),
@@ -47,6 +48,15 @@ def log_config(config: TopicConfig) -> LogConfig:
             Literal["CreateTime", "LogAppendTime"], config.text("message.timestamp.type")
         ),
         durability=cast(Literal["fsync", "os"], config.text("durability")),
+        deletes="delete" in policies,
+        compacts="compact" in policies,
+        min_cleanable_dirty_ratio=config.share("min.cleanable.dirty.ratio"),
+        min_compaction_lag_ms=config.number("min.compaction.lag.ms"),
+        # A new default of the broker may lie below what a topic was made with.
+        max_compaction_lag_ms=max(
+            config.number("min.compaction.lag.ms"), config.number("max.compaction.lag.ms")
+        ),
+        delete_retention_ms=config.number("delete.retention.ms"),
     )
 
 

@@ -17,6 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from millrace_server.disk.worker import whole
 from millrace_server.host import Host
 from millrace_server.log import FlushTicket, LogClosed, LogFailed, PartitionLog
 
@@ -126,27 +127,13 @@ class Flusher:
 
     async def _carry_out(self, ticket: FlushTicket) -> None:
         try:
-            await self._in_thread(ticket.sync)
+            await whole(self._host.spawn.blocking(ticket.sync))
             self._log.finish_flush(ticket)
             self._wake_waiters()
             if ticket.has_chores:
-                await self._in_thread(ticket.settle)
+                await whole(self._host.spawn.blocking(ticket.settle))
         finally:
             self._log.finish_settle(ticket)
-
-    async def _in_thread(self, work: Callable[[], None]) -> None:
-        """Runs a step of a ticket; does not return before it has ended, cancelled or not.
-
-        The ticket's files are released afterwards, and a descriptor closed under a running sync
-        may already be another file's.
-        """
-        step = self._host.spawn.blocking(work)
-        try:
-            await asyncio.shield(step)
-        except asyncio.CancelledError:
-            while not step.done():
-                await asyncio.wait([step])
-            raise
 
     def _wake_waiters(self) -> None:
         if self._on_durable is not None:

@@ -1,5 +1,6 @@
 """The log of a partition: pure decisions and plain reads and writes over the `Disk` seam."""
 
+from millrace_server.log.cleaning import PASSING_ERRNOS, Cleaning, Swap
 from millrace_server.log.config import LogConfig
 from millrace_server.log.errors import (
     CorruptLog,
@@ -22,7 +23,9 @@ from millrace_server.log.timestamps import FoundTime
 
 __all__ = [
     "DISK_FULL_ERRNOS",
+    "PASSING_ERRNOS",
     "Appended",
+    "Cleaning",
     "CorruptLog",
     "DurableSegment",
     "FencedProducer",
@@ -39,5 +42,6 @@ __all__ = [
     "RecoveryReport",
     "Rot",
     "RottenBatches",
+    "Swap",
     "UnknownProducer",
 ]
