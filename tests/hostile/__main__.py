@@ -1,40 +1,56 @@
 """`python -m tests.hostile [NAME...]`: every hostile input at full size, and what others felt.
 
-Runs each attack (or those whose names contain one of the words given) on a broker of its own, with
-a well-behaved client in a third process that appends and reads a record every 10 ms. Prints how
-the attack was answered, the client's p99 against its p99 on the idle broker, and the broker's peak
-of memory above idle. Ends with 1 when an attack was not answered as it should be.
+Runs each attack (or those whose names contain one of the words given) on a broker of its own,
+beside a well-behaved client in a process of its own: every 10 ms a produce that is acked when it is
+on the disk, and a fetch of it. Its p99 is taken before, during and after the attack, which repeats
+itself for `ATTACK_S`. The bound is 2 x the p99 of before and after together. A machine that does
+something else for a moment breaks it as well as a broker: so an attack beyond the bound is tried
+again, three times in all, and the best decides; the column `try` says which that was.
 
-All three share the machine: with few processors part of the ratio is the attacker's own work.
-Ten thousand connections need as many open files: `ulimit -n 20000`.
+The attacker has the lowest priority, as if it had a machine of its own. Ends with 1 when an attack
+was not answered as it should be, made the broker hold too much memory, or was felt by others.
+`--list` prints what is known to be tried, and the attacks that do it. Ten thousand connections need
+as many open files: `ulimit -n 20000`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.hostile import against_batches, against_bodies, against_crowds, against_frames
 from tests.hostile.attack import ATTACKS, Attack
+from tests.hostile.catalogue import CATALOGUE
 from tests.hostile.target import MEMORY_BYTES_MAX, SHORT_LIMITS, Target, broker_process
 
-BASELINE_S = 2
+IDLE_S = 3
+ATTACK_S = 3
 ATTACK_TIMEOUT_S = 300
+RATIO_MAX = 2.0
+TRIES = 3
 assert all((against_batches, against_bodies, against_crowds, against_frames))
 
 
 class Bystander:
-    """The well-behaved client's process, from `start` to its figures."""
+    """The well-behaved client's process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
-    async def start(cls, port: int) -> Bystander:
+    @asynccontextmanager
+    async def beside(cls, port: int) -> AsyncIterator[Bystander]:
+        """Works until the end of the block; `RuntimeError` when it was not served."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -42,60 +58,173 @@ class Bystander:
             str(port),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            limit=1 << 24,
         )
-        return cls(process)
-
-    async def finish(self) -> dict[str, Any]:
-        """Its figures; raises `RuntimeError` when it was not served."""
-        out, _ = await self._process.communicate(b"")
-        if self._process.returncode != 0:
+        try:
+            yield cls(process)
+            await process.communicate(b"")
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
+        if process.returncode != 0:
             raise RuntimeError("the well-behaved client failed")
-        figures: dict[str, Any] = json.loads(out)
-        return figures
+
+    async def rounds_ms(self) -> list[float]:
+        """How long each round took since the last call."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(b"\n")
+        line = await self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the well-behaved client was not served")
+        rounds: list[float] = json.loads(line)
+        return rounds
 
 
-async def measure(target: Target, attack: Attack) -> tuple[str, bool]:
-    """One row of the table, and whether the attack was answered as it should be."""
-    idle = await Bystander.start(target.port)
-    await asyncio.sleep(BASELINE_S)
-    before = await idle.finish()
-    target.forget_peak()
-    logged_before = target.logged_bytes
-    beside = await Bystander.start(target.port)
-    await asyncio.sleep(0.5)
-    passed = True
-    try:
+@dataclass(slots=True)
+class Felt:
+    """One try of an attack: how it was answered, and what it cost whom."""
+
+    outcome: str
+    passed: bool
+    idle_ms: float
+    attacked_ms: float
+    max_ms: float
+    peak_bytes: int
+    logged_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        return self.attacked_ms / self.idle_ms
+
+
+async def try_once(target: Target, attack: Attack) -> Felt:
+    """Runs an attack beside a client, and what both met."""
+    outcome, passed = "", True
+    async with Bystander.beside(target.port) as bystander:
+        await asyncio.sleep(0.5)
+        await bystander.rounds_ms()
+        await asyncio.sleep(IDLE_S)
+        idle = await bystander.rounds_ms()
+        target.forget_peak()
+        logged_before = target.logged_bytes
+        try:
+            outcome = await _in_background(target, attack)
+        except Exception as error:
+            outcome, passed = f"FAILED: {error!r}"[:60], False
+        attacked = await bystander.rounds_ms()
+        peak_bytes, logged_bytes = target.peak_bytes, target.logged_bytes - logged_before
+        # What it left behind, thousands of connections to be closed, is part of the attack.
+        await asyncio.sleep(0.5)
+        attacked += await bystander.rounds_ms()
+        await asyncio.sleep(IDLE_S)
+        idle += await bystander.rounds_ms()
+    passed = passed and target.is_alive and peak_bytes < MEMORY_BYTES_MAX
+    return Felt(
+        outcome, passed, _p99(idle), _p99(attacked), max(attacked), peak_bytes, logged_bytes
+    )
+
+
+async def _in_background(target: Target, attack: Attack) -> str:
+    """Repeats an attack for a while, in a thread that leaves the processors to the others."""
+    ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+
+    async def repeat() -> str:
+        until = time.monotonic() + ATTACK_S
         async with asyncio.timeout(ATTACK_TIMEOUT_S):
-            outcome = await attack.run(target)
-    except Exception as error:
-        outcome, passed = f"FAILED: {error!r}"[:60], False
-    await asyncio.sleep(0.5)
-    during = await beside.finish()
-    passed = passed and target.is_alive and target.peak_bytes < MEMORY_BYTES_MAX
-    row = (
-        f"{attack.name:<55} {outcome[:48]:<48} {before['p99_ms']:>7.1f} {during['p99_ms']:>8.1f} "
-        f"{during['p99_ms'] / before['p99_ms']:>6.1f} {during['max_ms']:>8.1f} "
-        f"{target.peak_bytes >> 20:>6} {(target.logged_bytes - logged_before) >> 10:>6}"
-    )
-    return row, passed
+            while True:
+                outcome = await attack.run(target)
+                if time.monotonic() >= until:
+                    return outcome
+
+    def run() -> None:
+        # On Linux a priority is a thread's own.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        try:
+            outcome = asyncio.run(repeat())
+        except BaseException as error:
+            loop.call_soon_threadsafe(ended.set_exception, error)
+        else:
+            loop.call_soon_threadsafe(ended.set_result, outcome)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        return await ended
+    finally:
+        thread.join()
 
 
-def main(words: list[str]) -> int:
-    print(
-        f"{'input':<55} {'outcome':<48} {'p99 ms':>7} {'attacked':>8} {'ratio':>6} {'max ms':>8} "
-        f"{'MiB':>6} {'log K':>6}"
-    )
-    failures = 0
-    for attack in ATTACKS:
-        if words and not any(word in attack.name for word in words):
-            continue
+def _p99(rounds_ms: list[float]) -> float:
+    rounds_ms.sort()
+    return rounds_ms[min(len(rounds_ms) - 1, len(rounds_ms) * 99 // 100)]
+
+
+def best_of_tries(attack: Attack) -> tuple[Felt, int]:
+    """The try that others felt least, and which it was; a failure is not tried again."""
+    best: tuple[Felt, int] | None = None
+    for number in range(1, TRIES + 1):
         with tempfile.TemporaryDirectory() as directory:
             limits = SHORT_LIMITS if attack.needs_short_limits else None
             with broker_process(Path(directory), environment=limits, full=True) as target:
-                row, passed = asyncio.run(measure(target, attack))
-        failures += not passed
-        print(f"{row}{'' if passed else '  FAILED'}", flush=True)
-    return 1 if failures else 0
+                felt = asyncio.run(try_once(target, attack))
+        if not felt.passed:
+            return felt, number
+        if best is None or felt.ratio < best[0].ratio:
+            best = felt, number
+        if felt.ratio <= RATIO_MAX:
+            break
+    assert best is not None
+    return best
+
+
+def print_list() -> None:
+    """What is known to be tried, and the attacks that do it."""
+    for number, (what, names) in enumerate(CATALOGUE.items(), 1):
+        print(f"{number:>2}  {what:<45} {names[0]}")
+        for name in names[1:]:
+            print(f"{'':<50}{name}")
+    listed = {name for names in CATALOGUE.values() for name in names}
+    print("and beside them:")
+    for attack in ATTACKS:
+        if attack.name not in listed:
+            print(f"    {attack.name}")
+
+
+def main(words: list[str]) -> int:
+    if words == ["--list"]:
+        print_list()
+        return 0
+    print(
+        f"others: every 10 ms a produce acked from the disk and a fetch of it; p99 before and after"
+        f" ('idle'), and\nduring the attack; the bound is {RATIO_MAX:g} x, the best of {TRIES}"
+        f" tries decides ('try'); memory of the broker above idle, at most"
+        f" {MEMORY_BYTES_MAX >> 20} MiB"
+    )
+    print(
+        f"{'input':<55} {'outcome':<48} {'idle ms':>7} {'attacked':>8} {'ratio':>6} {'max ms':>8} "
+        f"{'try':>3} {'MiB':>6} {'log K':>6}"
+    )
+    failures = slow = count = 0
+    for attack in ATTACKS:
+        if words and not any(word in attack.name for word in words):
+            continue
+        felt, number = best_of_tries(attack)
+        count += 1
+        failures += not felt.passed
+        slow += felt.passed and felt.ratio > RATIO_MAX
+        verdict = "" if felt.ratio <= RATIO_MAX else "  FELT"
+        print(
+            f"{attack.name:<55} {felt.outcome[:48]:<48} {felt.idle_ms:>7.1f} "
+            f"{felt.attacked_ms:>8.1f} {felt.ratio:>6.1f} {felt.max_ms:>8.1f} {number:>3} "
+            f"{felt.peak_bytes >> 20:>6} {felt.logged_bytes >> 10:>6}"
+            f"{verdict if felt.passed else '  FAILED'}",
+            flush=True,
+        )
+    print(f"{count} attacks, {failures} failed, {slow} felt by others")
+    return 1 if failures or slow else 0
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Target:
     async def prepare(self) -> None:
         """Makes the topics, and takes the memory of now for that of an idle broker."""
         async with connect(self.port) as wire:
-            await wire.create(GOOD, configs={"durability": "os"})
+            await wire.create(GOOD)
             await wire.create(TOPIC, partitions=PARTITIONS, configs={"durability": "os"})
             for partition in range(PARTITIONS):
                 await wire.produce(TOPIC, batch(b"one", b"two"), partition=partition)

@@ -14,6 +14,7 @@ import pytest
 from tests.hostile import against_batches, against_bodies, against_crowds, against_frames
 from tests.hostile.attack import ATTACKS, Attack
 from tests.hostile.bystander import work
+from tests.hostile.catalogue import CATALOGUE
 from tests.hostile.target import MEMORY_BYTES_MAX, SHORT_LIMITS, Target, broker_process
 
 LOGGED_BYTES_MAX = 64 << 10
@@ -61,3 +62,10 @@ async def test_a_hostile_input_is_answered_or_closed_and_others_do_not_notice(
     assert target.is_alive
     assert target.peak_bytes < MEMORY_BYTES_MAX
     assert target.logged_bytes - logged_before < LOGGED_BYTES_MAX
+
+
+def test_everything_that_is_known_to_be_tried_has_its_attack() -> None:
+    names = [attack.name for attack in ATTACKS]
+    assert len(set(names)) == len(names)
+    assert {name for named in CATALOGUE.values() for name in named} <= set(names)
+    assert len(CATALOGUE) >= 30

@@ -35,7 +35,7 @@ from millrace_server.net.output import Output, OutputError
 from millrace_server.net.patience import Patience, Sight
 from millrace_server.net.shared import Shared
 from millrace_server.net.stream import Stream
-from millrace_server.net.turns import Pieces, Work
+from millrace_server.net.turns import Later, Pieces, Work
 from millrace_server.net.wire import SocketWire, TransportWire
 
 REQUESTS_PER_TURN = 64
@@ -49,9 +49,6 @@ TURNS_MS = 1_000
 """So long a connection that needed more than `DIRECT_MS` takes its turns."""
 STREAM_BYTES = 64 << 10
 """A stream is asked to pause when this much of its connection's output is in memory."""
-
-
-Later = asyncio.Future[Reply] | asyncio.Future[Reply | Pieces]
 
 
 class Phase(enum.Enum):

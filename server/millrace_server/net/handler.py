@@ -6,7 +6,6 @@ them meaning.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from millrace_server.host import Reply
@@ -14,7 +13,7 @@ from millrace_server.host import Reply
 if TYPE_CHECKING:
     from millrace_server.net.connection import Connection
     from millrace_server.net.stream import Stream
-    from millrace_server.net.turns import Pieces
+    from millrace_server.net.turns import Later, Pieces
 
 
 class RequestHandler(Protocol):
@@ -30,12 +29,10 @@ class RequestHandler(Protocol):
 
     def frame(
         self, connection: Connection, frame: memoryview, owned: bool
-    ) -> Reply | asyncio.Future[Reply | Pieces] | Pieces | Stream | None:
+    ) -> Reply | Later | Pieces | Stream | None:
         """One whole frame with its length field. Unless `owned`, it is good only until return."""
 
-    def line(
-        self, connection: Connection, line: bytes
-    ) -> Reply | asyncio.Future[Reply] | Stream | None:
+    def line(self, connection: Connection, line: bytes) -> Reply | Later | Pieces | Stream | None:
         """One line of text without its line ending."""
 
     def refuse_frame_length(self, connection: Connection, length: int) -> Reply:

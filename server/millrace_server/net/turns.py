@@ -25,6 +25,9 @@ Pieces = Generator[None, None, "Reply | asyncio.Future[Reply | Pieces] | None"]
 """An answer that takes long to make: it yields where others may go first, some 200 us apart, and
 returns what a handler returns. It is closed when its connection is lost before it ends."""
 
+Later = asyncio.Future[Reply] | asyncio.Future[Reply | Pieces]
+"""An answer that is not made yet."""
+
 
 class Turns:
     """Calls what was entered, in order; in each pass of the loop until the millisecond ends."""

@@ -32,7 +32,7 @@ from millrace_server.net.connection import Connection
 from millrace_server.net.listening import OsNet
 from millrace_server.net.server import Server
 from millrace_server.net.stream import Stream
-from millrace_server.net.turns import Pieces
+from millrace_server.net.turns import Later, Pieces
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class CountedFile:
         return FileSlice(self, position, size, source or SoundSource())
 
 
-Answer = Reply | asyncio.Future[Reply | Pieces] | Pieces | Stream | None
+Answer = Reply | Later | Pieces | Stream | None
 
 
 @dataclass
