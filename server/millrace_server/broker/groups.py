@@ -27,7 +27,7 @@ from millrace_server.net.alarm import Alarm
 from millrace_server.refusal import Refused
 
 log = get_logger("millrace.groups")
-OFFSETS_TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1"}
+OFFSETS_TOPIC_SETTINGS = {"cleanup.policy": "compact"}
 
 Event = Callable[[Coordinator, asyncio.Future[Result], Moment], Sequence[Effect]]
 
