@@ -137,6 +137,12 @@ class Cluster:
             await self.pause(attempt)
         raise self.topic_errors[missing[0]]
 
+    async def list_topics(self) -> list[str]:
+        """The names of all topics but the broker's own; what they are like is in the cache then."""
+        response = await self._ask_for_metadata(None)
+        self._learn(response)
+        return [topic.name for topic in response.topics if not topic.is_internal]
+
     async def _refresh_wanted(self) -> None:
         while True:
             topics = tuple(sorted(self._wanted))
@@ -150,7 +156,7 @@ class Cluster:
             if not self._wanted:
                 return
 
-    async def _ask_for_metadata(self, topics: tuple[str, ...]) -> MetadataResponse:
+    async def _ask_for_metadata(self, topics: tuple[str, ...] | None) -> MetadataResponse:
         timeout_ms = self.config.request_timeout_ms
         failures: list[MillraceError] = []
         for candidate in self._candidates():

@@ -186,7 +186,7 @@ class Positions:
 
     # User calls
 
-    def assign(self, partitions: Iterable[TopicPartition], reset: int) -> None:
+    def assign(self, partitions: Iterable[TopicPartition], reset: int | None) -> None:
         """Reads exactly `partitions`; new ones from where `reset` says, the others go on."""
         wanted = dict.fromkeys(partitions)
         for where in tuple(self._states):

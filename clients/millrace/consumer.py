@@ -1,25 +1,31 @@
-"""The consumer: records out of partitions it was told to read.
+"""The consumer: records out of partitions it was told to read, or shares with its group.
 
-Owns the public calls and the waits. Reading ahead is `_fetcher`'s, positions are `_positions`',
-and the records at hand `_reading`'s.
+Owns the public calls and the waits. Reading ahead is `_fetcher`'s, positions are `_positions`' and
+the calls about them `_positioning`'s, the records at hand `_reading`'s, and being a member
+`_group`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Generic, Self, Unpack
 
 from millrace._clock import monotonic_ms
 from millrace._cluster import Cluster
+from millrace._commits import Commits
 from millrace._fetcher import Fetcher
-from millrace._offsets import list_offsets
-from millrace._positions import PartitionState, Positions
+from millrace._group import Callback, Callbacks, Group
+from millrace._group_offsets import GroupOffsets
+from millrace._member_place import Terms
+from millrace._positioning import Partition, Start, timestamp_of
+from millrace._positions import Positions
 from millrace._reading import Reading
+from millrace._sharing import Sharing, check_topics
+from millrace.assignors import Assignor, chosen
 from millrace.config import ConsumerConfig, ConsumerOptions, Servers, configure, parse_servers
 from millrace.errors import (
     ClientFailed,
@@ -27,10 +33,11 @@ from millrace.errors import (
     ConfigError,
     MillraceError,
     NoPartitions,
+    again,
 )
 from millrace.events import ConsumerHealth, Event, EventFeed, EventKind, State
 from millrace.records import Record, RecordBatch, TopicPartition
-from millrace_protocol.messages.list_offsets import EARLIEST, LATEST
+from millrace_protocol.messages.list_offsets import EARLIEST
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -43,19 +50,23 @@ else:
     K = TypeVar("K")
     V = TypeVar("V")
 
-Start = Literal["earliest", "latest"] | int | datetime
-"""Where to begin: an end of the log, or the first record at or after a time (ms, or aware)."""
-Partition = TopicPartition | tuple[str, int]
+__all__ = ["Callback", "Consumer", "Partition", "Start"]
 
 
-class Consumer(Generic[K, V]):
+class Consumer(Sharing, Generic[K, V]):
     """Reads partitions, in order within each, reading ahead of the caller.
 
         async with Consumer("localhost:9092", "clicks") as consumer:
             async for record in consumer:
                 ...
 
-    Reads all partitions of the topics given, also those added later, or those `assign` names.
+    Reads all partitions of the topics given, also those added later, or those `assign` names. With
+    a `group` it shares the topics with the group's other members, takes its part over where the
+    group has come, and commits by itself what is done with, unless `auto_commit` is off: what was
+    handed out is done with when more is asked for, or when `async with` ends without an exception.
+    `on_assigned`, `on_revoked` and `on_lost` are told of the partitions that come and go, plain or
+    async; `on_lost`, for those that others may read already, is `on_revoked` if it is not given.
+
     Records may be taken with `async for`, `getone`, `getmany` or `batches`, in any mixture, by any
     number of tasks; each record is handed out once. Settings are those of
     `config.ConsumerConfig`. Made anywhere, started inside a running loop by `start` or
@@ -67,24 +78,26 @@ class Consumer(Generic[K, V]):
         servers: Servers = "localhost:9092",
         *topics: str,
         start: Start = "earliest",
-        group: None = None,
+        group: str | None = None,
+        group_instance_id: str | None = None,
+        assignors: Sequence[str | Assignor] = ("cooperative-sticky",),
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
         key_deserializer: Callable[[bytes], K] | None = None,
         value_deserializer: Callable[[bytes], V] | None = None,
         rng: random.Random | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
-        if group is not None:
-            raise ConfigError(
-                "group: this consumer does not join groups; leave it out, and name topics or "
-                "assign partitions"
-            )
-        for topic in topics:
-            if not isinstance(topic, str) or not topic:
-                raise ConfigError(f"topics: {topic!r} is not a topic name")
+        check_topics(topics)
+        if group is None and group_instance_id is not None:
+            raise ConfigError("group_instance_id: names a member of a group, and there is no group")
+        if group == "" or group_instance_id == "":
+            raise ConfigError("group, group_instance_id: a name is not empty; leave it out")
         self._config: ConsumerConfig = configure(ConsumerConfig, options)
         self._topics = topics
-        self._start_at = _timestamp_of(start)
+        self._start_at = timestamp_of(start)
         self._feed = EventFeed("consumer")
         rng = rng or random.Random()
         self._cluster = Cluster(
@@ -107,6 +120,22 @@ class Consumer(Generic[K, V]):
             feed=self._feed,
             on_metadata=self._read_new_partitions,
         )
+        self._group: Group | None = None
+        self._group_offsets: GroupOffsets | None = None
+        self._commits: Commits | None = None
+        self._shares = False
+        if group is not None:
+            terms = Terms(
+                group,
+                chosen(assignors),
+                self._config.session_timeout_ms,
+                self._config.rebalance_timeout_ms,
+                self._config.heartbeat_interval_ms,
+                group_instance_id,
+                self._config.retry_backoff_ms,
+                self._config.retry_backoff_max_ms,
+            )
+            self._join_in(terms, Callbacks(on_assigned, on_revoked, on_lost))
         self._state = State.NEW
         self._cause: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
@@ -128,26 +157,51 @@ class Consumer(Generic[K, V]):
         except BaseException:
             await self._cluster.close()
             raise
-        for topic in self._topics:
-            self._positions.add(self._partitions_of(topic), self._start_at)
+        if self._group is None:
+            for topic in self._topics:
+                self._positions.add(self._partitions_of(topic), self._start_at)
         self._state = State.RUNNING
-        self._task = asyncio.create_task(self._fetcher.run(), name="millrace-consumer")
+        self._task = asyncio.create_task(self._run(), name="millrace-consumer")
         self._task.add_done_callback(self._on_task_done)
 
-    async def close(self) -> None:
-        """Disconnects; whoever waits for records gets `Closed`."""
-        if self._state is State.CLOSED:
+    async def _run(self) -> None:
+        if self._group is None or self._group_offsets is None:
+            await self._fetcher.run()
             return
-        if self._state is not State.FAILED:
-            self._state = State.CLOSED
-        self._fetcher.data.set()
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        await self._cluster.close()
-        self._feed.emit(EventKind.CLOSED, "closed")
-        self._feed.end()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._fetcher.run(), name="millrace-fetcher")
+            tasks.create_task(self._group_offsets.run(), name="millrace-offsets")
+            tasks.create_task(self._group.run(), name="millrace-group")
+
+    async def close(self) -> None:
+        """Disconnects; whoever waits for records gets `Closed`.
+
+        In a group it first commits what is done with and tells the group, within
+        `CLOSE_TIMEOUT_MS`. What was handed out and not followed by a call for more is not taken as
+        done with: `commit` it, or end `async with`.
+        """
+        await self._close(all_is_done=False)
+
+    async def _close(self, *, all_is_done: bool) -> None:
+        if self._state in (State.CLOSING, State.CLOSED):
+            return
+        self._check_outside("close")
+        try:
+            if self._state is State.RUNNING:
+                self._state = State.CLOSING
+                self._fetcher.data.set()
+                await self._leave(all_is_done=all_is_done)
+        finally:
+            if self._state is not State.FAILED:
+                self._state = State.CLOSED
+            self._fetcher.data.set()
+            task, self._task = self._task, None
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            await self._cluster.close()
+            self._feed.emit(EventKind.CLOSED, "closed")
+            self._feed.end()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -159,7 +213,7 @@ class Consumer(Generic[K, V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close()
+        await self._close(all_is_done=kind is None)
 
     # Records
 
@@ -171,12 +225,16 @@ class Consumer(Generic[K, V]):
             # Breaking out of the loop loses nothing: the iterator is not this generator's.
             for record in self._reading.records:
                 yield record
-            await self._next_chunk()
+            await self._next_chunk(one_by_one=True)
 
     async def getone(self) -> Record[K, V]:
         """The next record. Cancelling it loses none."""
+        if self._group is not None:
+            self._group.asked()
         while True:
             for record in self._reading.records:
+                if self._group is not None:
+                    self._group.handed()
                 return record
             await self._next_chunk()
 
@@ -192,6 +250,8 @@ class Consumer(Generic[K, V]):
         self._check()
         # Others run before anything is taken: a cancelled call must not hold records.
         await asyncio.sleep(0)
+        if self._group is not None:
+            self._group.asked()
         found = self._at_hand(max_records)
         if not found:
             try:
@@ -201,6 +261,8 @@ class Consumer(Generic[K, V]):
                 return []
             found += self._at_hand(max_records - 1)
         self._fetcher.wake()
+        if self._group is not None:
+            self._group.handed()
         return found
 
     async def batches(self) -> AsyncIterator[RecordBatch[K, V]]:
@@ -210,11 +272,15 @@ class Consumer(Generic[K, V]):
         """
         while True:
             self._check()
+            if self._group is not None:
+                self._group.asked()
             batch = self._reading.next_batch(monotonic_ms())
             self._fetcher.wake()
             if batch is None:
                 await self._wait_for_data()
             else:
+                if self._group is not None:
+                    self._group.handed()
                 yield batch
                 await asyncio.sleep(0)
 
@@ -233,9 +299,11 @@ class Consumer(Generic[K, V]):
                 break
         return found
 
-    async def _next_chunk(self) -> None:
+    async def _next_chunk(self, *, one_by_one: bool = False) -> None:
         """Returns with records at hand. Lets other tasks run, so that reading starves nobody."""
         self._check()
+        if self._group is not None:
+            self._group.asked(one_by_one=one_by_one)
         await asyncio.sleep(0)
         while not self._reading.left:
             self._check()
@@ -245,6 +313,8 @@ class Consumer(Generic[K, V]):
             finally:
                 self._fetcher.wake()
             await self._wait_for_data()
+        if one_by_one and self._group is not None:
+            self._group.handed()
 
     async def _wait_for_data(self) -> None:
         data = self._fetcher.data
@@ -253,129 +323,6 @@ class Consumer(Generic[K, V]):
             await data.wait()
         else:
             await asyncio.sleep(0)
-
-    # Partitions and positions
-
-    def assign(self, partitions: Iterable[Partition], *, start: Start | None = None) -> None:
-        """Reads exactly these partitions from now on; those already read go on where they are.
-
-        New ones begin at `start`, or where the consumer was told to.
-        """
-        wanted = [TopicPartition(*where) for where in partitions]
-        self._reading.give_back()
-        self._topics = ()
-        reset = self._start_at if start is None else _timestamp_of(start)
-        self._positions.assign(wanted, reset)
-        self._feed.emit(
-            EventKind.PARTITIONS_CHANGED, f"reads {', '.join(map(str, wanted)) or 'nothing'}"
-        )
-        self._fetcher.wake()
-
-    def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read, sorted."""
-        return sorted(self._positions.assigned())
-
-    def seek(self, partition: Partition, offset: int) -> None:
-        """Goes on at `offset`, 0 or more."""
-        if offset < 0:
-            raise ValueError(
-                f"offset: {offset}; it is 0 or more, and the ends have calls of their own"
-            )
-        state = self._assigned(partition)
-        self._reading.drop(state)
-        self._positions.seek(state, offset)
-        self._fetcher.wake()
-
-    def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Goes on at the beginning of the log, of all partitions if none is named."""
-        self._reset(partitions, EARLIEST)
-
-    def seek_to_end(self, *partitions: Partition) -> None:
-        """Goes on at the end of the log, of all partitions if none is named."""
-        self._reset(partitions, LATEST)
-
-    def seek_to_timestamp(self, time: int | datetime, *partitions: Partition) -> None:
-        """Goes on at the first record at or after `time` (ms, or an aware datetime).
-
-        Where there is none so late, at the end. Of all partitions if none is named.
-        """
-        self._reset(partitions, _timestamp_of(time))
-
-    async def position(self, partition: Partition) -> int:
-        """Offset of the next record that will be handed out; looked up if it is not known yet."""
-        where = TopicPartition(*partition)
-        while True:
-            self._check()
-            state = self._assigned(where)
-            found = self._reading.position(state)
-            if found is not None:
-                return found
-            assert state.reset is not None
-            answers = await list_offsets(
-                self._cluster, {where: state.reset}, timeout_ms=self._config.request_timeout_ms
-            )
-            if state.position is None and self._assigned(where) is state:
-                offset = answers[where].offset
-                if offset < 0:
-                    state.reset = LATEST
-                else:
-                    self.seek(where, offset)
-
-    def pause(self, *partitions: Partition) -> None:
-        """Hands out nothing of these partitions until `resume`; all if none is named."""
-        self._reading.give_back()
-        for state in self._named(partitions):
-            self._positions.pause(state)
-
-    def resume(self, *partitions: Partition) -> None:
-        """Undoes `pause`; for all partitions if none is named."""
-        for state in self._named(partitions):
-            self._positions.resume(state)
-        self._fetcher.data.set()
-        self._fetcher.wake()
-
-    def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused, sorted."""
-        return [where for where in self.assignment() if self._positions[where].paused]
-
-    async def beginning_offsets(self, *partitions: Partition) -> dict[TopicPartition, int]:
-        """First offset in the log, of each partition named, or of all that are read."""
-        return await self._offsets(partitions, EARLIEST)
-
-    async def end_offsets(self, *partitions: Partition) -> dict[TopicPartition, int]:
-        """Offset of the next record to be written, exclusive end of what can be read."""
-        return await self._offsets(partitions, LATEST)
-
-    async def offsets_for_times(
-        self, times: Mapping[Partition, int | datetime]
-    ) -> dict[TopicPartition, tuple[int, int] | None]:
-        """`(offset, timestamp_ms)` of the first record at or after each time; None for none."""
-        self._check()
-        questions = {TopicPartition(*where): _timestamp_of(time) for where, time in times.items()}
-        answers = await list_offsets(
-            self._cluster, questions, timeout_ms=self._config.request_timeout_ms
-        )
-        return {
-            where: (answer.offset, answer.timestamp_ms) if answer.offset >= 0 else None
-            for where, answer in answers.items()
-        }
-
-    async def lag(self, *partitions: Partition) -> dict[TopicPartition, int]:
-        """How many offsets each partition's position is behind the end; all if none is named."""
-        ends = await self.end_offsets(*partitions)
-        return {where: max(0, end - await self.position(where)) for where, end in ends.items()}
-
-    async def _offsets(
-        self, partitions: tuple[Partition, ...], timestamp_ms: int
-    ) -> dict[TopicPartition, int]:
-        self._check()
-        named = [TopicPartition(*where) for where in partitions] or self.assignment()
-        answers = await list_offsets(
-            self._cluster,
-            dict.fromkeys(named, timestamp_ms),
-            timeout_ms=self._config.request_timeout_ms,
-        )
-        return {where: answers[where].offset for where in named}
 
     # Observing
 
@@ -394,6 +341,7 @@ class Consumer(Generic[K, V]):
             buffered_bytes=self._positions.buffered_bytes,
             in_flight_requests=self._positions.in_flight_requests,
             last_fetch_ms=None if last is None else monotonic_ms() - last,
+            group=None if self._group is None else self._group.health(),
         )
 
     def events(self) -> AsyncIterator[Event]:
@@ -404,32 +352,23 @@ class Consumer(Generic[K, V]):
 
     def _check(self) -> None:
         """Raises unless there is something that can be read."""
+        self._check_alive()
+        if self._group is not None:
+            if self._group.error is not None:
+                raise again(self._group.error)
+            self._check_outside("this call")
+        if not len(self._positions) and not self._shares:
+            raise NoPartitions("nothing to read: name topics, or call assign()")
+
+    def _check_alive(self) -> None:
         if self._state is State.NEW:
             raise Closed("the consumer was not started: use `async with`, or await start()")
         if self._state is State.FAILED:
             raise ClientFailed(
                 f"the consumer's task died: {self._cause!r}; make a new consumer"
             ) from self._cause
-        if self._state is State.CLOSED:
+        if self._state in (State.CLOSING, State.CLOSED):
             raise Closed("the consumer is closed")
-        if not len(self._positions):
-            raise NoPartitions("nothing to read: name topics, or call assign()")
-
-    def _assigned(self, partition: Partition) -> PartitionState:
-        where = TopicPartition(*partition)
-        if where not in self._positions:
-            raise NoPartitions(f"{where} is not read by this consumer: assign it first")
-        return self._positions[where]
-
-    def _named(self, partitions: tuple[Partition, ...]) -> list[PartitionState]:
-        named = partitions or tuple(self._positions.assigned())
-        return [self._assigned(where) for where in named]
-
-    def _reset(self, partitions: tuple[Partition, ...], timestamp_ms: int) -> None:
-        for state in self._named(partitions):
-            self._reading.drop(state)
-            self._positions.reset(state, timestamp_ms)
-        self._fetcher.wake()
 
     def _partitions_of(self, topic: str) -> list[TopicPartition]:
         count = self._cluster.partition_count(topic) or 0
@@ -437,6 +376,9 @@ class Consumer(Generic[K, V]):
 
     def _read_new_partitions(self) -> None:
         """Reads partitions that were added to the topics, from their beginning."""
+        if self._group is not None:
+            self._group.on_metadata()
+            return
         for topic in self._topics:
             new = [w for w in self._partitions_of(topic) if w not in self._positions]
             if new:
@@ -449,27 +391,9 @@ class Consumer(Generic[K, V]):
         if self._state in (State.CLOSED, State.FAILED):
             return
         cause = None if task.cancelled() else task.exception()
-        if isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+        while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
             cause = cause.exceptions[0]
         self._cause = cause
         self._state = State.FAILED
         self._feed.emit(EventKind.FAILED, f"the consumer's task died: {cause!r}")
         self._fetcher.data.set()
-
-
-def _timestamp_of(start: object) -> int:
-    """What ListOffsets is asked for. Raises `ConfigError`."""
-    if start == "earliest":
-        return EARLIEST
-    if start == "latest":
-        return LATEST
-    if isinstance(start, datetime):
-        if start.tzinfo is None:
-            raise ConfigError(f"start: {start} has no time zone; use an aware datetime")
-        return int(start.timestamp() * 1000)
-    if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
-        return start
-    raise ConfigError(
-        f"start: {start!r} is not 'earliest', 'latest', milliseconds since the epoch, "
-        "or an aware datetime"
-    )

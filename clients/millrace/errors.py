@@ -324,6 +324,17 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
 """The class of every code but NONE; a code that a later broker adds has no entry."""
 
 
+def again(error: MillraceError) -> MillraceError:
+    """The error as a new exception: one that is raised twice collects both tracebacks."""
+    if isinstance(error, BrokerError):
+        assert error.code is not None
+        copy: MillraceError = type(error)(str(error), code=error.code)
+    else:
+        copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy
+
+
 def broker_error(code: int, sentence: str | None, *, about: str = "") -> BrokerError:
     """The exception for an error code in an answer.
 

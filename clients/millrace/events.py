@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from millrace.errors import MillraceError
+from millrace.records import TopicPartition
 
 EVENTS_KEPT = 1_000
 """Events that wait for one listener; beyond that the oldest go."""
@@ -79,6 +80,24 @@ class ProducerHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupHealth:
+    """A consumer's membership of its group at a moment.
+
+    `last_heartbeat_ms` is how long ago the group last answered; `processing_ms` how long the user
+    is busy with what it has, None while it waits; `processing_left_ms` what is left of its time.
+    """
+
+    group: str
+    member_id: str
+    generation: int
+    state: str
+    last_heartbeat_ms: int | None
+    processing_ms: int | None
+    processing_left_ms: int | None
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerHealth:
     """A consumer at a moment. `last_fetch_ms` is how long ago a broker last answered a fetch."""
 
@@ -88,6 +107,7 @@ class ConsumerHealth:
     buffered_bytes: int
     in_flight_requests: int
     last_fetch_ms: int | None
+    group: GroupHealth | None = None
 
 
 class EventFeed:

@@ -472,12 +472,6 @@ async def test_whoever_waits_learns_that_the_task_died(
         assert consumer.health().state is State.FAILED
 
 
-def test_groups_are_refused_by_name() -> None:
-    group: Any = "g"
-    with pytest.raises(ConfigError, match="group"):
-        Consumer("localhost", "t", group=group)
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -487,6 +481,14 @@ def test_groups_are_refused_by_name() -> None:
         ({"fetch_max_wait_ms": 60_000}, "fetch_max_wait_ms"),
         ({"max_partition_bytes": 1 << 30}, "max_partition_bytes"),
         ({"fetch_max_bytes": 1 << 30}, "fetch_max_bytes"),
+        ({"auto_offset_reset": "newest"}, "auto_offset_reset"),
+        ({"on_overdue": "panic"}, "on_overdue"),
+        ({"heartbeat_interval_ms": 60_000}, "heartbeat_interval_ms"),
+        ({"drain_timeout_ms": 300_000}, "drain_timeout_ms"),
+        ({"group": ""}, "group"),
+        ({"group_instance_id": "a"}, "group_instance_id"),
+        ({"group": "g", "assignors": []}, "assignors"),
+        ({"group": "g", "assignors": ["best"]}, "assignors"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(options: dict[str, Any], named: str) -> None:

@@ -1,0 +1,455 @@
+"""A consumer's membership of its group, carried out: the shell around `_membership`.
+
+Owns the tasks of calls and hand-overs, the timer, the watch over topics, and the callbacks of the
+user. Decides nothing that `_membership` or `_processing` can. Joins and syncs wait on a connection
+of their own, so that heartbeats, commits and fetches never wait behind one.
+
+No lock is held while a callback runs, and only calls that would wait for the rebalance the callback
+is part of are refused in it (`InCallback`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from millrace._clock import monotonic_ms
+from millrace._cluster import LANE_CALLS, Cluster
+from millrace._commits import TRY_MS_MIN, Committer
+from millrace._coordinator import LANE_JOIN, Coordinator
+from millrace._fetcher import Fetcher
+from millrace._group_offsets import GroupOffsets
+from millrace._member_effects import (
+    Assign,
+    Effect,
+    Fail,
+    Heartbeat,
+    Join,
+    Learn,
+    Leave,
+    Left,
+    Revoke,
+    Say,
+    Sync,
+)
+from millrace._member_place import Terms
+from millrace._membership import Membership
+from millrace._positions import Hold, Positions
+from millrace._processing import Pace, Processing
+from millrace._reading import Reading
+from millrace.config import ConsumerConfig
+from millrace.errors import MemberFenced, MillraceError
+from millrace.events import EventFeed, EventKind, GroupHealth
+from millrace.records import TopicPartition
+from millrace_protocol.messages.group_membership import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from millrace_protocol.schema import Message
+
+M = TypeVar("M", bound=Message)
+Callback = Callable[[list[TopicPartition]], object]
+"""Told of partitions, sorted; what it returns is awaited if it can be."""
+CLOSE_TIMEOUT_MS = 10_000
+"""Bound of a goodbye: what is not said by then, the session timeout will say."""
+_JOIN_SLACK_MS = 5_000
+"""A join is answered when the rebalance timeout is over, and not to the millisecond."""
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """What the user wants to be told; `on_lost` None: the same as `on_revoked`."""
+
+    on_assigned: Callback | None = None
+    on_revoked: Callback | None = None
+    on_lost: Callback | None = None
+
+
+class Group:
+    """One consumer in one group, while `run` runs."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        coordinator: Coordinator,
+        cluster: Cluster,
+        positions: Positions,
+        reading: Reading,
+        offsets: GroupOffsets,
+        config: ConsumerConfig,
+        *,
+        callbacks: Callbacks,
+        feed: EventFeed,
+        fetcher: Fetcher,
+    ) -> None:
+        self._terms = terms
+        self._coordinator = coordinator
+        self._cluster = cluster
+        self._positions = positions
+        self._reading = reading
+        self._config = config
+        self._callbacks = callbacks
+        self._feed = feed
+        self._fetcher = fetcher
+        self._membership = Membership(terms, rng=cluster.rng)
+        self._processing = Processing(config.max_poll_interval_ms)
+        self._offsets = offsets
+        self._topics: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self._is_suspended = False
+        self._is_closing = False
+        self._callback_task: asyncio.Task[object] | None = None
+        self._hand_over: asyncio.Task[None] | None = None
+        self._effects: deque[Effect] = deque()
+        self._wake = asyncio.Event()
+        self._asked = asyncio.Event()
+        self._left = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._watch: asyncio.Event = asyncio.Event()
+
+    # What the user wants
+
+    @property
+    def error(self) -> MillraceError | None:
+        """Why the consumer cannot be a member any more."""
+        return self._membership.error
+
+    @property
+    def in_callback(self) -> bool:
+        """Whether the caller is a callback of a rebalance."""
+        task = self._callback_task
+        return task is not None and task is asyncio.current_task()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that are shared, those of a pattern as far as they are known."""
+        return self._topics
+
+    def subscribe(self, topics: frozenset[str], pattern: re.Pattern[str] | None = None) -> None:
+        """Shares these topics from now on, or all whose names match a pattern, also later ones."""
+        self._pattern = pattern
+        self._topics = topics
+        self._is_suspended = False
+        self._watch.set()
+        if pattern is None:
+            self._do(self._membership.subscribe(topics, monotonic_ms()))
+
+    async def leave(self) -> None:
+        """Leaves for good: commits what is done with, tells the user, and tells the group."""
+        self._is_closing = True
+        self._pattern = None
+        self._left.clear()
+        self._do(self._membership.leave("the consumer was closed", monotonic_ms()))
+        await self._left.wait()
+
+    # Reading
+
+    def asked(self, *, one_by_one: bool = False) -> None:
+        """The user asks for more."""
+        self._reading.asked(one_by_one=one_by_one)
+        self._asked.set()
+        if self._processing.is_overdue:
+            self._resume()
+        self._processing.on_asked()
+
+    def handed(self) -> None:
+        """The user was handed records."""
+        self._processing.on_handed(self._reading.progress, monotonic_ms())
+        due_ms = self._processing.deadline_ms()
+        if due_ms is not None and (self._timer_ms is None or due_ms < self._timer_ms):
+            self._wake.set()
+
+    def extend(self, extra_ms: int) -> None:
+        """The user is busy for that much longer, from now on."""
+        if self._processing.is_overdue:
+            self._resume()
+        self._processing.extend(extra_ms, monotonic_ms())
+        self._wake.set()
+
+    def _resume(self) -> None:
+        for where in self._positions.assigned():
+            self._positions.release(self._positions[where], Hold.OVERDUE)
+        self._fetcher.wake()
+        if self._is_suspended:
+            self._is_suspended = False
+            self._do(self._membership.subscribe(self._topics, monotonic_ms()))
+
+    # Who commits
+
+    def committer(self) -> Committer:
+        place = self._membership.place
+        return Committer(place.generation, place.member_id, self._terms.instance_id)
+
+    def may_commit(self, where: TopicPartition) -> bool:
+        return where in self._membership.held
+
+    def on_fenced(self, generation: int, error: MemberFenced) -> None:
+        self._do(self._membership.on_fenced(generation, error, monotonic_ms()))
+
+    # Observing
+
+    def on_metadata(self) -> None:
+        """The cluster has told of topics."""
+        self._do(self._membership.on_counts(self._counts(), monotonic_ms()))
+
+    def health(self) -> GroupHealth:
+        """How the membership is doing, now."""
+        now_ms = monotonic_ms()
+        member, heard_ms = self._membership, self._membership.last_heartbeat_ms
+        return GroupHealth(
+            group=self._terms.group,
+            member_id=member.place.member_id,
+            generation=member.place.generation,
+            state=str(member.state),
+            last_heartbeat_ms=None if heard_ms is None else now_ms - heard_ms,
+            processing_ms=self._processing.busy_ms(now_ms),
+            processing_left_ms=self._processing.left_ms(now_ms),
+            assignment=tuple(sorted(member.held)),
+        )
+
+    # The task
+
+    async def run(self) -> None:
+        """Carries the membership out until cancelled, or until something breaks that should not."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_watch(), name="millrace-group-topics")
+                while True:
+                    self._wake.clear()
+                    now_ms = monotonic_ms()
+                    self._effects.extend(self._membership.on_deadline(now_ms))
+                    self._look_at_pace(now_ms)
+                    while self._effects:
+                        self._carry_out(self._effects.popleft(), tasks)
+                    self._set_timer()
+                    await self._wake.wait()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        """Has the task carry effects out."""
+        self._effects.extend(effects)
+        self._wake.set()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        dues = (self._membership.deadline_ms(), self._processing.deadline_ms())
+        self._timer_ms = min((due for due in dues if due is not None), default=None)
+        if self._timer_ms is not None:
+            delay_ms = max(0, self._timer_ms - monotonic_ms())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_ms / 1000, self._wake.set)
+
+    def _carry_out(self, effect: Effect, tasks: asyncio.TaskGroup) -> None:
+        if isinstance(effect, Say):
+            self._feed.emit(effect.kind, effect.sentence, effect.error)
+        elif isinstance(effect, Left):
+            self._left.set()
+        elif isinstance(effect, Fail):
+            self._fail(effect, tasks)
+        elif isinstance(effect, Revoke):
+            self._hand_over = tasks.create_task(self._let_go(effect), name="millrace-revoke")
+        elif isinstance(effect, Assign):
+            self._hand_over = tasks.create_task(self._take_over(effect), name="millrace-assign")
+        elif isinstance(effect, Learn):
+            tasks.create_task(self._learn(effect), name="millrace-group-learn")
+        else:
+            tasks.create_task(self._call(effect), name=f"millrace-{type(effect).__name__.lower()}")
+
+    async def _call(self, effect: Join | Sync | Heartbeat | Leave) -> None:
+        member, config = self._membership, self._config
+        waits_ms = config.rebalance_timeout_ms + _JOIN_SLACK_MS
+        soon_ms = min(config.request_timeout_ms, max(TRY_MS_MIN, config.session_timeout_ms))
+        try:
+            if isinstance(effect, Join):
+                joined = await self._ask(effect, JoinGroupResponse, waits_ms, LANE_JOIN)
+                effects = member.on_joined(effect, joined, monotonic_ms())
+            elif isinstance(effect, Sync):
+                synced = await self._ask(effect, SyncGroupResponse, waits_ms, LANE_JOIN)
+                effects = member.on_synced(effect, synced, monotonic_ms())
+            elif isinstance(effect, Heartbeat):
+                await self._ask(effect, HeartbeatResponse, soon_ms)
+                effects = member.on_heard(effect, monotonic_ms())
+            else:
+                await self._ask(effect, LeaveGroupResponse, soon_ms)
+                effects = member.on_left(effect, monotonic_ms())
+        except MillraceError as error:
+            effects = member.on_failed(effect, error, monotonic_ms())
+        self._do(effects)
+
+    async def _ask(
+        self,
+        effect: Join | Sync | Heartbeat | Leave,
+        answer: type[M],
+        timeout_ms: int,
+        lane: str = LANE_CALLS,
+    ) -> M:
+        return await self._coordinator.call(
+            effect.request, answer, timeout_ms=timeout_ms, lane=lane
+        )
+
+    async def _learn(self, learn: Learn) -> None:
+        try:
+            await self._cluster.refresh(learn.topics)
+        except MillraceError as error:
+            self._do(self._membership.on_failed(learn, error, monotonic_ms()))
+        else:
+            self._do(self._membership.on_learned(learn, self._counts(), monotonic_ms()))
+
+    # Handing over
+
+    async def _take_over(self, assign: Assign) -> None:
+        added = sorted(assign.added)
+        if added:
+            await self._offsets.begin(added)
+            await self._tell(self._callbacks.on_assigned, added)
+            self._offsets.release(added)
+        self._do(self._membership.on_handed_over(assign, monotonic_ms()))
+
+    async def _let_go(self, revoke: Revoke) -> None:
+        partitions = sorted(revoke.partitions)
+        states = [self._positions[where] for where in partitions if where in self._positions]
+        self._reading.give_back()
+        for state in states:
+            self._positions.hold(state, Hold.REVOKED)
+        names = ", ".join(map(str, partitions))
+        if revoke.lost is None:
+            await self._drain(partitions)
+            if self._config.auto_commit:
+                offsets = self._offsets.processed(states)
+                await self._offsets.commit(offsets, timeout_ms=self._config.drain_timeout_ms)
+            await self._tell(self._callbacks.on_revoked, partitions)
+            self._feed.emit(EventKind.REVOKED, f"gave up {names}")
+        else:
+            callbacks = self._callbacks
+            await self._tell(callbacks.on_lost or callbacks.on_revoked, partitions)
+        self._positions.remove(partitions)
+        self._offsets.forget(partitions)
+        self._do(self._membership.on_handed_over(revoke, monotonic_ms()))
+
+    async def _drain(self, partitions: list[TopicPartition]) -> None:
+        """Waits until the user is done with what it has of them, within `drain_timeout_ms`."""
+        states = [self._positions[where] for where in partitions if where in self._positions]
+        if self._is_closing or self._processing.is_overdue:
+            return
+        timeout_ms = self._config.drain_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while busy := [s for s in states if self._reading.has_in_hand(s)]:
+                    self._asked.clear()
+                    await self._asked.wait()
+        except TimeoutError:
+            self._feed.emit(
+                EventKind.PROCESSING_OVERDUE,
+                f"records of {', '.join(str(state.where) for state in busy)} were in hand for "
+                f"{timeout_ms} ms after the group wanted them back; who gets them next reads "
+                "those again",
+            )
+
+    async def _tell(self, callback: Callback | None, partitions: list[TopicPartition]) -> None:
+        """Calls the user. What it raises is told as an event, and the rebalance goes on."""
+        if callback is None:
+            return
+        self._callback_task = asyncio.current_task()
+        try:
+            async with asyncio.timeout(self._config.rebalance_timeout_ms / 1000):
+                result = callback(partitions)
+                if inspect.isawaitable(result):
+                    await result
+        except Exception as error:
+            name = getattr(callback, "__qualname__", repr(callback))
+            known = error if isinstance(error, MillraceError) else None
+            self._feed.emit(EventKind.CALLBACK_FAILED, f"{name} raised {error!r}", known)
+        finally:
+            self._callback_task = None
+
+    def _fail(self, fail: Fail, tasks: asyncio.TaskGroup) -> None:
+        """Ends a membership for good; `error` has the reason."""
+        if self._hand_over is not None:
+            self._hand_over.cancel()
+        self._reading.give_back()
+        self._positions.remove(self._positions.assigned())
+        self._feed.emit(EventKind.LOST, f"out of group {self._terms.group!r}: {fail.error}")
+        lost = sorted(fail.lost)
+        if lost:
+            callback = self._callbacks.on_lost or self._callbacks.on_revoked
+            tasks.create_task(self._tell(callback, lost), name="millrace-lost")
+        self._left.set()
+        # Whoever waits for records is told.
+        self._fetcher.data.set()
+
+    # Watching
+
+    def _look_at_pace(self, now_ms: int) -> None:
+        pace = self._processing.on_deadline(self._reading.progress, now_ms)
+        if pace is None:
+            return
+        busy_ms = self._processing.busy_ms(now_ms)
+        left_ms = self._processing.left_ms(now_ms)
+        if pace is Pace.SLOW:
+            self._feed.emit(
+                EventKind.PROCESSING_SLOW,
+                f"records are in hand for {busy_ms} ms; in {left_ms} ms the consumer will "
+                f"{self._config.on_overdue}; extend_processing gives more time",
+            )
+            return
+        self._feed.emit(
+            EventKind.PROCESSING_OVERDUE,
+            f"records are in hand for {busy_ms} ms: the consumer "
+            + ("leaves the group" if self._config.on_overdue == "leave" else "pauses")
+            + " until the next are asked for",
+        )
+        if self._config.on_overdue == "leave":
+            self._is_suspended = True
+            self._do(self._membership.leave("processing took too long", now_ms))
+            return
+        for where in self._positions.assigned():
+            self._positions.hold(self._positions[where], Hold.OVERDUE)
+
+    async def _keep_watch(self) -> None:
+        """Looks for topics that a pattern matches, and for those that were not there yet."""
+        attempt = 0
+        while True:
+            self._watch.clear()
+            try:
+                await self._look_for_topics()
+            except MillraceError as error:
+                self._feed.emit(EventKind.FETCH_FAILED, str(error), error)
+                await self._cluster.pause(attempt)
+                attempt += 1
+                continue
+            attempt = 0
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.metadata_max_age_ms / 1000):
+                    await self._watch.wait()
+
+    async def _look_for_topics(self) -> None:
+        pattern = self._pattern
+        if pattern is None:
+            missing = [each for each in self._topics if each not in self._cluster.leaders]
+            if missing:
+                await self._cluster.refresh(missing)
+                self.on_metadata()
+            return
+        names = await self._cluster.list_topics()
+        matching = frozenset(name for name in names if pattern.fullmatch(name))
+        if pattern is self._pattern:
+            self.on_metadata()
+            if matching != self._topics:
+                self._topics = matching
+                if not self._is_suspended:
+                    self._do(self._membership.subscribe(matching, monotonic_ms()))
+
+    def _counts(self) -> dict[str, int]:
+        return {topic: len(leaders) for topic, leaders in self._cluster.leaders.items()}
