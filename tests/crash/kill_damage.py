@@ -83,7 +83,7 @@ def _check_refused(disk: MomentDisk, config: LogConfig) -> None:
     try:
         log = PartitionLog.open(disk, DIRECTORY, config, now_ms=3_000)
     except CorruptLog:
-        assert disk.journal == [], "the evidence is kept"
+        assert all(step.startswith("sync ") for step in disk.journal), "the evidence is kept"
         assert disk.open_files == []
         return
     raise AssertionError(f"damage was not refused: {log.recovery}")

@@ -2,7 +2,7 @@
 
 Owns its format and how it is written. Refuses to know how it is used: `recovery` does. The flush
 writes it over itself after each sync that moved the durable offset, before anybody is told, with
-one write and no sync of its own:
+one write and no sync of its own, except where a log is refused (`keep_mark`):
 
 - after the end of the process it is exact, since the page cache outlives the process;
 - after a power cut it may be old, missing or torn. Torn fails its CRC and counts as missing.
@@ -80,6 +80,23 @@ def read_mark(disk: Disk, directory: str) -> DurableMark | None:
         return DurableMark.decode(file.pread(MARK_SIZE, 0))
     finally:
         file.release()
+
+
+def keep_mark(disk: Disk, directory: str) -> None:
+    """Makes the mark that is there durable, if there is one. Blocking; raises `OSError`.
+
+    What was refused because of it stays refused when the power is cut: an older mark would have
+    the next start take the damage for a torn tail.
+    """
+    path = f"{directory}/{MARK_NAME}"
+    if not disk.exists(path):
+        return
+    file = disk.open(path)
+    try:
+        file.sync()
+    finally:
+        file.release()
+    disk.sync_directory(directory)
 
 
 class MarkFile:

@@ -22,7 +22,7 @@ from millrace_server.host import Disk
 from millrace_server.log.checkpoint import TEMPORARY_NAME, Checkpoint, read_checkpoint
 from millrace_server.log.compaction import NOT_CLEAN, Cleanliness
 from millrace_server.log.config import LogConfig
-from millrace_server.log.durable_mark import DurableMark, read_mark
+from millrace_server.log.durable_mark import DurableMark, keep_mark, read_mark
 from millrace_server.log.errors import CorruptLog
 from millrace_server.log.inventory import Inventory, SegmentName, is_replaced
 from millrace_server.log.producers import Producers
@@ -149,10 +149,12 @@ class _Recovery:
     def run(self) -> Recovered:
         try:
             return self._recover()
-        except BaseException:
+        except BaseException as error:
             # A log that is refused must not keep files open: it is opened again by who repairs it.
             for segment in self._made:
                 segment.cool()
+            if isinstance(error, CorruptLog):
+                keep_mark(self._disk, self._directory)
             raise
 
     def _recover(self) -> Recovered:
