@@ -22,7 +22,7 @@ from tests.sim.rot import Rot
 from tests.sim.situations import is_disk_error
 
 ADDRESS = "127.0.0.1:9092"
-STOP_S_MAX = 10.0
+STOP_S_MAX = 30.0
 START_S_MAX = 30.0
 _RETRY_S = 0.5
 _REFUSALS = (OSError, CorruptLog, UnreadableMetadata, Refused)

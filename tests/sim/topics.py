@@ -116,10 +116,11 @@ class Topics:
         elif rng.random() < 0.7:
             # A request that its sender has given up is still on its way for a moment.
             await asyncio.sleep(1 + rng.random())
-            await self._make(topic, rng)
-            self._world.trace.sometimes("a topic was made again under its name")
+            # While there is none: who makes it again is told later than others find it there.
             for where in topic.wheres:
                 self._ledger.forgot(where, Left.NOTHING)
+            await self._make(topic, rng)
+            self._world.trace.sometimes("a topic was made again under its name")
             return
         del self.present[topic.name]
 

@@ -13,7 +13,7 @@ from tests.sim.options import Options
 from tests.sim.rot import Rot
 from tests.sim.supervisor import Supervisor
 
-_SLOWER = 15
+_SLOWER = 8
 """How much longer everything takes while a network is slow or a disk is busy."""
 
 
