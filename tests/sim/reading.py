@@ -26,6 +26,7 @@ LIVENESS_S = 30.0
 """How long after healing each thing may take to work again."""
 _PROBE = ProducerStyle("all", True, "none", 0, 4096)
 _LOOKUPS = 3
+_READ_BYTES_MIN = 1 << 16
 
 
 class LastReading:
@@ -128,9 +129,10 @@ class LastReading:
     ) -> None:
         ledger, clock = self._ledger, self._clients.world.clock
         found: dict[int, tuple[int, int]] = {}
-        async with Consumer(
-            ADDRESS, rng=self._life.rng.fork("last"), **self._clients.options.consumer()
-        ) as consumer:
+        settings = self._clients.options.consumer()
+        # A partition that is read batch by batch over a slow line takes longer than we wait.
+        settings["max_partition_bytes"] = max(_READ_BYTES_MIN, settings["max_partition_bytes"])
+        async with Consumer(ADDRESS, rng=self._life.rng.fork("last"), **settings) as consumer:
             process = ledger.process()
             ledger.assigned(process, [where])
             consumer.assign([where], start="earliest")
