@@ -202,6 +202,9 @@ class BrokerThread:
     def _end_loop(self) -> None:
         if self._loop is None or self._thread is None:
             return
+        # The loop's own threads look up addresses; closing the loop would not wait for them.
+        ending = self._loop.shutdown_default_executor()
+        asyncio.run_coroutine_threadsafe(ending, self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -25,6 +25,7 @@ from millrace_protocol.messages.configs import (
     DescribeConfigsRequest,
 )
 from millrace_protocol.messages.fetch import FetchResponse
+from millrace_protocol.messages.group_membership import FindCoordinatorResponse
 from millrace_protocol.messages.hello import HelloRequest
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from millrace_protocol.messages.metadata import MetadataRequest
@@ -33,6 +34,7 @@ from millrace_protocol.messages.producer_id import InitProducerIdRequest
 from millrace_protocol.schema import Message
 from millrace_server.testing import Broker
 from tests.broker.failing_disk import Faults, node_on
+from tests.broker.group_requests import group_requests
 from tests.broker.wire import Wire, batch, connect, fetch_request, until, values_of
 
 MUTATED: dict[ApiKey, Message] = {
@@ -51,6 +53,7 @@ MUTATED: dict[ApiKey, Message] = {
     ApiKey.ALTER_CONFIGS: AlterConfigsRequest(
         (ConfigChanges("t", (TopicConfig("segment.ms", "5"),)),), True
     ),
+    **group_requests("group", "member", topic="t", states=("Stable",)),
 }
 
 
@@ -91,6 +94,7 @@ async def test_no_body_meets_a_bug(wire: Wire, key: ApiKey) -> None:
     for name in ("t", "u"):
         await wire.create(name, partitions=2)
     await wire.produce("t", batch(b"kept"))
+    await wire.ask(MUTATED[ApiKey.FIND_COORDINATOR], FindCoordinatorResponse)
     answered = set()
     for body in mutations(key, 300):
         sent = wire.send_body(key, body)

@@ -208,6 +208,10 @@ read_type = function(tvb, position, tree, type_, name)
   if type(type_) == "table" then
     need(tvb, position, 4, name)
     local count = tvb(position, 4):int()
+    if count == -1 then
+      tree:add(tvb(position, 4), name .. ": null")
+      return position + 4
+    end
     local branch = tree:add(tvb(position, 4), name .. ": " .. count .. " elements")
     need(tvb, position + 4, math.max(count, 0), name)
     position = position + 4
