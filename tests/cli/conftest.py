@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -90,13 +90,18 @@ Serve = Callable[..., AbstractContextManager[Serving]]
 
 
 @contextmanager
-def serving(*flags: str, before: Callable[[], None] | None = None) -> Iterator[Serving]:
+def serving(
+    *flags: str,
+    before: Callable[[], None] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Serving]:
     """A broker process on a free port, killed on leaving."""
     process = subprocess.Popen(
         [COMMAND, "serve", "--listen", "127.0.0.1:0", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=before,
+        env={**os.environ, **(environment or {})},
     )
     try:
         assert process.stdout is not None
@@ -123,7 +128,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     A process: what a broker in this one logs would mix with what commands print.
     """
     data = tmp_path_factory.mktemp("broker")
-    with serving("--data", str(data), "--log-level", "error") as running:
+    # The first member of a group waits for nobody.
+    environment = {"MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
+    with serving("--data", str(data), "--log-level", "error", environment=environment) as running:
         yield running
 
 

@@ -21,6 +21,7 @@ from millrace_protocol.spec.document import UnknownPart, parts, regenerate
 from millrace_protocol.spec.examples import EXAMPLES
 from millrace_protocol.spec.tables import generators
 from millrace_server.dialects.text.commands import COMMANDS
+from millrace_server.dialects.text.lines import ANSWER_CHARACTERS
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +117,7 @@ def test_every_citation_has_its_anchor(text: str) -> None:
 
 
 def test_numbers_in_the_document_are_those_of_the_code(text: str) -> None:
-    """W-2.2, W-3.3, W-3.5, W-5.4, W-6.1, W-6.2"""
+    """W-2.2, W-3.3, W-3.5, W-5.4, W-6.1, W-6.2, W-8.3, W-8.4"""
     body = dict(sections(text))
     assert f"{framing.FRAME_BYTES_MAX_BEFORE_HELLO:,}" in body["W-6.1"]
     assert f"{framing.FRAME_BYTES_MAX:,}" in body["W-6.2"]
@@ -128,6 +129,8 @@ def test_numbers_in_the_document_are_those_of_the_code(text: str) -> None:
     assert f"{Request.elements_max:,} elements in a request" in body["W-3.5"]
     assert f"{Message.elements_max:,} in a response" in body["W-3.5"]
     assert f"{records.PAYLOAD_BYTES_MAX >> 20} MiB" in body["W-5.4"]
+    for anchor in ("W-8.3", "W-8.4"):
+        assert f"reaches {ANSWER_CHARACTERS >> 10} KiB" in body[anchor]
 
 
 def test_topic_settings_in_the_document_are_those_of_the_broker(text: str) -> None:

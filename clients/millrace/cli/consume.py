@@ -1,6 +1,7 @@
 """`millrace consume`: records to stdout.
 
-Owns the flags, where reading begins and where it ends. How a record looks is `record_text`.
+Owns the flags, where reading begins and where it ends. How a record looks is `record_text`; what is
+other in a group is in `group_reading`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from millrace.cli.exits import Exit, Refusal, run
 from millrace.cli.servers import DEFAULT_SERVERS, Servers
 
 if TYPE_CHECKING:
-    from millrace.cli.record_text import AnyRecord, ToText
-    from millrace.consumer import Consumer
-    from millrace.records import RecordBatch, TopicPartition
+    from millrace.cli.record_text import ToText
+    from millrace.consumer import Consumer, Start
+    from millrace.records import TopicPartition
 
 DEFAULT_FORMAT = r"%s\n"
 
@@ -43,6 +44,16 @@ def consume(
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="NAME",
+            help="Share the partitions with the group's other members, begin where the group has "
+            "come, and commit what is printed.",
+        ),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for more instead of stopping at the end.")
     ] = False,
@@ -60,6 +71,10 @@ def consume(
     r"""Print records, in order within each partition.
 
     Without --follow, stops at the end that each partition had when the command began.
+
+    With --group, --from says where to begin in partitions that the group has committed nothing for:
+    earliest, latest, or a time. What was printed is committed when it is written; who is killed
+    between the two leaves records that are printed again.
 
     \b
     FORMAT, like kcat's:
@@ -87,6 +102,13 @@ def consume(
     begin = _begin(start)
     # JSON may hold any character, whatever the terminal's encoding.
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    if group is not None:
+        from millrace.cli.group_reading import GroupReading
+
+        if partition:
+            raise typer.BadParameter("--partition: the group says who reads which; leave it out")
+        shared = GroupReading(topic, group, _start(begin), count, follow, to_text)
+        run(shared.run(servers))
     reading = _Reading(topic, partition or [], begin, count, follow, to_text)
     run(reading.run(servers))
 
@@ -121,6 +143,19 @@ def _begin(text: str) -> _Begin:
         raise typer.BadParameter(
             f"--from {text!r} is neither earliest, latest, an offset, -N, @MS, nor ISO 8601"
         ) from None
+
+
+def _start(begin: _Begin) -> Start:
+    """Where a group begins that has committed nothing."""
+    if begin.time_ms is not None:
+        return begin.time_ms
+    if begin.end == "latest":
+        return "latest"
+    if begin.end == "earliest":
+        return "earliest"
+    raise typer.BadParameter(
+        "--from: with --group it is earliest, latest or a time; millrace group reset moves a group"
+    )
 
 
 @dataclass(slots=True)
@@ -195,9 +230,11 @@ class _Reading:
         self, consumer: Consumer[bytes, bytes], ahead: dict[TopicPartition, int]
     ) -> None:
         """Prints up to the `ahead` offsets, exclusive; without them, for ever."""
+        from millrace.cli.record_text import records_before
+
         left = self.count
         async for batch in consumer.batches():
-            records = self._until(batch, ahead.get(batch.where))
+            records = records_before(batch, ahead.get(batch.where))
             if left is not None:
                 records = records[:left]
                 left -= len(records)
@@ -211,9 +248,3 @@ class _Reading:
                 consumer.pause(batch.where)
             if left == 0:
                 return
-
-    @staticmethod
-    def _until(batch: RecordBatch[bytes, bytes], end: int | None) -> list[AnyRecord]:
-        if end is None or batch.next_offset <= end:
-            return list(batch)
-        return [record for record in batch if record.offset < end]

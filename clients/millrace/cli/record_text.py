@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from millrace.records import Record
+from millrace.records import Record, RecordBatch
 
 AnyRecord = Record[bytes, bytes]
 ToText = Callable[[AnyRecord], str]
@@ -31,6 +31,13 @@ _CONTROLS = {
 
 class FormatError(ValueError):
     """A format string that cannot be used."""
+
+
+def records_before(batch: RecordBatch[bytes, bytes], end: int | None) -> list[AnyRecord]:
+    """The records of a batch with offsets below `end`; all of them for None."""
+    if end is None or batch.next_offset <= end:
+        return list(batch)
+    return [record for record in batch if record.offset < end]
 
 
 def text_format(format_: str, *, for_terminal: bool) -> ToText:
