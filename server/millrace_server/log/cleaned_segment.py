@@ -38,7 +38,6 @@ class CleanedSegment:
         *,
         generation: int,
         index_interval_bytes: int,
-        size_bytes_max: int = SEGMENT_BYTES_MAX,
     ) -> None:
         self.segment = Segment(
             disk,
@@ -50,7 +49,6 @@ class CleanedSegment:
         self.segment.start_indexes()
         self._disk = disk
         self._path = self.segment.path(CLEANED_SUFFIX)
-        self._size_bytes_max = size_bytes_max
         self._pending = bytearray()
         self._written_bytes = self._synced_bytes = 0
         if disk.exists(self._path):
@@ -61,7 +59,7 @@ class CleanedSegment:
     def has_room(self, size_bytes: int) -> bool:
         """Whether an index can name what lies behind so many bytes more; one batch always fits."""
         held_bytes = self.segment.size_bytes
-        return not held_bytes or held_bytes + size_bytes <= self._size_bytes_max
+        return not held_bytes or held_bytes + size_bytes <= SEGMENT_BYTES_MAX
 
     def add(self, batch: ReadBuffer) -> None:
         """Appends a batch."""
