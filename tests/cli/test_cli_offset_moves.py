@@ -1,0 +1,82 @@
+"""Where a reset leads, for any goal and any partitions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.cli.exits import Refusal
+from millrace.cli.offset_moves import Goal, Known, Move, chosen_partitions, plan
+from millrace.records import TopicPartition
+
+FIRST, SECOND = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
+
+
+@pytest.mark.parametrize(
+    ("goal", "to"),
+    [
+        (Goal(end="earliest"), 10),
+        (Goal(end="latest"), 90),
+        (Goal(offset=10), 10),
+        (Goal(offset=90), 90),
+        (Goal(time_ms=5), 33),
+        (Goal(shift=0), 50),
+        (Goal(shift=-7), 43),
+        (Goal(shift=7), 57),
+        (Goal(shift=-50), 10),
+        (Goal(shift=41), 90),
+    ],
+)
+def test_a_goal_leads_to_an_offset_that_the_partition_has(goal: Goal, to: int) -> None:
+    known = {FIRST: Known(committed=50, start=10, end=90, at_time=33)}
+    assert plan(goal, known) == [Move(FIRST, 50, to)]
+
+
+def test_a_time_that_no_record_is_as_late_as_leads_to_the_end() -> None:
+    known = {FIRST: Known(committed=None, start=0, end=9, at_time=None)}
+    assert plan(Goal(time_ms=5), known) == [Move(FIRST, None, 9)]
+
+
+@pytest.mark.parametrize(
+    ("goal", "sentence"),
+    [
+        (Goal(offset=9), "clicks-1 reaches from offset 10 to 90; 9 is not in it"),
+        (Goal(offset=91), "clicks-1 reaches from offset 10 to 90; 91 is not in it"),
+        (Goal(shift=1), "committed nothing for clicks-1"),
+    ],
+)
+def test_one_partition_that_cannot_be_moved_keeps_all_where_they_are(
+    goal: Goal, sentence: str
+) -> None:
+    known = {
+        FIRST: Known(committed=50, start=0, end=100),
+        SECOND: Known(committed=None, start=10, end=90),
+    }
+    with pytest.raises(Refusal, match=sentence):
+        plan(goal, known)
+
+
+@given(
+    committed=st.integers(0, 2**62),
+    start=st.integers(0, 2**62),
+    size=st.integers(0, 2**62),
+    shift=st.integers(-(2**62), 2**62),
+)
+def test_a_shift_never_leaves_the_partition(
+    committed: int, start: int, size: int, shift: int
+) -> None:
+    (move,) = plan(Goal(shift=shift), {FIRST: Known(committed, start, start + size)})
+    assert start <= move.to <= start + size
+    assert move.to in (committed + shift, start, start + size)
+
+
+def test_a_topic_without_numbers_stands_for_all_of_it() -> None:
+    assert chosen_partitions(["a:1,0,1", "b:3", "a:2"]) == {"a": [0, 1, 2], "b": [3]}
+    assert chosen_partitions(["a:1", "a"]) == chosen_partitions(["a", "a:1"]) == {"a": None}
+
+
+@pytest.mark.parametrize("text", ["", ":0", "a:", "a:x", "a:0,", "a:-1", "a:0:1", "a:²"])
+def test_what_is_no_topic_and_numbers_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="names no topic|is no partition"):
+        chosen_partitions([text])
