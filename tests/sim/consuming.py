@@ -15,6 +15,7 @@ from tests.sim.clients import Clients, Life
 from tests.sim.ledger import Ledger, Where
 from tests.sim.lookups import Lookup, Lookups
 from tests.sim.rot import Rot
+from tests.sim.situations import is_disk_error
 from tests.sim.supervisor import ADDRESS
 from tests.sim.topics import Topic
 
@@ -59,7 +60,7 @@ class Consuming:
             self._trace.told(life.name, error)
             if isinstance(error, ClientFailed):
                 self._trace.violation(f"a consumer died: {error!r}")
-            if isinstance(error, CorruptMessage):
+            if isinstance(error, CorruptMessage) and not is_disk_error(str(error)):
                 self._rot.note_corruption(life.name, error)
             await asyncio.sleep(0.2)
 
