@@ -6,7 +6,6 @@ turn, and ends with the line that fills it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
@@ -77,16 +76,14 @@ async def _owners(broker: Broker, described: GroupDescription) -> Owners:
     if described.protocol_type != PROTOCOL_TYPE:
         return owners
     for member in described.members:
-        async with broker.lookups:
-            try:
-                assignment = decode_assignment(member.assignment)
-            except WireError:
-                continue  # Members may tell each other what they like; empty is: nothing yet.
-            for topic, numbers in (
-                (given.topic, given.partitions) for given in assignment.partitions
-            ):
-                owners.setdefault(topic, {}).update(dict.fromkeys(numbers, member.member_id))
-            await asyncio.sleep(0)
+        await broker.turns.turn()
+        try:
+            assignment = decode_assignment(member.assignment)
+        except WireError:
+            continue  # Members may tell each other what they like; empty is: nothing yet.
+        for given in assignment.partitions:
+            owned = dict.fromkeys(given.partitions, member.member_id)
+            owners.setdefault(given.topic, {}).update(owned)
     return owners
 
 
@@ -107,11 +104,10 @@ async def _answer(broker: Broker, lines: Iterable[str], *, count: int, noun: str
     room = ANSWER_CHARACTERS
     remaining = iter(lines)
     while room > 0:
-        async with broker.lookups:
-            piece = list(islice(remaining, PIECE_LINES))
-            if not piece:
-                break
-            await asyncio.sleep(0)
+        await broker.turns.turn()
+        piece = list(islice(remaining, PIECE_LINES))
+        if not piece:
+            break
         for line in piece:
             answer.append(line)
             room -= len(line)
