@@ -105,7 +105,6 @@ class Group:
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._is_suspended = False
-        self._is_closing = False
         self._callback_task: asyncio.Task[object] | None = None
         self._hand_over: asyncio.Task[None] | None = None
         self._effects: deque[Effect] = deque()
@@ -141,13 +140,14 @@ class Group:
         self._watch.set()
         if pattern is None:
             self._do(self._membership.subscribe(topics, monotonic_ms()))
+            self._asked.set()
 
     async def leave(self) -> None:
         """Leaves for good: commits what is done with, tells the user, and tells the group."""
-        self._is_closing = True
         self._pattern = None
         self._left.clear()
         self._do(self._membership.leave("the consumer was closed", monotonic_ms()))
+        self._asked.set()
         await self._left.wait()
 
     # Reading
@@ -339,14 +339,19 @@ class Group:
         self._do(self._membership.on_handed_over(revoke, monotonic_ms()))
 
     async def _drain(self, partitions: list[TopicPartition]) -> None:
-        """Waits until the user is done with what it has of them, within `drain_timeout_ms`."""
+        """Waits until the user is done with what it has of them, within `drain_timeout_ms`.
+
+        Not where the user itself wants out, or is not expected to ask any more: it would be waited
+        for in vain.
+        """
         states = [self._positions[where] for where in partitions if where in self._positions]
-        if self._is_closing or self._processing.is_overdue:
-            return
         timeout_ms = self._config.drain_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while busy := [s for s in states if self._reading.has_in_hand(s)]:
+                while self._membership.topics and not self._processing.is_overdue:
+                    busy = [state for state in states if self._reading.has_in_hand(state)]
+                    if not busy:
+                        break
                     self._asked.clear()
                     await self._asked.wait()
         except TimeoutError:

@@ -221,6 +221,9 @@ class Consumer(Sharing, Generic[K, V]):
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[Record[K, V]]:
+        if self._group is not None:
+            self._group.asked(one_by_one=True)
+            self._group.handed()
         while True:
             # Breaking out of the loop loses nothing: the iterator is not this generator's.
             for record in self._reading.records:
@@ -247,7 +250,7 @@ class Consumer(Sharing, Generic[K, V]):
         """
         if max_records < 1:
             raise ValueError(f"max_records: must be 1 or more, not {max_records}")
-        self._check()
+        self._check_taking()
         # Others run before anything is taken: a cancelled call must not hold records.
         await asyncio.sleep(0)
         if self._group is not None:
@@ -271,7 +274,7 @@ class Consumer(Sharing, Generic[K, V]):
         The position moves past a batch when it is handed out.
         """
         while True:
-            self._check()
+            self._check_taking()
             if self._group is not None:
                 self._group.asked()
             batch = self._reading.next_batch(monotonic_ms())
@@ -301,12 +304,12 @@ class Consumer(Sharing, Generic[K, V]):
 
     async def _next_chunk(self, *, one_by_one: bool = False) -> None:
         """Returns with records at hand. Lets other tasks run, so that reading starves nobody."""
-        self._check()
+        self._check_taking()
         if self._group is not None:
             self._group.asked(one_by_one=one_by_one)
         await asyncio.sleep(0)
         while not self._reading.left:
-            self._check()
+            self._check_taking()
             try:
                 if self._reading.advance(monotonic_ms()):
                     break
@@ -353,12 +356,15 @@ class Consumer(Sharing, Generic[K, V]):
     def _check(self) -> None:
         """Raises unless there is something that can be read."""
         self._check_alive()
-        if self._group is not None:
-            if self._group.error is not None:
-                raise again(self._group.error)
-            self._check_outside("this call")
+        if self._group is not None and self._group.error is not None:
+            raise again(self._group.error)
         if not len(self._positions) and not self._shares:
             raise NoPartitions("nothing to read: name topics, or call assign()")
+
+    def _check_taking(self) -> None:
+        """Raises unless the caller may wait for records."""
+        self._check()
+        self._check_outside("taking records")
 
     def _check_alive(self) -> None:
         if self._state is State.NEW:
