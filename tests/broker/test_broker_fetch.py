@@ -235,6 +235,42 @@ async def test_who_hangs_up_leaves_no_long_poll_behind(broker: Broker, wire: Wir
     assert (await wire.produce("t", batch(b"a"))).error_code == 0
 
 
+async def test_a_long_poll_of_many_partitions_is_answered_like_one_of_few(
+    broker: Broker, wire: Wire
+) -> None:
+    """Read and watched in pieces, and woken by an append to the last of them."""
+    await wire.create("t", partitions=250)
+    wanted = [("t", partition, 0) for partition in range(250)]
+    async with connect(broker.port) as poller:
+        poller.send(fetch_request(wanted, max_wait_ms=LONG_MS))
+        await until(lambda: waiting_fetches(broker) == 1)
+        await wire.produce("t", batch(b"a"), partition=249)
+        answer = await poller.answer(FetchResponse)
+        assert [p.partition for p in answer.partitions] == list(range(250))
+        assert [values_of(p) for p in answer.partitions[-2:]] == [[], [b"a"]]
+        assert waiting_fetches(broker) == 0
+        full = await poller.ask(fetch_request(wanted, max_wait_ms=LONG_MS), FetchResponse)
+        assert values_of(full.partitions[249]) == [b"a"]
+
+
+async def test_who_hangs_up_while_many_partitions_are_read_leaves_nothing_behind(
+    broker: Broker, wire: Wire
+) -> None:
+    await wire.create("t", partitions=500)
+    wanted = [("t", partition, 0) for partition in range(500)] * 4
+    for number in range(10):
+        async with connect(broker.port) as poller:
+            before = len(broker.node.server.connections)
+            for _ in range(3):
+                poller.send(fetch_request(wanted, max_wait_ms=LONG_MS))
+            if number % 2:
+                await until(lambda: waiting_fetches(broker) > 0)
+            poller.reset()
+            await until(lambda before=before: len(broker.node.server.connections) < before)  # type: ignore[misc]
+    await until(lambda: waiting_fetches(broker) == 0)
+    assert broker.node.broker.fetches._waiting_entries == 0
+
+
 async def test_many_polls_of_one_partition_all_wake(broker: Broker, wire: Wire) -> None:
     await wire.create("t")
 

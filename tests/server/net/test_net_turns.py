@@ -1,0 +1,184 @@
+"""What takes long is done between the requests of those who ask for little."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from millrace_server.host import Reply
+from millrace_server.limits import Limits
+from millrace_server.net.connection import Connection
+from millrace_server.net.turns import Pieces
+from tests.server.net.conftest import Answer, Serve, frame_of, until
+
+PIECES = 1_000
+
+
+async def test_small_requests_are_answered_between_the_pieces_of_a_large_one(serve: Serve) -> None:
+    place = await serve()
+    order: list[str] = []
+
+    def pieces() -> Pieces:
+        for _ in range(PIECES):
+            yield
+        order.append("large")
+        return [b"large"]
+
+    def answer(connection: Connection, frame: bytes) -> Answer:
+        if frame[4:] == b"MR large":
+            return pieces()
+        order.append("small")
+        return [b"small"]
+
+    place.handler.on_frame = answer
+    busy, other = await place.connect(), await place.connect()
+    await busy.send(frame_of(b"MR large"))
+    await until(lambda: place.handler.frames == 1)
+    await other.send(frame_of(b"MR small"))
+    assert await other.receive(5) == b"small"
+    assert await busy.receive(5) == b"large"
+    assert order == ["small", "large"]
+
+
+async def test_connections_with_long_work_are_served_in_turn(serve: Serve) -> None:
+    """Whoever asks for more of it at once does not get more of the broker."""
+    place = await serve()
+    steps: list[str] = []
+
+    def pieces(name: str) -> Pieces:
+        for _ in range(PIECES):
+            steps.append(name)
+            yield
+        return [name.encode()]
+
+    place.handler.on_frame = lambda connection, frame: pieces(frame[7:8].decode())
+    greedy, modest = await place.connect(), await place.connect()
+    await greedy.send(frame_of(b"MR a....") * 5)
+    await until(lambda: bool(steps))
+    await modest.send(frame_of(b"MR b...."))
+    assert await modest.receive(1) == b"b"
+    first = steps.index("b")
+    assert steps[first:].count("b") == PIECES
+    last = len(steps) - 1 - steps[::-1].index("b")
+    assert abs(steps[first:last].count("a") - PIECES) <= 20
+    assert await greedy.receive(5) == b"aaaaa"
+
+
+async def test_answers_in_pieces_keep_the_order_of_their_requests(serve: Serve) -> None:
+    place = await serve()
+    later: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    def pieces(answer: Reply | asyncio.Future[Reply] | None) -> Pieces:
+        yield
+        return answer  # type: ignore[return-value]
+
+    answers: dict[bytes, Answer] = {
+        b"MR one..": pieces([b"1"]),
+        b"MR two..": pieces(later),
+        b"MR three": [b"3"],
+        b"MR none.": pieces(None),
+        b"MR four.": [b"4"],
+    }
+    place.handler.on_frame = lambda connection, frame: answers[frame[4:]]
+    peer = await place.connect()
+    await peer.send(b"".join(map(frame_of, answers)))
+    await until(lambda: place.handler.frames == len(answers))
+    later.set_result([b"2"])
+    assert await peer.receive(4) == b"1234"
+
+
+async def test_work_of_a_lost_connection_is_closed_and_not_finished(serve: Serve) -> None:
+    place = await serve()
+    ends: list[str] = []
+
+    def pieces() -> Pieces:
+        ends.append("begun")
+        try:
+            while True:
+                yield
+        finally:
+            ends.append("closed")
+
+    place.handler.on_frame = lambda connection, frame: pieces()
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR large"))
+    await until(lambda: ends == ["begun"])
+    (connection,) = place.server.connections
+    connection.abort("the test says so")
+    await until(lambda: len(place.handler.lost) == 1)
+    assert ends == ["begun", "closed"]
+    await until(lambda: not place.server._shared.turns._waiting)
+
+
+async def test_work_that_fails_ends_its_connection_alone(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = await serve()
+    met: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: met.append(context))
+
+    def pieces() -> Pieces:
+        yield
+        raise RuntimeError("planted")
+
+    place.handler.on_frame = lambda connection, frame: (
+        pieces() if frame[4:] == b"MR large" else [b"small"]
+    )
+    busy, other = await place.connect(), await place.connect()
+    await busy.send(frame_of(b"MR large"))
+    assert await busy.receive(5) == b""
+    await other.send(frame_of(b"MR small"))
+    assert await other.receive(5) == b"small"
+    assert [str(context["exception"]) for context in met] == ["planted"]
+
+
+async def test_frames_that_are_announced_and_not_sent_hold_no_memory(serve: Serve) -> None:
+    million = 1_000_000
+    limits = Limits(
+        frame_bytes_max=million, buffered_bytes_max=million + 4, request_memory_bytes=million + 4
+    )
+    place = await serve(limits=limits)
+    place.handler.on_frame = lambda connection, frame: [b"%d" % len(frame)]
+    for _ in range(50):
+        silent = await place.connect()
+        await silent.send((60_000).to_bytes(4, "big") + b"MR")
+    await until(lambda: len(place.server.connections) == 50)
+    await until(lambda: all(c.bytes_in == 6 for c in place.server.connections))
+    assert place.server.memory.used <= 50 * 8_192
+    peer = await place.connect()
+    await until(lambda: len(place.server.connections) == 51)
+    list(place.server.connections)[-1].greeted()
+    await peer.send(frame_of(bytes(million)))
+    assert await peer.receive(7) == b"1000004"
+
+
+async def test_who_holds_memory_that_others_wait_for_must_go_on_sending(serve: Serve) -> None:
+    million = 1_000_000
+    limits = Limits(
+        frame_bytes_max=million,
+        frame_bytes_max_before_hello=million,
+        buffered_bytes_max=million + 4,
+        request_memory_bytes=million + 4,
+        first_frame_timeout_ms=600_000,
+        frame_timeout_ms=600_000,
+    )
+    place = await serve(limits=limits)
+    place.handler.on_frame = lambda connection, frame: [b"%d" % len(frame)]
+    slow = [await place.connect() for _ in range(3)]
+    for peer in slow:
+        peer.send_what_fits(frame_of(bytes(million))[:500_000])
+    memory = place.server.memory
+    await until(lambda: memory.waiting_count > 0)
+    assert memory.used <= 2 * (million + 4)
+    honest = await place.connect()
+    sent = honest.send_what_fits(frame_of(bytes(100_000)))
+    for cut_off in range(1, 4):
+        while len(place.handler.lost) < cut_off:
+            place.pass_time(limits.scarce_timeout_ms)
+            await asyncio.sleep(0)
+        if not memory.waiting_count:
+            break
+    assert all("held memory" in lost.close_reason for lost in place.handler.lost)
+    await honest.send(frame_of(bytes(100_000))[sent:])
+    assert await honest.receive(6) == b"100004"
