@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from millrace._cluster import Cluster
+from millrace._cluster import UNKNOWN_TOPIC_TRIES, Cluster
 from millrace._coordinator import Coordinator
 from millrace.errors import (
     IllegalGeneration,
@@ -19,6 +19,7 @@ from millrace.errors import (
     MillraceError,
     NotAssigned,
     RebalanceInProgress,
+    UnknownTopicOrPartition,
     broker_error,
 )
 from millrace.groups import CommitOutcome, CommittedOffset
@@ -107,7 +108,7 @@ class Commits:
         async with self._turn:
             attempt = 0
             while left:
-                again = await self._attempt(left, outcomes, deadline)
+                again = await self._attempt(left, outcomes, deadline, attempt)
                 left = {where: left[where] for where in again}
                 delay_s = self._cluster.backoff_ms(attempt) / 1000
                 if not left or asyncio.get_running_loop().time() + delay_s >= deadline:
@@ -117,7 +118,11 @@ class Commits:
         return {where: outcomes[where] for where in offsets}
 
     async def _attempt(
-        self, left: Offsets, outcomes: dict[TopicPartition, CommitOutcome], deadline: float
+        self,
+        left: Offsets,
+        outcomes: dict[TopicPartition, CommitOutcome],
+        deadline: float,
+        attempt: int,
     ) -> list[TopicPartition]:
         """Tries once to commit what is left; returns what is worth another try."""
         again: list[TopicPartition] = []
@@ -137,7 +142,7 @@ class Commits:
             fenced: MemberFenced | None = None
             for where, error in found.items():
                 outcomes[where] = CommitOutcome(*left[where], who.generation, error)
-                if self._may_pass(error, who):
+                if self._may_pass(error, who, attempt):
                     again.append(where)
                 elif isinstance(error, MemberFenced):
                     fenced = error
@@ -171,10 +176,12 @@ class Commits:
             for each in answer.partitions
         }
 
-    def _may_pass(self, error: MillraceError | None, who: Committer) -> bool:
+    def _may_pass(self, error: MillraceError | None, who: Committer, attempt: int) -> bool:
         if isinstance(error, IllegalGeneration):
             # The member itself has gone on to another generation while this was on its way.
             return self.committing.committer() != who
+        if isinstance(error, UnknownTopicOrPartition) and attempt + 1 >= UNKNOWN_TOPIC_TRIES:
+            return False
         return error is not None and (error.retriable or isinstance(error, RebalanceInProgress))
 
     async def fetch(

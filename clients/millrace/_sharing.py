@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from millrace._commits import Commits
 from millrace._coordinator import Coordinator
@@ -21,6 +22,8 @@ from millrace.errors import ConfigError, InCallback
 from millrace.events import EventFeed, EventKind, State
 from millrace.groups import CommitOutcome, CommittedOffset
 from millrace.records import TopicPartition
+
+P = TypeVar("P", bound=tuple[str, int])
 
 
 class Sharing(Positioning):
@@ -99,7 +102,7 @@ class Sharing(Positioning):
     # Commits
 
     async def commit(
-        self, offsets: Mapping[Partition, int | tuple[int, str]] | None = None
+        self, offsets: Mapping[P, int | tuple[int, str]] | None = None
     ) -> dict[TopicPartition, CommitOutcome]:
         """Commits how far the group has come: every position, or the offsets given.
 

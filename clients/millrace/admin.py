@@ -1,4 +1,4 @@
-"""The admin client: topics, their settings, and where they are.
+"""The admin client: topics, their settings, and where they are; groups are `_group_admin`'s.
 
 Owns the calls and their values. Every change of several topics answers for each of them; the
 calls for a single one raise instead.
@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
 from millrace._cluster import Cluster
+from millrace._group_admin import GroupAdmin
 from millrace._offsets import list_offsets
 from millrace.config import ClientConfig, ClientOptions, Servers, configure, parse_servers
 from millrace.errors import BrokerError, Closed, broker_error
@@ -132,8 +133,8 @@ class TopicOutcome(Generic[T]):
         return self.value
 
 
-class Admin:
-    """Creates, describes and changes topics.
+class Admin(GroupAdmin):
+    """Creates, describes and changes topics; describes consumer groups and takes them elsewhere.
 
         async with Admin("localhost:9092") as admin:
             await admin.create_topic("clicks", partitions=3)
