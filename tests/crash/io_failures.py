@@ -59,6 +59,14 @@ class FailingLogLife(LogLife):
         if not self.log.is_failed:
             self._try(super().retain)
 
+    def clean(self, now_ms: int = 2_000) -> None:
+        if not self.log.is_failed:
+            self._try(lambda: super(FailingLogLife, self).clean(now_ms))
+
+    def roll(self, now_ms: int = 2_000) -> None:
+        if not self.log.is_failed:
+            self._try(lambda: super(FailingLogLife, self).roll(now_ms))
+
     def close(self) -> None:
         if self.log.is_failed:
             self.log.close()

@@ -1,7 +1,8 @@
 """Short lives of a log, and what must be so in every state that a power cut makes of them.
 
 Everything that was durable is there, nothing is there that was not appended, in the order and
-with the bytes it was appended with, and the log goes on.
+with the bytes it was appended with, and the log goes on. Of a log that is compacted all is there
+that no later record replaces.
 """
 
 from __future__ import annotations
@@ -10,21 +11,38 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from millrace_server.log import LogConfig, PartitionLog
+from millrace_protocol.records import Record
+from millrace_server.log import PASSING_ERRNOS, Cleaning, LogConfig, PartitionLog
+from millrace_server.log.checkpoint import CHECKPOINT_NAME
 from tests.crash.durable_states import Moment, MomentDisk, Tally, states
-from tests.server.log.log_model import DIRECTORY, append, read_all
+from tests.server.log.keyed_log import Pair, append_pairs, final_map, read_records
+from tests.server.log.log_model import DIRECTORY
 
 SMALL = LogConfig(segment_bytes=1_600, index_interval_bytes=200, retention_bytes=2_000)
 BIG = LogConfig(segment_bytes=90_000)
 """Small segments roll within a few batches; space is reserved only for big ones."""
+COMPACTED = LogConfig(
+    segment_bytes=700,
+    index_interval_bytes=200,
+    retention_bytes=2_000,
+    deletes=False,
+    compacts=True,
+    min_cleanable_dirty_ratio=0,
+    max_compaction_lag_ms=500,
+    delete_retention_ms=100,
+)
 PRODUCER = 7
+KEYS = 3
+TOMBSTONES = 5
+"""Every so many records a key is deleted."""
 
 
 @dataclass(frozen=True)
 class Promise:
     """`durable` of the `sent` values must be there; none below `start` has to be.
 
-    `is_recovering` from a power cut, which may have left an old durable mark.
+    `is_recovering` from a power cut, which may have left an old durable mark. Compaction was never
+    asked to clean beyond `clean_end`.
     """
 
     is_created: bool
@@ -32,6 +50,7 @@ class Promise:
     start: int
     sent: tuple[bytes, ...]
     is_recovering: bool = False
+    clean_end: int = 0
 
 
 class LogLife:
@@ -45,13 +64,16 @@ class LogLife:
         self.start = 0
         self.is_created = False
         self.is_recovering = False
+        self.clean_end = 0
         disk.facts = self.promise
         self.log = PartitionLog.create(disk, DIRECTORY, config)
         self.is_created = True
 
     def promise(self) -> Promise:
         sent = tuple(self.sent)
-        return Promise(self.is_created, self.durable, self.start, sent, self.is_recovering)
+        return Promise(
+            self.is_created, self.durable, self.start, sent, self.is_recovering, self.clean_end
+        )
 
     def append(self, *sizes: int) -> None:
         """Appends batches of one record, of about so many bytes."""
@@ -59,7 +81,7 @@ class LogLife:
             number = len(self.sent)
             value = b"%03d" % number + bytes([65 + number % 26]) * max(0, size - 80)
             self.sent.append(value)
-            append(self.log, [value], producer_id=PRODUCER, producer_epoch=0, base_sequence=number)
+            append_next(self.log, number, value)
 
     def flush(self, *, checkpoint: bool = False) -> None:
         ticket = self.log.begin_flush(checkpoint=checkpoint)
@@ -76,6 +98,36 @@ class LogLife:
     def retain(self) -> None:
         self.log.retention(2_000, high_watermark=self.log.durable_offset)
         self.start = self.log.start_offset
+
+    def clean(self, now_ms: int = 2_000) -> None:
+        """A pass of compaction, as far as the disk lets it."""
+        cleaning = self.log.begin_cleaning(
+            now_ms, high_watermark=self.log.durable_offset, keys_max=100
+        )
+        if cleaning is None:
+            return
+        self.clean_end = max(self.clean_end, self.log._chain.active.base_offset)
+        try:
+            self._carry_out(cleaning)
+        except OSError as error:
+            if error.errno not in PASSING_ERRNOS:
+                raise
+        finally:
+            cleaning.close()
+
+    def _carry_out(self, cleaning: Cleaning) -> None:
+        while (done := cleaning.step()) is not None:
+            if isinstance(done, int):
+                continue
+            if not self.log.swap(done):
+                done.discard()
+                return
+            self.flush()
+        self.log.finish_cleaning(cleaning)
+
+    def roll(self, now_ms: int = 2_000) -> None:
+        """Closes a segment that is too old to wait for more."""
+        self.log.retention(now_ms, high_watermark=self.log.durable_offset)
 
     def close(self) -> None:
         self.log.close()
@@ -172,6 +224,50 @@ def reserve_space(life: LogLife) -> None:
     life.close()
 
 
+def compact(life: LogLife) -> None:
+    """Segments are cleaned and merged, and what came of it is cleaned and merged again."""
+    life.append(90, 90, 300, 90, 500)
+    life.flush(checkpoint=True)
+    life.clean()
+    life.flush()
+    life.append(90, 90, 400)
+    life.flush(checkpoint=True)
+    life.clean(now_ms=2_050)
+    life.append(600)
+    life.flush(checkpoint=True)
+    life.clean(now_ms=2_200)
+    life.flush()
+
+
+def compact_what_the_mark_names(life: LogLife) -> None:
+    """The last segment that was written to is closed by its age, and cleaned."""
+    life.append(300, 300)
+    life.flush()
+    life.append(90, 90)
+    life.flush()
+    life.roll()
+    life.flush()
+    life.clean()
+    life.flush()
+
+
+def compact_and_stop(life: LogLife) -> None:
+    """A shutdown and a power cut soon after a pass, and a pass after each."""
+    life.append(300, 300, 300, 300, 300)
+    life.flush(checkpoint=True)
+    life.clean()
+    life.close()
+    life.open()
+    life.append(300, 300)
+    life.flush(checkpoint=True)
+    life.clean()
+    life.lose_power(seed=3)
+    life.append(300, 300)
+    life.flush(checkpoint=True)
+    life.clean()
+    life.flush()
+
+
 def at_random(seed: int) -> Callable[[LogLife], None]:
     """A life of a dozen steps drawn from a seed."""
 
@@ -183,6 +279,8 @@ def at_random(seed: int) -> Callable[[LogLife], None]:
                 life.append(*(rng.choice((90, 300, 700, 1_300)) for _ in range(rng.randint(1, 3))))
             elif step == "retain":
                 life.retain()
+            elif step == "clean":
+                life.clean(now_ms=2_000 + 100 * len(life.sent))
             elif step == "restart":
                 life.close()
                 life.open()
@@ -194,7 +292,7 @@ def at_random(seed: int) -> Callable[[LogLife], None]:
     return live
 
 
-_RARE_STEPS = ("retain", "restart", "lose power")
+_RARE_STEPS = ("retain", "restart", "lose power", "clean", "clean")
 Live = Callable[[LogLife], None]
 LIVES: dict[str, tuple[Live, LogConfig]] = {
     "append and flush": (append_and_flush, SMALL),
@@ -204,7 +302,40 @@ LIVES: dict[str, tuple[Live, LogConfig]] = {
     "cut": (cut, SMALL),
     "retain": (retain, SMALL),
     "reserve space": (reserve_space, BIG),
+    "compact": (compact, COMPACTED),
+    "compact what the mark names": (compact_what_the_mark_names, COMPACTED),
+    "compact and stop": (compact_and_stop, COMPACTED),
 }
+
+
+def pair_of(number: int, value: bytes) -> Pair:
+    """What the record of that number is, when `value` was sent."""
+    return b"%d" % (number % KEYS), None if number % TOMBSTONES == TOMBSTONES - 1 else value
+
+
+def append_next(log: PartitionLog, number: int, value: bytes) -> tuple[int, bool]:
+    """Appends as the producer of these lives does; the offset, and whether it was there."""
+    appended = append_pairs(
+        log, [pair_of(number, value)], producer_id=PRODUCER, base_sequence=number
+    )
+    return appended.base_offset, appended.duplicate
+
+
+def check_content(found: list[Record], sent: list[bytes], start: int, clean_end: int) -> None:
+    """Compares what is in a log with what was sent; before `clean_end` it may be compacted."""
+    pairs = [pair_of(number, value) for number, value in enumerate(sent)]
+    offsets = [offset for offset, *_ in found]
+    assert offsets == sorted(set(offsets))
+    for offset, _, key, value, _ in found:
+        assert (key, value) == pairs[offset]
+    expected: list[Record] = [
+        (offset, 0, *pairs[offset], ()) for offset in range(start, len(pairs))
+    ]
+    whole_from = max(start, clean_end)
+    assert [offset for offset in offsets if offset >= whole_from] == list(
+        range(whole_from, len(pairs))
+    )
+    assert final_map(found) == final_map(expected)
 
 
 def moments_of(live: Live, config: LogConfig) -> list[Moment[Promise]]:
@@ -224,20 +355,19 @@ def check_recovered(disk: MomentDisk, promise: Promise, config: LogConfig) -> No
     assert promise.durable <= log.end_offset <= len(promise.sent)
     assert log.start_offset <= promise.start
     assert log.durable_offset == log.end_offset
-    found = [value for _, _, value in read_all(log, max_bytes=700)]
-    assert found == list(promise.sent[log.start_offset : log.end_offset])
     end_offset = log.end_offset
+    sent = [*promise.sent[:end_offset], b"next"]
+    found = read_records(log, max_bytes=700)
+    check_content(found, sent[:-1], log.start_offset, promise.clean_end)
     # The producer's state is as old as the log: its next batch is taken, its last recognised.
     for is_repeated in (False, True):
-        taken = append(
-            log, [b"next"], producer_id=PRODUCER, producer_epoch=0, base_sequence=end_offset
-        )
-        assert (taken.base_offset, taken.duplicate) == (end_offset, is_repeated)
+        assert append_next(log, end_offset, b"next") == (end_offset, is_repeated)
     log.close()
     again = PartitionLog.open(disk, DIRECTORY, config, now_ms=3_000)
     assert again.recovery.is_clean
-    assert [value for _, _, value in read_all(again)] == [*found, b"next"]
+    check_content(read_records(again), sent, again.start_offset, promise.clean_end)
     again.close()
+    PartitionLog.open(disk, DIRECTORY, config, now_ms=3_000, verify=True).discard()
     assert disk.open_files == []
 
 
@@ -258,6 +388,20 @@ def check_life(live: Live, config: LogConfig, *, limit: int, nested: int = 0) ->
                     for second in states(again, tally, limit=nested, rng=rng):
                         _check(second, again, config)
     return tally
+
+
+def check_lost_checkpoints(live: Live, config: LogConfig) -> int:
+    """Kills a log at every moment of a life, and loses its checkpoint; returns how often."""
+    rng = random.Random(1)
+    count = 0
+    for moment in moments_of(live, config):
+        *_, killed = states(moment, Tally(), limit=2, rng=rng)
+        path = f"{DIRECTORY}/{CHECKPOINT_NAME}"
+        if moment.facts.is_created and killed.exists(path):
+            killed.damage(path, 0, b"XXXX")
+            _check(killed, moment, config)
+            count += 1
+    return count
 
 
 def _recovery_moments(

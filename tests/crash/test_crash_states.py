@@ -13,7 +13,16 @@ import pytest
 
 from millrace_server.broker import storage
 from millrace_server.host import Disk
-from millrace_server.log import LogConfig, checkpoint, recovery
+from millrace_server.log import (
+    LogConfig,
+    PartitionLog,
+    Swap,
+    checkpoint,
+    cleaned_segment,
+    cleaning,
+    recovery,
+)
+from millrace_server.log.cleaned_segment import CleanedSegment
 from millrace_server.log.durable_mark import DurableMark, MarkFile
 from millrace_server.log.flush import FlushTicket
 from millrace_server.log.scan import Ending
@@ -23,6 +32,21 @@ from tests.crash.io_failures import check_broker_failure, check_log
 from tests.crash.kill_damage import check_kills
 
 FAULTS = [errno.EIO, errno.ENOSPC]
+
+
+def compact_into_parts(life: log_states.LogLife) -> None:
+    """What is left of one segment needs more than one."""
+    life.append(90, 90, 90, 90, 90, 300)
+    life.flush(checkpoint=True)
+    life.roll()
+    life.flush()
+    life.clean()
+    life.append(300)
+    life.flush()
+
+
+def with_segments_that_hold_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaned_segment, "SEGMENT_BYTES_MAX", 100)
 
 
 @pytest.mark.parametrize(("live", "config"), log_states.LIVES.values(), ids=log_states.LIVES)
@@ -39,6 +63,35 @@ def test_after_a_kill_no_damage_to_what_was_acked_is_taken_for_a_torn_tail(
     live: log_states.Live, config: LogConfig
 ) -> None:
     assert check_kills(live, config, flips=20) > 25
+
+
+@pytest.mark.parametrize(
+    "live", [log_states.compact, log_states.compact_what_the_mark_names, compact_into_parts]
+)
+def test_a_compacted_log_that_lost_its_checkpoint_says_the_same(
+    monkeypatch: pytest.MonkeyPatch, live: log_states.Live
+) -> None:
+    if live is compact_into_parts:
+        with_segments_that_hold_little(monkeypatch)
+    assert log_states.check_lost_checkpoints(live, log_states.COMPACTED) > 30
+
+
+@pytest.mark.parametrize("code", [None, *FAULTS])
+def test_a_group_that_becomes_several_segments_is_swapped_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, code: int | None
+) -> None:
+    with_segments_that_hold_little(monkeypatch)
+    if code is None:
+        life = log_states.LogLife(MomentDisk(), log_states.COMPACTED)
+        compact_into_parts(life)
+        assert [segment.generation for segment in life.log._chain.segments] == [1, 1, 1, 0]
+        tally = log_states.check_life(compact_into_parts, log_states.COMPACTED, limit=1_000)
+        assert tally.checked > 50
+        return
+    number = 0
+    while check_log(compact_into_parts, log_states.COMPACTED, number=number, code=code) is not None:
+        number += 1
+    assert number > 50
 
 
 @pytest.mark.parametrize("live", broker_life.LIVES.values(), ids=broker_life.LIVES)
@@ -157,11 +210,44 @@ def with_the_mark_before_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FlushTicket, "sync", sync)
 
 
+def with_replaced_segments_removed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    swap = PartitionLog.swap
+
+    def remove_first(log: PartitionLog, done: Swap) -> bool:
+        for segment in done.replaced:
+            segment.remove_files()
+        return swap(log, done)
+
+    monkeypatch.setattr(PartitionLog, "swap", remove_first)
+
+
+def with_cleaned_segments_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def finish(cleaned: CleanedSegment) -> None:
+        cleaned._written()
+        cleaned._let_go()
+        cleaned.segment.save_indexes()
+        cleaned.segment.are_indexes_saved = True
+        cleaned.segment.cool()
+
+    monkeypatch.setattr(CleanedSegment, "finish", finish)
+
+
+def with_cleaned_segments_named_and_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def give_names(disk: Disk, directory: str, cleaned: list[CleanedSegment]) -> None:
+        for one in cleaned:
+            one.give_name()
+
+    monkeypatch.setattr(cleaning, "give_names", give_names)
+
+
 @pytest.mark.parametrize(
     "break_it",
     [
         without_directory_sync,
         without_data_sync,
+        with_replaced_segments_removed_at_once,
+        with_cleaned_segments_not_synced,
+        with_cleaned_segments_named_and_not_synced,
         with_the_mark_before_the_data,
         with_the_mark_before_the_directory,
         with_the_oldest_segment_synced_last_and_not_at_all,
