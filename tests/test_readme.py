@@ -1,8 +1,8 @@
 """README's tour, typed line by line into one shell, prints what the README says.
 
 In expected output `...` stands for any text within a line. The only things changed are the port,
-so that the tests do not need 9092, and `nc`, which need not be installed: a stand-in of ten lines
-takes its place.
+so that the tests do not need 9092, `nc`, which need not be installed: a stand-in of ten lines takes
+its place, and how long the first member of a group waits for others.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ def test_every_line_of_the_tour_prints_what_the_readme_says(shell: Shell) -> Non
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     shell.run(f"export MILLRACE_SERVERS=localhost:{port} MILLRACE_LISTEN=127.0.0.1:{port}")
+    shell.run("export MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS=0")
     steps = tour()
     assert len(steps) > 8
     for step in steps:

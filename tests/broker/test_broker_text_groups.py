@@ -126,6 +126,7 @@ async def test_lag_of_a_partition_that_is_not_there_says_what_is_known(
         ("consumer", b"what members say to each other"),
         ("connect", assignment_of(("clicks", 0))),
     ],
+    ids=["none yet", "cut short", "something else", "another type"],
 )
 async def test_an_assignment_that_is_no_consumers_leaves_the_committed_offsets(
     wire: Wire, text: Text, kind: str, assignment: bytes

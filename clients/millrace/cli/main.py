@@ -14,6 +14,7 @@ from millrace.cli.consume import consume
 from millrace.cli.demo import demo
 from millrace.cli.dissect import dissect
 from millrace.cli.exits import EXIT_CODES, Exit
+from millrace.cli.group import group
 from millrace.cli.nc import nc
 from millrace.cli.produce import produce
 from millrace.cli.serve import serve
@@ -32,6 +33,7 @@ app.command()(serve)
 app.add_typer(topic)
 app.command()(produce)
 app.command()(consume)
+app.add_typer(group)
 app.command()(nc)
 app.command()(dissect)
 app.command()(demo)
