@@ -19,13 +19,23 @@ if TYPE_CHECKING:
     from millrace.config import ConsumerOptions, ProducerOptions
     from millrace.consumer import Consumer
     from millrace.errors import MillraceError
-    from millrace.events import ConsumerHealth, Event, EventKind, ProducerHealth, State
+    from millrace.events import (
+        ConsumerHealth,
+        Event,
+        EventKind,
+        GroupHealth,
+        ProducerHealth,
+        State,
+    )
+    from millrace.groups import CommitOutcome, CommittedOffset
     from millrace.partitioner import Partitioner, by_key
     from millrace.producer import Producer
     from millrace.records import Headers, Receipt, Record, RecordBatch, TopicPartition
 
 __all__ = [
     "Admin",
+    "CommitOutcome",
+    "CommittedOffset",
     "Consumer",
     "ConsumerHealth",
     "ConsumerOptions",
@@ -33,6 +43,7 @@ __all__ = [
     "Delivery",
     "Event",
     "EventKind",
+    "GroupHealth",
     "Headers",
     "MillraceError",
     "Partitioner",
@@ -65,8 +76,13 @@ _HOMES = {
         "ConsumerHealth",
         "Event",
         "EventKind",
+        "GroupHealth",
         "ProducerHealth",
         "State",
+    ),
+    "groups": (
+        "CommitOutcome",
+        "CommittedOffset",
     ),
     "partitioner": (
         "Partitioner",

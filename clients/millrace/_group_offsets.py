@@ -162,6 +162,17 @@ class GroupOffsets:
                 offsets[where] = (offset, "")
         return offsets
 
+    async def commit_for_user(
+        self, offsets: Mapping[TopicPartition, tuple[int, str]], *, timeout_ms: int
+    ) -> dict[TopicPartition, CommitOutcome]:
+        """As `commit`. The user is done with what it commits, so that no automatic commit that
+        knows of less takes the group back.
+        """
+        for where, (offset, _) in offsets.items():
+            if where in self._positions:
+                self._reading.done(self._positions[where], offset)
+        return await self.commit(offsets, timeout_ms=timeout_ms)
+
     async def commit(
         self, offsets: Mapping[TopicPartition, tuple[int, str]], *, timeout_ms: int
     ) -> dict[TopicPartition, CommitOutcome]:

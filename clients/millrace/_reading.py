@@ -89,6 +89,12 @@ class Reading:
             assert position is not None
             self._in_hand[self._state] = position
 
+    def done(self, state: PartitionState, offset: int) -> None:
+        """The user says itself that it is done with a partition up to `offset`, exclusive."""
+        position = self.position(state)
+        if state in self._in_hand and position is not None:
+            self._in_hand[state] = max(self._in_hand[state], min(offset, position))
+
     def processed(self, state: PartitionState) -> int | None:
         """Offset up to which the user is done with a partition, exclusive; None until known.
 

@@ -118,7 +118,15 @@ class Sharing(Positioning):
                 TopicPartition(*where): (to, "") if isinstance(to, int) else to
                 for where, to in offsets.items()
             }
-        return await group_offsets.commit(wanted, timeout_ms=self._config.request_timeout_ms)
+        return await group_offsets.commit_for_user(
+            wanted, timeout_ms=self._config.request_timeout_ms
+        )
+
+    def handed_out(self) -> dict[TopicPartition, int]:
+        """What `commit` commits by itself: the offset of the next record of each partition."""
+        return {
+            where: offset for where, (offset, _) in self._check_group("commit").handed_out().items()
+        }
 
     async def committed(
         self, *partitions: Partition

@@ -120,3 +120,50 @@ def _in_child(producer: Producer[Any, Any], servers: str, topic: str) -> int:
         with Producer(servers) as own:
             return 0 if own.send(topic, b"child", partition=0).offset == 1 else 1
     return 2
+
+
+def test_a_group_goes_on_where_the_last_one_stopped(servers: str, topic: str) -> None:
+    with Producer(servers) as producer:
+        producer.send_many(topic, [b"%d" % i for i in range(100)], partition=1)
+    where = TopicPartition(topic, 1)
+    with Consumer(servers, topic, group=topic) as consumer:
+        for record in consumer:
+            if record.offset == 9:
+                # Far more were taken ahead than were handed out.
+                outcome = consumer.commit()[where]
+                assert (outcome.is_committed, outcome.offset) == (True, 10)
+            if record.offset == 19:
+                break
+        assert consumer.subscription() == [topic]
+        assert where in consumer.assignment()
+    with pytest.raises(ZeroDivisionError), Consumer(servers, topic, group=topic) as consumer:
+        for record in consumer:
+            assert record.offset == 20
+            raise ZeroDivisionError
+    with Consumer(servers, group=topic) as consumer:
+        found = consumer.committed(where)[where]
+        assert found is not None and found.offset == 20
+    with Admin(servers) as admin:
+        assert admin.list_group_offsets(topic)[where].offset == 20
+        assert topic in [group.group for group in admin.list_groups()]
+        assert admin.alter_group_offsets(topic, {where: 5})[where].unwrap() == 5
+        admin.delete_group(topic)
+
+
+def test_a_callback_is_called_and_may_not_call_back(servers: str, topic: str) -> None:
+    heard: list[object] = []
+
+    def assigned(partitions: list[TopicPartition]) -> None:
+        heard.append(partitions)
+        try:
+            consumer.position(partitions[0])
+        except RuntimeError as error:
+            heard.append(str(error))
+
+    with Producer(servers) as producer:
+        producer.send(topic, b"x", partition=0)
+    with Consumer(servers, topic, group=topic, on_assigned=assigned) as consumer:
+        assert consumer.getone() is not None
+    partitions, sentence = heard
+    assert partitions == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    assert "callback" in str(sentence)

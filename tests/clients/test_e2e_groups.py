@@ -654,3 +654,33 @@ async def test_members_carry_on_over_restarts_of_the_broker(broker: Broker, watc
     async with Consumer(broker.servers, **QUICK) as after:
         committed = await after.committed(*ALL)
         assert all(each is not None and each.offset == 400 for each in committed.values())
+
+
+async def test_an_automatic_commit_never_takes_the_group_back(broker: Broker, watch: Watch) -> None:
+    await fill(broker, 30, topic="one")
+    one = TopicPartition("one", 0)
+    options = {**QUICK, "auto_commit_interval_ms": 2}
+    sent: list[int] = []
+    a = watch.add(Consumer(broker.servers, "one", **options))
+    async with a:
+        assert a._commits is not None
+        commit = a._commits.commit
+
+        async def noted(offsets: Any, *, timeout_ms: int) -> Any:
+            sent.extend(offset for offset, _ in offsets.values())
+            return await commit(offsets, timeout_ms=timeout_ms)
+
+        a._commits.commit = noted  # type: ignore[method-assign]
+        assert [r.offset for r in await a.getmany(10)] == list(range(10))
+        # The user knows better than what is taken for done.
+        assert (await a.commit({one: 7}))[one].is_committed
+        for _ in range(20):
+            await a.committed(one)
+        found = (await a.committed(one))[one]
+        assert found is not None and found.offset == 7
+        assert sent == sorted(sent)
+        # To go back is the user's to ask.
+        a.seek(one, 2)
+        async with asyncio.timeout(PATIENCE_S):
+            while (found := (await a.committed(one))[one]) is None or found.offset != 2:
+                pass

@@ -1,0 +1,63 @@
+"""The step from synchronous code to the loop's thread and back, that all clients of `sync` take.
+
+Owns a client's life as a context manager. Knows nothing of what the clients do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from millrace._loop_thread import loop_thread
+
+T = TypeVar("T")
+
+RECORDS_PER_CROSSING = 500
+"""Records that `post` collects, and that iteration takes, per crossing to the loop's thread."""
+
+
+class Startable(Protocol):
+    """An async client."""
+
+    async def start(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Crossing:
+    """What the three share: a thread to run on, and a life."""
+
+    def __init__(self, client: Startable) -> None:
+        self._life = client
+        self._thread = loop_thread()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._thread.run(work)
+
+    def _call(self, function: Callable[[], T]) -> T:
+        """Runs a plain function on the loop's thread, where the client's state lives."""
+
+        async def call() -> T:
+            return function()
+
+        return self._run(call())
+
+    def start(self) -> None:
+        """Connects. Raises like the async client's `start`."""
+        self._run(self._life.start())
+
+    def close(self) -> None:
+        """Disconnects. Raises like the async client's `close`."""
+        self._run(self._life.close())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
