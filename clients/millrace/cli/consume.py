@@ -68,7 +68,7 @@ def consume(
     ] = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    r"""Print records, in order within each partition.
+    """Print records, in order within each partition.
 
     Without --follow, stops at the end that each partition had when the command began.
 
@@ -80,9 +80,9 @@ def consume(
     FORMAT, like kcat's:
       %t topic      %o offset          %k key    %K its size, -1 for null
       %p partition  %T timestamp (ms)  %s value  %S its size, -1 for null
-      %h headers    %% percent sign    \n \t \r \0 \\ \xHH
+      %h headers    %% percent sign    \\n \\t \\r \\0 \\\\ \\xHH
 
-    A byte that is no UTF-8 is written as \xHH; on a terminal, so are control characters. In JSON,
+    A byte that is no UTF-8 is written as \\xHH; on a terminal, so are control characters. In JSON,
     a key or value that is no UTF-8 is {"base64": "..."}.
     """
     from millrace.cli.record_text import FormatError, json_line, text_format
