@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from contextlib import suppress
 
 from millrace_server.broker.partition import Partition
 from millrace_server.broker.partitions import Partitions
@@ -96,13 +97,13 @@ class Compactor:
 
     async def _carry_out(self, partition: Partition, cleaning: Cleaning) -> bool:
         """Takes step after step; False if the partition is needed for something else."""
-        while not partition.is_ending:
+        while not partition.ending.is_set():
             done = await whole(self._host.spawn.blocking(cleaning.step))
             if done is None:
                 partition.finish_cleaning(cleaning)
                 return True
             if isinstance(done, int):
-                await asyncio.sleep(done / self._bytes_per_second)
+                await _pause(partition.ending, done / self._bytes_per_second)
             elif not partition.swap(done):
                 await whole(self._host.spawn.blocking(done.discard))
                 return False
@@ -125,3 +126,10 @@ class Compactor:
                 error=str(error),
                 unsaid=unsaid,
             )
+
+
+async def _pause(ending: asyncio.Event, seconds: float) -> None:
+    """Waits, but not when there is something to end for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await ending.wait()

@@ -41,9 +41,9 @@ class Partition:
         "_turns",
         "_unsynced_bytes",
         "background",
+        "ending",
         "is_abandoned",
         "is_cleanable",
-        "is_ending",
         "leader_epoch",
         "log",
         "number",
@@ -70,10 +70,10 @@ class Partition:
         """Whether its topic was deleted: nothing more will come."""
         self.is_cleanable = True
         """Whether compaction has found nothing yet that it cannot read."""
-        self.is_ending = False
+        self.ending = asyncio.Event()
         self.background = asyncio.Lock()
         """Held across the work of who reads and replaces old segments in the background, so that
-        nothing is closed or removed under it: it ends soon after `is_ending` is set."""
+        nothing is closed or removed under it: it is given up soon after `ending` is set."""
         self.watchers: dict[Callable[[], None], None] = {}
         self._turns = turns
         self._to_call: deque[Callable[[], None]] = deque()
@@ -143,7 +143,7 @@ class Partition:
 
     def begin_cleaning(self, now_ms: int, *, keys_max: int) -> Cleaning | None:
         """A pass of compaction if one is due; whoever gets it holds `background`."""
-        if self.is_ending or not self.is_cleanable:
+        if self.ending.is_set() or not self.is_cleanable:
             return None
         return self.log.begin_cleaning(
             now_ms, high_watermark=self._high_watermark, keys_max=keys_max
@@ -179,7 +179,7 @@ class Partition:
         self._call_watchers()
 
     async def _end_background(self) -> None:
-        self.is_ending = True
+        self.ending.set()
         async with self.background:
             pass
 
