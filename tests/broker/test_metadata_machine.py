@@ -36,6 +36,11 @@ CONFIGS = st.dictionaries(
 )
 
 
+def canonical(configs: dict[str, str | None]) -> dict[str, str]:
+    """Settings as they are kept, without those that go back to the default."""
+    return {k: TOPIC_CONFIG_KEYS[k].check(v) for k, v in configs.items() if v is not None}
+
+
 class MetadataMachine(RuleBasedStateMachine):
     """Beside the image a plain dict: name to (id, partitions, settings)."""
 
@@ -78,7 +83,7 @@ class MetadataMachine(RuleBasedStateMachine):
         assert factor in (-1, 1)
         assert partitions == -1 or partitions >= 1
         self.take([record])
-        own = {key: value for key, value in configs.items() if value is not None}
+        own = canonical(configs)
         self.expected[name] = (topic_id, 3 if partitions == -1 else partitions, own)
 
     @rule(name=NAMES, partitions=COUNTS)
@@ -102,8 +107,7 @@ class MetadataMachine(RuleBasedStateMachine):
             return
         self.take(records)
         topic_id, partitions, own = self.expected[name]
-        merged = {**own, **changes}
-        kept = {key: value for key, value in merged.items() if value is not None}
+        kept = canonical({**own, **changes})
         assert bool(records) is (kept != own)
         self.expected[name] = (topic_id, partitions, kept)
 
