@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from millrace.admin import Admin
 from millrace.cli.exits import Exit
+from millrace.cli.group_progress import progress
+from millrace.groups import GroupDescription, MemberDescription
+from millrace.records import TopicPartition
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
@@ -179,3 +183,19 @@ def test_a_reset_that_is_not_clear_is_exit_2_before_anything_is_sent(
     ended = millrace("group", "reset", "g", *flags)
     assert ended.exit_code == Exit.USAGE
     assert ended.stderr
+
+
+async def test_a_partition_that_is_not_there_has_an_owner_and_no_end(
+    millrace: Millrace, topic: str
+) -> None:
+    """A member may have been given what was deleted since, or never was."""
+    places = (TopicPartition(topic, 1), TopicPartition(topic, 7), TopicPartition("nowhere", 0))
+    member = MemberDescription("m", None, "client", "host", (topic,), places)
+    described = GroupDescription(topic, "Stable", 1, "consumer", "range", "m", (member,))
+    async with Admin(millrace.servers) as admin:
+        found = await progress(admin, described)
+    assert [(each.where, each.end, each.lag, each.member_id) for each in found] == [
+        (TopicPartition("nowhere", 0), None, None, "m"),
+        (TopicPartition(topic, 1), 0, None, "m"),
+        (TopicPartition(topic, 7), None, None, "m"),
+    ]
