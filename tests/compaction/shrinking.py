@@ -53,9 +53,9 @@ async def shrink(
             # One in a hundred deletes its key.
             values = [b"%080d" % n if n % 100 else None for n in numbers]
             await producer.send_many("state", values, keys=names)
-        # What follows is in the next segment, or never cleaned.
-        await producer.send("state", b"x" * segment_bytes, key=LAST)
-        await producer.send("state", b"x", key=LAST)
+        # Two that do not fit into one segment: all before the second is closed.
+        for size_bytes in (segment_bytes // 2 + 1, segment_bytes // 2 + 1, 1):
+            await producer.send("state", b"x" * size_bytes, key=LAST)
         before, _ = await final_map(broker)
         found.bytes_before = partition.log.size_bytes
         if is_measured:
