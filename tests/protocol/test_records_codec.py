@@ -309,6 +309,7 @@ def test_a_last_batch_that_is_cut_short_is_left_for_the_next_fetch() -> None:
 
 
 def test_control_batches_and_compacted_tails_advance_without_records() -> None:
+    """W-5.7"""
     control = encode_records(
         [(3, 1, b"\x00\x00\x00\x01", b"", ())], base_offset=3, last_offset=3, attributes=0x20
     )

@@ -1,6 +1,6 @@
 """The last offset of every key in a stretch of a log: what decides which records stay.
 
-Owns the bound on its memory. Refuses to know batches and segments. An entry takes some 200 bytes
+Owns the bound on its memory. Refuses to know batches and segments. An entry takes some 140 bytes
 however long its key: of a long key a SHA-256 stands in, since a shorter digest, such as Kafka's
 MD5, lets whoever can make two keys collide delete the one by writing the other.
 """

@@ -1,4 +1,4 @@
-"""The log of one partition: dense offsets from 0 that never change, in segments.
+"""The log of one partition: offsets from 0 that are given once and never change, in segments.
 
 Owns append, read, roll, what is durable, retention, and which segments are in force. Refuses to
 know topics, replicas and threads: blocking work is handed out as a `FlushTicket` or a `Cleaning`,
