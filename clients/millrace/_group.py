@@ -43,10 +43,16 @@ from millrace._membership import Membership
 from millrace._positions import Hold, Positions
 from millrace._processing import Pace, Processing
 from millrace._reading import Reading
+from millrace.assignors import decode_assigned
 from millrace.config import ConsumerConfig
-from millrace.errors import MemberFenced, MillraceError
+from millrace.errors import MemberFenced, MillraceError, ProtocolViolation
 from millrace.events import EventFeed, EventKind, GroupHealth
 from millrace.records import TopicPartition
+from millrace_protocol.errors import WireError
+from millrace_protocol.messages.group_admin import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from millrace_protocol.messages.group_membership import (
     HeartbeatResponse,
     JoinGroupResponse,
@@ -300,12 +306,32 @@ class Group:
         )
 
     async def _learn(self, learn: Learn) -> None:
+        member = self._membership
         try:
             await self._cluster.refresh(learn.topics)
+            assigned = await self._all_assigned() if learn.what_is_assigned else None
         except MillraceError as error:
-            self._do(self._membership.on_failed(learn, error, monotonic_ms()))
+            self._do(member.on_failed(learn, error, monotonic_ms()))
         else:
-            self._do(self._membership.on_learned(learn, self._counts(), monotonic_ms()))
+            counts = self._counts()
+            self._do(member.on_learned(learn, counts, monotonic_ms(), assigned=assigned))
+
+    async def _all_assigned(self) -> set[TopicPartition]:
+        """What the members of the group have, all together."""
+        answer = await self._coordinator.call(
+            DescribeGroupsRequest((self._terms.group,)),
+            DescribeGroupsResponse,
+            timeout_ms=self._config.request_timeout_ms,
+        )
+        try:
+            return {
+                where
+                for group in answer.groups
+                for member in group.members
+                for where in decode_assigned(member.assignment)
+            }
+        except WireError as error:
+            raise ProtocolViolation(f"an assignment of the group is none: {error}") from error
 
     # Handing over
 

@@ -32,9 +32,13 @@ class Join:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learn:
-    """Find out how many partitions these topics have; ends in `on_learned`."""
+    """Find out how many partitions these topics have; ends in `on_learned`.
+
+    `what_is_assigned`: and which of them the group has assigned, as DescribeGroups says.
+    """
 
     topics: frozenset[str]
+    what_is_assigned: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

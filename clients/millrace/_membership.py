@@ -13,7 +13,7 @@ are given first), KIP-429 (cooperative), KIP-814 (a static leader that comes bac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from millrace._backoff import Rng, backoff_ms
 from millrace._member_effects import (
@@ -91,7 +91,6 @@ class Membership:
         self._heartbeat: Heartbeat | None = None
         self._before: Partitions = _NOTHING
         self._leadership: Leadership | None = None
-        self._skips_assignment = False
         self._counts: Mapping[str, int] = {}
         # Time.
         self._retry: Call | None = None
@@ -175,20 +174,30 @@ class Membership:
             self._leadership = Leadership.of(answer.members)
         except MillraceError as error:
             return self._fail(error)
-        self._skips_assignment = answer.skip_assignment
         self._life.take(Step.LEAD)
-        return self._start(Learn(self._leadership.topics))
+        return self._start(Learn(self._leadership.topics, answer.skip_assignment))
 
-    def on_learned(self, learn: Learn, counts: Mapping[str, int], now_ms: int) -> list[Effect]:
-        """The leader knows the topics: it places their partitions."""
+    def on_learned(
+        self,
+        learn: Learn,
+        counts: Mapping[str, int],
+        now_ms: int,
+        *,
+        assigned: Collection[TopicPartition] | None = None,
+    ) -> list[Effect]:
+        """The leader knows the topics: it places their partitions.
+
+        `assigned` is what it did not place itself, where it is a static member that came back.
+        """
         if learn is not self._call:
             return []
         self._answered()
         assert self._leadership is not None
         self._counts = counts
-        placed = self._leadership.watch(counts)
-        if self._skips_assignment:
+        if assigned is not None:
+            self._leadership.watch_assigned(assigned)
             return self._sync(())
+        placed = self._leadership.watch(counts)
         assignor = self._terms.assignor(self.place.protocol)
         assert assignor is not None
         try:

@@ -6,10 +6,12 @@ a partition to two members, and the watch over the topics it was made for. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 from millrace.assignors import Assignor, Placement, Subscription, encode_assigned
 from millrace.errors import AssignorFailed
+from millrace.records import TopicPartition
 from millrace_protocol.errors import WireError
 from millrace_protocol.messages.group_membership import JoinedMember, MemberAssignment
 
@@ -20,7 +22,7 @@ class Leadership:
     def __init__(self, members: Mapping[str, Subscription]) -> None:
         self.members = members
         self.topics = frozenset(topic for said in members.values() for topic in said.topics)
-        self._placed: dict[str, int] = {}
+        self._placed: Mapping[str, int] = {}
 
     @classmethod
     def of(cls, members: Sequence[JoinedMember]) -> Leadership:
@@ -43,8 +45,15 @@ class Leadership:
 
     def watch(self, partition_counts: Mapping[str, int]) -> dict[str, int]:
         """Takes these counts as those the assignment rests on; returns those of the group."""
-        self._placed = {t: n for t, n in partition_counts.items() if t in self.topics}
-        return self._placed
+        placed = {t: n for t, n in partition_counts.items() if t in self.topics}
+        self._placed = placed
+        return placed
+
+    def watch_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """Takes what others have assigned as what the assignment rests on: a leader that came back
+        does not know what the topics were like then.
+        """
+        self._placed = Counter(where.topic for where in assigned)
 
     def changes(self, partition_counts: Mapping[str, int]) -> list[str]:
         """What has changed since, one sentence for each topic.
