@@ -35,8 +35,9 @@ def main() -> int:
     seeds = range(options.first_seed, options.first_seed + options.lives)
     short = [_log_check(*of, limit=WHOLE_LIMIT, nested=200) for of in log_states.LIVES.values()]
     drawn = [
-        _log_check(log_states.at_random(s), log_states.SMALL, limit=options.limit, nested=4)
+        _log_check(log_states.at_random(s), config, limit=options.limit, nested=4)
         for s in seeds
+        for config in (log_states.SMALL, log_states.COMPACTED)
     ]
     failed = _check_all("short lives of a log", short) + _check_all("drawn lives of a log", drawn)
     short = [_broker_check(live, limit=WHOLE_LIMIT) for live in broker_life.LIVES.values()]

@@ -104,8 +104,9 @@ async def test_every_state_a_power_cut_can_leave_of_a_broker_is_recovered(
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_lives_drawn_from_seeds_are_recovered(seed: int) -> None:
-    log_states.check_life(log_states.at_random(seed), log_states.SMALL, limit=20)
-    assert check_kills(log_states.at_random(seed), log_states.SMALL, flips=3)
+    for config in (log_states.SMALL, log_states.COMPACTED):
+        log_states.check_life(log_states.at_random(seed), config, limit=20)
+        assert check_kills(log_states.at_random(seed), config, flips=3)
     await broker_states.check_life(broker_life.at_random(seed), limit=20)
 
 

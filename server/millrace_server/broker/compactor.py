@@ -49,6 +49,8 @@ class Compactor:
         while True:
             await asyncio.sleep(self._interval_ms / 1000)
             for partition in self._partitions:
+                if not partition.log.config.compacts:
+                    continue
                 try:
                     await self.look_after(partition)
                 except Exception:
@@ -61,12 +63,8 @@ class Compactor:
     async def look_after(self, partition: Partition) -> None:
         """Cleans one partition, if that is due, from its first segment to its last."""
         async with partition.background:
-            cleaning = partition.begin_cleaning(self._host.clock.wall_ms(), keys_max=self._keys_max)
-            if cleaning is None:
-                return
-            begun_ms = self._host.clock.monotonic_ms()
             try:
-                is_finished = await self._carry_out(partition, cleaning)
+                await self._clean(partition)
             except CorruptLog as error:
                 partition.is_cleanable = False
                 log.error(
@@ -75,25 +73,32 @@ class Compactor:
                     partition=partition.number,
                     error=str(error),
                 )
-                return
             except OSError as error:
                 self._take_failure(partition, error)
-                return
-            finally:
-                await whole(self._host.spawn.blocking(cleaning.close))
-            report = cleaning.report
-            log.info(
-                "partition compacted" if is_finished else "compaction ended early",
-                topic=partition.topic,
-                partition=partition.number,
-                bytes_before=report.bytes_before,
-                bytes_after=report.bytes_after,
-                records_dropped=report.records_dropped,
-                keys=report.keys,
-                is_key_map_full=report.is_map_full,
-                clean_up_to=cleaning.cleanliness.end_offset,
-                duration_ms=self._host.clock.monotonic_ms() - begun_ms,
-            )
+
+    async def _clean(self, partition: Partition) -> None:
+        """Raises what `Cleaning.step` does."""
+        cleaning = partition.begin_cleaning(self._host.clock.wall_ms(), keys_max=self._keys_max)
+        if cleaning is None:
+            return
+        begun_ms = self._host.clock.monotonic_ms()
+        try:
+            is_finished = await self._carry_out(partition, cleaning)
+        finally:
+            await whole(self._host.spawn.blocking(cleaning.close))
+        report = cleaning.report
+        log.info(
+            "partition compacted" if is_finished else "compaction ended early",
+            topic=partition.topic,
+            partition=partition.number,
+            bytes_before=report.bytes_before,
+            bytes_after=report.bytes_after,
+            records_dropped=report.records_dropped,
+            keys=report.keys,
+            is_key_map_full=report.is_map_full,
+            clean_up_to=cleaning.cleanliness.end_offset,
+            duration_ms=self._host.clock.monotonic_ms() - begun_ms,
+        )
 
     async def _carry_out(self, partition: Partition, cleaning: Cleaning) -> bool:
         """Takes step after step; False if the partition is needed for something else."""

@@ -24,6 +24,7 @@ indexes open only between a read and `cool`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import crc32c
@@ -318,11 +319,12 @@ class Segment:
             position += size_bytes
 
     def begun_ms(self) -> int:
-        """The timestamp of the first batch, read if it is not known; -1 if it has none."""
+        """The timestamp of the first batch, read if it is not known; -1 if it tells none."""
         if self.first_timestamp < 0:
-            for span in self.spans(0, self.size_bytes):
-                self.first_timestamp = span.max_timestamp
-                break
+            with suppress(OSError, CorruptLog):
+                for span in self.spans(0, self.size_bytes):
+                    self.first_timestamp = span.max_timestamp
+                    break
         return self.first_timestamp
 
     def max_timestamp_before(self, end_offset: int) -> int:

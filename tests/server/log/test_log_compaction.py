@@ -147,6 +147,23 @@ def split(data: bytes) -> list[bytes]:
     return [data[place:end] for place, end in pairwise(places)]
 
 
+def test_a_log_that_lost_all_but_what_was_cleaned_goes_on_behind_it() -> None:
+    disk = FaultyDisk()
+    log = log_of(disk, [(b"k", b"1")], [(b"k", b"2")], [(b"x", b"3")])
+    assert clean(log, NOW_MS) is not None
+    log.close()
+    for path in ("checkpoint", "durable", f"{2:020d}.log"):
+        disk.remove(f"{DIRECTORY}/{path}")
+    again = PartitionLog.open(disk, DIRECTORY, log.config, now_ms=0)
+    assert pairs_of(again) == [(1, b"k", b"2")]
+    assert append_pairs(again, [(b"k", b"3")]).base_offset == 2
+    again.close()
+    assert disk.open_files == []
+    once_more = PartitionLog.open(disk, DIRECTORY, log.config, now_ms=0, verify=True)
+    assert once_more.recovery.has_checkpoint
+    assert pairs_of(once_more) == [(1, b"k", b"2"), (2, b"k", b"3")]
+
+
 def test_small_segments_become_one() -> None:
     disk = FaultyDisk()
     log = log_of(disk, *([(b"%d" % i, b"v")] for i in range(10)))
