@@ -445,7 +445,8 @@ class Membership:
         if not error.retriable:
             return self._fail(error)
         self._heartbeat_at_ms = now_ms + self._backoff_ms()
-        silent_ms = now_ms - (self.last_heartbeat_ms or now_ms)
+        heard_ms = self.last_heartbeat_ms
+        silent_ms = 0 if heard_ms is None else now_ms - heard_ms
         if silent_ms < self._terms.session_timeout_ms or self._silent:
             return []
         self._silent = True

@@ -182,8 +182,7 @@ class World:
             (leaving,) = effect.request.members
             return shell.leave(LeavingMember(leaving.member_id, leaving.instance_id))
         assert isinstance(effect, Learn)
-        counts = {topic: count for topic, count in self.counts.items() if topic in effect.topics}
-        return counts, self._assigned() if effect.what_is_assigned else None
+        return effect
 
     def _assigned(self) -> set[TopicPartition]:
         members = self.shell.coordinator.describe("g").members
@@ -194,6 +193,9 @@ class World:
         return not is_token or not self.shell.waits(outcome)
 
     def answer(self, outcome: Any) -> Any:
+        if isinstance(outcome, Learn):
+            # The cache of topics is one, and is read when it has been refreshed.
+            return dict(self.counts), self._assigned() if outcome.what_is_assigned else None
         if isinstance(outcome, bool) or not isinstance(outcome, int):
             return outcome
         result = self.shell.replies[outcome]
