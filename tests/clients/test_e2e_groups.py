@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from millrace import Admin, Consumer, Producer, Record, TopicPartition
+from millrace import Admin, Consumer, Producer, Record, State, TopicPartition
 from millrace.errors import (
+    ClientFailed,
     Closed,
     ConfigError,
     InCallback,
@@ -445,6 +446,10 @@ async def test_partitions_that_are_given_up_wait_for_what_is_in_hand(
             await watch.heard(a, EventKind.REBALANCING)
             health = a.health().group
             assert health is not None and health.state == "revoking"
+            # The join of the other is parked, and keeps none of its other calls waiting.
+            await b.committed(*ALL)
+            health = b.health().group
+            assert health is not None and health.state == "joining"
             # Asking for more says that they are done with.
             waiting = asyncio.create_task(a.getone())
             await watch.settled(a, b, partitions=6)
@@ -684,3 +689,59 @@ async def test_an_automatic_commit_never_takes_the_group_back(broker: Broker, wa
         async with asyncio.timeout(PATIENCE_S):
             while (found := (await a.committed(one))[one]) is None or found.offset != 2:
                 pass
+
+
+async def test_no_acked_commit_is_lost_over_restarts_among_many_commits(
+    broker: Broker, watch: Watch
+) -> None:
+    a = watch.add(Consumer(broker.servers, "t", **{**QUICK, "auto_commit": False}))
+    acked: dict[TopicPartition, int] = {}
+    some_acked = asyncio.Event()
+    async with a:
+        await watch.settled(a, partitions=6)
+
+        async def storm() -> None:
+            for offset in range(1, 10_000):
+                outcomes = await a.commit(dict.fromkeys(ALL, offset))
+                for where, outcome in outcomes.items():
+                    if outcome.is_committed:
+                        acked[where] = outcome.offset
+                        some_acked.set()
+
+        async with Consumer(broker.servers, group="g") as onlooker:
+            for _ in range(3):
+                storming = asyncio.create_task(storm())
+                async with asyncio.timeout(PATIENCE_S):
+                    await some_acked.wait()
+                    await broker.stop()
+                    storming.cancel()
+                    await asyncio.gather(storming, return_exceptions=True)
+                    await broker.start()
+                    found = await onlooker.committed(*ALL)
+                for where, offset in acked.items():
+                    committed = found[where]
+                    assert committed is not None and committed.offset >= offset
+                acked.clear()
+                some_acked.clear()
+        assert EventKind.LOST not in watch.kinds(a)
+
+
+async def test_a_bug_in_the_background_fails_the_calls_that_wait(
+    broker: Broker, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = watch.add(Consumer(broker.servers, "t", **QUICK))
+    async with a:
+        await watch.settled(a, partitions=6)
+        waiting = asyncio.create_task(a.getone())
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError("a bug")
+
+        assert a._group is not None
+        monkeypatch.setattr(a._group._membership, "on_heard", broken)
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(ClientFailed, match="a bug"):
+                await waiting
+        assert a.state is State.FAILED
+        with pytest.raises(ClientFailed, match="a bug"):
+            await a.commit()
