@@ -23,7 +23,7 @@ from tests.sim.topics import Topic
 
 T = TypeVar("T")
 LIVENESS_S = 30.0
-"""How long after healing each thing may take to work again."""
+"""How long after healing each thing may take to work again, and a reading to get any further."""
 _PROBE = ProducerStyle("all", True, "none", 0, 4096)
 _LOOKUPS = 3
 _READ_BYTES_MIN = 1 << 16
@@ -42,6 +42,7 @@ class LastReading:
         self._rot = rot
         self._trace = clients.world.trace
         self._ledger = clients.ledger
+        self._deadline = asyncio.timeout(None)
         self._found: dict[Where, dict[int, tuple[int, int]]] = {}
 
     async def probe(self) -> None:
@@ -65,10 +66,10 @@ class LastReading:
         self._count_losses()
 
     async def _within(self, what: str, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Tries until it works, for a while."""
+        """Tries until it works, as long as it gets on."""
         last: MillraceError | None = None
         try:
-            async with asyncio.timeout(LIVENESS_S):
+            async with asyncio.timeout(LIVENESS_S) as self._deadline:
                 while True:
                     try:
                         await work(*args)
@@ -113,7 +114,7 @@ class LastReading:
             return
         said: list[MillraceError] = []
         try:
-            async with asyncio.timeout(LIVENESS_S):
+            async with asyncio.timeout(LIVENESS_S) as self._deadline:
                 await self._read_partition(topic, where, said=said)
         except MillraceError as error:
             self._rot.note_corruption(self._life.name, error)
@@ -145,6 +146,8 @@ class LastReading:
             while position < end:
                 records = await consumer.getmany(1000, timeout_ms=1000)
                 note_records(ledger, process, records)
+                if records:
+                    self._deadline.reschedule(self._clients.world.loop.time() + LIVENESS_S)
                 error = consumer.health().last_error
                 if not records and said is not None and error is not None:
                     said.append(error)

@@ -162,7 +162,8 @@ class Scenario:
             world.loop.create_future(),
         )
         last = LastReading(self._clients, life, self._broker, lookups=self._lookups, rot=self.rot)
-        patience_s = LIVENESS_S * (2 + len(self._topics.wheres))
+        # Each step has its own limit; this one is for a client that never gets to them.
+        patience_s = 10 * LIVENESS_S * (2 + len(self._topics.wheres))
         await self._within("probe", world.loop.start(process, last.probe()), patience_s)
         settling = world.loop.create_task(self._broker.restart_in_order())
         await self._within("settle", settling, LIVENESS_S * 2)
