@@ -117,6 +117,11 @@ class Commits:
                 attempt += 1
         return {where: outcomes[where] for where in offsets}
 
+    async def settled(self) -> None:
+        """Returns when the commits asked for until now have been answered."""
+        async with self._turn:
+            pass
+
     async def _attempt(
         self,
         left: Offsets,

@@ -40,7 +40,7 @@ from millrace._member_effects import (
 )
 from millrace._member_place import Terms
 from millrace._membership import Membership
-from millrace._positions import Hold, Positions
+from millrace._positions import Hold, PartitionState, Positions
 from millrace._processing import Pace, Processing
 from millrace._reading import Reading
 from millrace.assignors import decode_assigned
@@ -371,6 +371,7 @@ class Group:
         for in vain.
         """
         states = [self._positions[where] for where in partitions if where in self._positions]
+        busy: list[PartitionState] = []
         timeout_ms = self._config.drain_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -380,12 +381,15 @@ class Group:
                         break
                     self._asked.clear()
                     await self._asked.wait()
+                # What the user commits it is done with, and the commit may still be under way: who
+                # gets the partition must not begin before it.
+                await self._offsets.commits.settled()
         except TimeoutError:
             self._feed.emit(
                 EventKind.PROCESSING_OVERDUE,
-                f"records of {', '.join(str(state.where) for state in busy)} were in hand for "
-                f"{timeout_ms} ms after the group wanted them back; who gets them next reads "
-                "those again",
+                f"records of {', '.join(str(state.where) for state in busy or states)} were in "
+                f"hand for {timeout_ms} ms after the group wanted them back, or the commit of them "
+                "was not answered; who gets them next reads those again",
             )
 
     async def _tell(self, callback: Callback | None, partitions: list[TopicPartition]) -> None:
