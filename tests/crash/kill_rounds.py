@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +45,18 @@ PRODUCER, CONSUMER, FINAL_READER = 1, 2, 3
 class BrokerProcess:
     """`millrace serve` as a child process, on the same data and port every time."""
 
-    def __init__(self, data: Path, *, under: tuple[str, ...] = ()) -> None:
-        """`under` is a command to run the broker with, such as strace."""
+    def __init__(
+        self,
+        data: Path,
+        *,
+        under: tuple[str, ...] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`under` is a command to run the broker with, such as strace; `settings` are MILLRACE_*
+        variables."""
         self._data = data
         self._under = under
+        self._environment = {**os.environ, **(settings or {})}
         self._port = 0
         self._process: asyncio.subprocess.Process | None = None
 
@@ -71,6 +80,7 @@ class BrokerProcess:
             "error",
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE if self._under else None,
+            env=self._environment,
         )
         assert self._process.stdout is not None
         line = (await self._process.stdout.readline()).decode()
