@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import appends, clients, crowd, fetches, footprint, restart, small_requests
+from benchmarks import appends, clients, crowd, fetches, footprint, groups, restart, small_requests
 from benchmarks.machine import machine_facts
 from benchmarks.processes import raise_open_files_limit
 from benchmarks.results import Results, Row, Skipped, to_json, to_markdown
@@ -20,6 +20,7 @@ GROUPS: dict[str, tuple[str, Callable[[Session], list[Row]]]] = {
     clients.GROUP: ("Clients beside confluent-kafka and aiokafka", clients.run),
     footprint.GROUP: ("Broker: start, memory, idle CPU", footprint.run),
     crowd.GROUP: ("Broker: idle connections", crowd.run),
+    groups.GROUP: ("Broker: consumer groups", groups.run),
     restart.GROUP: ("Broker: restart after kill -9", restart.run),
 }
 HEADINGS = {group: heading for group, (heading, _) in GROUPS.items()}
@@ -27,9 +28,9 @@ JSON_NAME = "results.json"
 MARKDOWN_NAME = "RESULTS.md"
 
 
-def run_groups(session: Session, groups: list[str], results: Results) -> None:
+def run_groups(session: Session, chosen: list[str], results: Results) -> None:
     """Runs the groups in order and collects their rows; one that breaks does not stop the rest."""
-    for group in groups:
+    for group in chosen:
         try:
             results.rows += GROUPS[group][1](session)
         except Exception as error:
@@ -49,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="a directory on the disk to measure on")
     options = parser.parse_args(arguments)
     scale_name = options.scale or "full"
-    groups = [group for group in GROUPS if not options.only or group in options.only]
+    chosen = [group for group in GROUPS if not options.only or group in options.only]
     out = options.out
     if out is None and scale_name == "full" and not options.only:
         out = Path(__file__).parent
@@ -57,9 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
     with open_session(SCALES[scale_name], options.data) as session:
         results = Results(
             machine_facts(session.directory),
-            {"scale": scale_name, "rounds": session.scale.rounds, "groups": " ".join(groups)},
+            {"scale": scale_name, "rounds": session.scale.rounds, "groups": " ".join(chosen)},
         )
-        run_groups(session, groups, results)
+        run_groups(session, chosen, results)
     markdown = to_markdown(results, HEADINGS)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)

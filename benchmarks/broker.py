@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,24 +43,31 @@ class RunningBroker:
 
 @contextlib.contextmanager
 def running_broker(
-    session: Session, name: str, *, connections_max: int = 1_000, log_level: str = "warning"
+    session: Session,
+    name: str,
+    *,
+    connections_max: int = 1_000,
+    log_level: str = "warning",
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[RunningBroker]:
     """Starts a broker on the data directory called `name`, and stops it on leaving.
 
-    What it logs goes to the session's log, a line of JSON for each event.
+    `settings` are MILLRACE_* variables beside those of every broker here. What it logs goes to the
+    session's log, a line of JSON for each event.
     """
     port = _free_port()
     data = session.directory / name
     # Not the environment's settings but these: a figure must not depend on who runs it.
-    settings = {
+    environment = {
         "MILLRACE_DATA": str(data),
         "MILLRACE_LISTEN": f"127.0.0.1:{port}",
         "MILLRACE_LOG_LEVEL": log_level,
         "MILLRACE_LOG_FORMAT": "json",
         "MILLRACE_LIMITS__CONNECTIONS_MAX": str(connections_max),
+        **(settings or {}),
     }
     started = time.perf_counter()
-    with child(SERVE, log=session.log, environment=settings, talks=False) as process:
+    with child(SERVE, log=session.log, environment=environment, talks=False) as process:
         address = ("127.0.0.1", port)
         ready_s = _first_answer_s(process, address, started, session.log)
         yield RunningBroker(address, process.pid, started, ready_s)

@@ -50,11 +50,11 @@ def run(session: Session) -> list[Row]:
         for _ in range(session.scale.rounds):
             session.say(f"connections: {count} idle beside one producer")
             memory = resident_bytes(broker.pid)
-            before.append(_ack_p99_ms(session, broker))
+            before.append(ack_p99_ms(session, broker, TOPIC))
             with _crowd(session, broker.address, count):
                 cost.append((resident_bytes(broker.pid) - memory) / count / 1024)
-                during.append(_ack_p99_ms(session, broker))
-            after.append(_ack_p99_ms(session, broker))
+                during.append(ack_p99_ms(session, broker, TOPIC))
+            after.append(ack_p99_ms(session, broker, TOPIC))
     alone = [mean(pair) for pair in zip(before, after, strict=True)]
     ratios = [crowded / free for crowded, free in zip(during, alone, strict=True)]
     held = f"{count:,} idle connections".replace(",", " ")
@@ -74,8 +74,9 @@ def run(session: Session) -> list[Row]:
     ]
 
 
-def _ack_p99_ms(session: Session, broker: RunningBroker) -> float:
-    request = produce_frame(TOPIC, batch_of(BATCH_BYTES)[0])
+def ack_p99_ms(session: Session, broker: RunningBroker, topic: str) -> float:
+    """p99 of the acks of one producer with one small batch in flight."""
+    request = produce_frame(topic, batch_of(BATCH_BYTES)[0])
     times: list[float] = []
     with broker.connect() as connection:
         for _ in range(WARM_UP_REQUESTS):

@@ -37,6 +37,14 @@ class Scale:
     """Of all partitions together, when the broker is killed."""
     restart_partitions: int
     restart_rounds: int
+    groups: int
+    """Of three members each, that heartbeat beside a producer."""
+    group_members: int
+    """Of the one group that one more joins, and that shares `group_partitions`."""
+    group_partitions: int
+    commits: int
+    offset_records: int
+    """In the offsets topic, when the broker is killed."""
 
 
 # Many short rounds rather than a few long ones: a neighbour's burst then spoils a few ratios, which
@@ -56,6 +64,11 @@ FULL = Scale(
     restart_bytes=10 * 1024 * MIB,
     restart_partitions=100,
     restart_rounds=3,
+    groups=1_000,
+    group_members=100,
+    group_partitions=1_000,
+    commits=20_000,
+    offset_records=1_000_000,
 )
 QUICK = Scale(
     rounds=3,
@@ -72,6 +85,11 @@ QUICK = Scale(
     restart_bytes=1024 * MIB,
     restart_partitions=100,
     restart_rounds=1,
+    groups=300,
+    group_members=100,
+    group_partitions=1_000,
+    commits=5_000,
+    offset_records=100_000,
 )
 TINY = Scale(
     rounds=2,
@@ -88,6 +106,11 @@ TINY = Scale(
     restart_bytes=6 * MIB,
     restart_partitions=3,
     restart_rounds=1,
+    groups=3,
+    group_members=4,
+    group_partitions=10,
+    commits=200,
+    offset_records=2_000,
 )
 SCALES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
