@@ -1,22 +1,17 @@
 """A consumer's membership of its group, carried out: the shell around `_membership`.
 
-Owns the tasks of calls and hand-overs, the timer, the watch over topics, and the callbacks of the
-user. Decides nothing that `_membership` or `_processing` can. Joins and syncs wait on a connection
-of their own, so that heartbeats, commits and fetches never wait behind one.
-
-No lock is held while a callback runs, and only calls that would wait for the rebalance the callback
-is part of are refused in it (`InCallback`).
+Owns the tasks of calls and hand-overs, the timer, and the watch over topics. Decides nothing that
+`_membership` or `_processing` can; what a hand-over is, is `_hand_over`'s. Joins and syncs wait on
+a connection of their own, so that heartbeats, commits and fetches never wait behind one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 from millrace._clock import monotonic_ms
@@ -25,6 +20,7 @@ from millrace._commits import TRY_MS_MIN, Committer
 from millrace._coordinator import LANE_JOIN, Coordinator
 from millrace._fetcher import Fetcher
 from millrace._group_offsets import GroupOffsets
+from millrace._hand_over import Callbacks, HandOvers
 from millrace._member_effects import (
     Assign,
     Effect,
@@ -40,7 +36,7 @@ from millrace._member_effects import (
 )
 from millrace._member_place import Terms
 from millrace._membership import Membership
-from millrace._positions import Hold, PartitionState, Positions
+from millrace._positions import Hold, Positions
 from millrace._processing import Pace, Processing
 from millrace._reading import Reading
 from millrace.assignors import decode_assigned
@@ -62,21 +58,10 @@ from millrace_protocol.messages.group_membership import (
 from millrace_protocol.schema import Message
 
 M = TypeVar("M", bound=Message)
-Callback = Callable[[list[TopicPartition]], object]
-"""Told of partitions, sorted; what it returns is awaited if it can be."""
 CLOSE_TIMEOUT_MS = 10_000
 """Bound of a goodbye: what is not said by then, the session timeout will say."""
 _JOIN_SLACK_MS = 5_000
 """A join is answered when the rebalance timeout is over, and not to the millisecond."""
-
-
-@dataclass(frozen=True)
-class Callbacks:
-    """What the user wants to be told; `on_lost` None: the same as `on_revoked`."""
-
-    on_assigned: Callback | None = None
-    on_revoked: Callback | None = None
-    on_lost: Callback | None = None
 
 
 class Group:
@@ -102,20 +87,19 @@ class Group:
         self._positions = positions
         self._reading = reading
         self._config = config
-        self._callbacks = callbacks
+        self._hand_overs = HandOvers(
+            positions, reading, offsets, config, callbacks=callbacks, feed=feed
+        )
         self._feed = feed
         self._fetcher = fetcher
         self._membership = Membership(terms, rng=cluster.rng)
         self._processing = Processing(config.max_poll_interval_ms)
-        self._offsets = offsets
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._is_suspended = False
-        self._callback_task: asyncio.Task[object] | None = None
         self._hand_over: asyncio.Task[None] | None = None
         self._effects: deque[Effect] = deque()
         self._wake = asyncio.Event()
-        self._asked = asyncio.Event()
         self._left = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -131,8 +115,7 @@ class Group:
     @property
     def in_callback(self) -> bool:
         """Whether the caller is a callback of a rebalance."""
-        task = self._callback_task
-        return task is not None and task is asyncio.current_task()
+        return self._hand_overs.in_callback
 
     def subscription(self) -> frozenset[str]:
         """The topics that are shared, those of a pattern as far as they are known."""
@@ -146,14 +129,14 @@ class Group:
         self._watch.set()
         if pattern is None:
             self._do(self._membership.subscribe(topics, monotonic_ms()))
-            self._asked.set()
+            self._hand_overs.asked.set()
 
     async def leave(self) -> None:
         """Leaves for good: commits what is done with, tells the user, and tells the group."""
         self._pattern = None
         self._left.clear()
         self._do(self._membership.leave("the consumer was closed", monotonic_ms()))
-        self._asked.set()
+        self._hand_overs.asked.set()
         await self._left.wait()
 
     # Reading
@@ -161,7 +144,7 @@ class Group:
     def asked(self, *, one_by_one: bool = False) -> None:
         """The user asks for more."""
         self._reading.asked(one_by_one=one_by_one)
-        self._asked.set()
+        self._hand_overs.asked.set()
         if self._processing.is_overdue:
             self._resume()
         self._processing.on_asked()
@@ -336,78 +319,16 @@ class Group:
     # Handing over
 
     async def _take_over(self, assign: Assign) -> None:
-        added = sorted(assign.added)
-        if added:
-            await self._offsets.begin(added)
-            await self._tell(self._callbacks.on_assigned, added)
-            self._offsets.release(added)
+        await self._hand_overs.take_over(assign)
         self._do(self._membership.on_handed_over(assign, monotonic_ms()))
 
     async def _let_go(self, revoke: Revoke) -> None:
-        partitions = sorted(revoke.partitions)
-        states = [self._positions[where] for where in partitions if where in self._positions]
-        self._reading.give_back()
-        for state in states:
-            self._positions.hold(state, Hold.REVOKED)
-        names = ", ".join(map(str, partitions))
-        if revoke.lost is None:
-            await self._drain(partitions)
-            if self._config.auto_commit:
-                offsets = self._offsets.processed(states)
-                await self._offsets.commit(offsets, timeout_ms=self._config.drain_timeout_ms)
-            await self._tell(self._callbacks.on_revoked, partitions)
-            self._feed.emit(EventKind.REVOKED, f"gave up {names}")
-        else:
-            callbacks = self._callbacks
-            await self._tell(callbacks.on_lost or callbacks.on_revoked, partitions)
-        self._positions.remove(partitions)
-        self._offsets.forget(partitions)
+        await self._hand_overs.let_go(revoke, is_worth_waiting=self._is_expected_to_ask)
         self._do(self._membership.on_handed_over(revoke, monotonic_ms()))
 
-    async def _drain(self, partitions: list[TopicPartition]) -> None:
-        """Waits until the user is done with what it has of them, within `drain_timeout_ms`.
-
-        Not where the user itself wants out, or is not expected to ask any more: it would be waited
-        for in vain.
-        """
-        states = [self._positions[where] for where in partitions if where in self._positions]
-        busy: list[PartitionState] = []
-        timeout_ms = self._config.drain_timeout_ms
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while self._membership.topics and not self._processing.is_overdue:
-                    busy = [state for state in states if self._reading.has_in_hand(state)]
-                    if not busy:
-                        break
-                    self._asked.clear()
-                    await self._asked.wait()
-                # What the user commits it is done with, and the commit may still be under way: who
-                # gets the partition must not begin before it.
-                await self._offsets.commits.settled()
-        except TimeoutError:
-            self._feed.emit(
-                EventKind.PROCESSING_OVERDUE,
-                f"records of {', '.join(str(state.where) for state in busy or states)} were in "
-                f"hand for {timeout_ms} ms after the group wanted them back, or the commit of them "
-                "was not answered; who gets them next reads those again",
-            )
-
-    async def _tell(self, callback: Callback | None, partitions: list[TopicPartition]) -> None:
-        """Calls the user. What it raises is told as an event, and the rebalance goes on."""
-        if callback is None:
-            return
-        self._callback_task = asyncio.current_task()
-        try:
-            async with asyncio.timeout(self._config.rebalance_timeout_ms / 1000):
-                result = callback(partitions)
-                if inspect.isawaitable(result):
-                    await result
-        except Exception as error:
-            name = getattr(callback, "__qualname__", repr(callback))
-            known = error if isinstance(error, MillraceError) else None
-            self._feed.emit(EventKind.CALLBACK_FAILED, f"{name} raised {error!r}", known)
-        finally:
-            self._callback_task = None
+    def _is_expected_to_ask(self) -> bool:
+        """Whether the user goes on reading: not where it wants out itself, or takes too long."""
+        return bool(self._membership.topics) and not self._processing.is_overdue
 
     def _fail(self, fail: Fail, tasks: asyncio.TaskGroup) -> None:
         """Ends a membership for good; `error` has the reason."""
@@ -418,8 +339,7 @@ class Group:
         self._feed.emit(EventKind.LOST, f"out of group {self._terms.group!r}: {fail.error}")
         lost = sorted(fail.lost)
         if lost:
-            callback = self._callbacks.on_lost or self._callbacks.on_revoked
-            tasks.create_task(self._tell(callback, lost), name="millrace-lost")
+            tasks.create_task(self._hand_overs.tell_lost(lost), name="millrace-lost")
         self._left.set()
         # Whoever waits for records is told.
         self._fetcher.data.set()
@@ -445,6 +365,8 @@ class Group:
             + ("leaves the group" if self._config.on_overdue == "leave" else "pauses")
             + " until the next are asked for",
         )
+        # Who gives partitions up does not wait for the user any longer.
+        self._hand_overs.asked.set()
         if self._config.on_overdue == "leave":
             self._is_suspended = True
             self._do(self._membership.leave("processing took too long", now_ms))

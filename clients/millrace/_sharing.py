@@ -14,8 +14,9 @@ from typing import TypeVar
 
 from millrace._commits import Commits
 from millrace._coordinator import Coordinator
-from millrace._group import CLOSE_TIMEOUT_MS, Callbacks, Group
+from millrace._group import CLOSE_TIMEOUT_MS, Group
 from millrace._group_offsets import GroupOffsets
+from millrace._hand_over import Callbacks
 from millrace._member_place import Terms
 from millrace._positioning import Partition, Positioning, Start, timestamp_of
 from millrace.errors import ConfigError, InCallback

@@ -18,8 +18,9 @@ from millrace._clock import monotonic_ms
 from millrace._cluster import Cluster
 from millrace._commits import Commits
 from millrace._fetcher import Fetcher
-from millrace._group import Callback, Callbacks, Group
+from millrace._group import Group
 from millrace._group_offsets import GroupOffsets
+from millrace._hand_over import Callback, Callbacks
 from millrace._member_place import Terms
 from millrace._positioning import Partition, Start, timestamp_of
 from millrace._positions import Positions
