@@ -41,7 +41,7 @@ from millrace._processing import Pace, Processing
 from millrace._reading import Reading
 from millrace.assignors import decode_assigned
 from millrace.config import ConsumerConfig
-from millrace.errors import MemberFenced, MillraceError, ProtocolViolation
+from millrace.errors import MemberFenced, MillraceError, ProtocolViolation, UnknownTopicOrPartition
 from millrace.events import EventFeed, EventKind, GroupHealth
 from millrace.records import TopicPartition
 from millrace_protocol.errors import WireError
@@ -58,6 +58,8 @@ from millrace_protocol.messages.group_membership import (
 from millrace_protocol.schema import Message
 
 M = TypeVar("M", bound=Message)
+MISSING_TOPICS_AGE_MS = 5_000
+"""How often topics that are not there are looked for."""
 CLOSE_TIMEOUT_MS = 10_000
 """Bound of a goodbye: what is not said by then, the session timeout will say."""
 _JOIN_SLACK_MS = 5_000
@@ -103,7 +105,8 @@ class Group:
         self._left = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
-        self._watch: asyncio.Event = asyncio.Event()
+        self._watch = asyncio.Event()
+        self._told_missing: set[str] = set()
 
     # What the user wants
 
@@ -387,17 +390,20 @@ class Group:
                 attempt += 1
                 continue
             attempt = 0
+            age_ms = self._config.metadata_max_age_ms
+            if self._missing():
+                age_ms = min(age_ms, MISSING_TOPICS_AGE_MS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._config.metadata_max_age_ms / 1000):
+                async with asyncio.timeout(age_ms / 1000):
                     await self._watch.wait()
 
     async def _look_for_topics(self) -> None:
         pattern = self._pattern
         if pattern is None:
-            missing = [each for each in self._topics if each not in self._cluster.leaders]
-            if missing:
+            if missing := self._missing():
                 await self._cluster.refresh(missing)
                 self.on_metadata()
+                self._tell_missing()
             return
         names = await self._cluster.list_topics()
         matching = frozenset(name for name in names if pattern.fullmatch(name))
@@ -408,5 +414,23 @@ class Group:
                 if not self._is_suspended:
                     self._do(self._membership.subscribe(matching, monotonic_ms()))
 
+    def _missing(self) -> list[str]:
+        """The topics that matter to the member and are not there."""
+        return sorted(self._membership.watched - self._cluster.leaders.keys())
+
+    def _tell_missing(self) -> None:
+        """Tells of missing topics, of each once while it is missing."""
+        missing = self._missing()
+        for topic in missing:
+            error = self._cluster.topic_errors.get(topic)
+            if topic not in self._told_missing and error is not None:
+                self._feed.emit(EventKind.FETCH_FAILED, f"{error}; it is looked for", error)
+        self._told_missing = set(missing)
+
     def _counts(self) -> dict[str, int]:
-        return {topic: len(leaders) for topic, leaders in self._cluster.leaders.items()}
+        """Partitions of each topic as far as known; 0 for those that the cluster denies."""
+        counts = {topic: len(leaders) for topic, leaders in self._cluster.leaders.items()}
+        for topic, error in self._cluster.topic_errors.items():
+            if isinstance(error, UnknownTopicOrPartition):
+                counts[topic] = 0
+        return counts

@@ -60,6 +60,7 @@ LOOP_STALL_MS = 1_000
 _NAMES_MAX = 20
 """Partitions that a sentence names."""
 _NOTHING: Partitions = frozenset()
+_NO_TOPICS: frozenset[str] = frozenset()
 
 
 class Membership:
@@ -110,6 +111,12 @@ class Membership:
         """What the member wants to read."""
         return self._wanted
 
+    @property
+    def watched(self) -> frozenset[str]:
+        """The topics whose changes are this member's business."""
+        led = _NO_TOPICS if self._leadership is None else self._leadership.topics
+        return self._wanted | led
+
     # Wishes
 
     def subscribe(self, topics: frozenset[str], now_ms: int) -> list[Effect]:
@@ -134,7 +141,9 @@ class Membership:
         return self._go(now_ms)
 
     def on_counts(self, counts: Mapping[str, int], now_ms: int) -> list[Effect]:
-        """How many partitions topics have, as far as known; a change is the leader's business."""
+        """How many partitions topics have, as far as known, 0 for none; changes are the leader's
+        business.
+        """
         self._counts = counts
         return self._settled(now_ms)
 

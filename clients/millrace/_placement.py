@@ -58,12 +58,13 @@ class Leadership:
     def changes(self, partition_counts: Mapping[str, int]) -> list[str]:
         """What has changed since, one sentence for each topic.
 
-        A topic that is not in `partition_counts` is not known now, which is no change.
+        A topic that is not in `partition_counts` is not known now, which is no change; one that is
+        gone has 0 partitions.
         """
         return [
             f"topic {topic} has {count} partitions"
             for topic, count in sorted(partition_counts.items())
-            if topic in self.topics and count != self._placed.get(topic)
+            if topic in self.topics and count != self._placed.get(topic, 0)
         ]
 
 

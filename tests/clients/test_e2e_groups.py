@@ -745,3 +745,20 @@ async def test_a_bug_in_the_background_fails_the_calls_that_wait(
         assert a.state is State.FAILED
         with pytest.raises(ClientFailed, match="a bug"):
             await a.commit()
+
+
+async def test_topics_that_go_and_come_are_left_and_taken(broker: Broker, watch: Watch) -> None:
+    a = watch.add(Consumer(broker.servers, "one", "t", **QUICK, metadata_max_age_ms=30))
+    async with a, Admin(broker.servers) as admin, Producer(broker.servers) as producer:
+        await watch.settled(a, partitions=7)
+        await admin.delete_topic("t")
+        await watch.settled(a, partitions=1)
+        assert a.assignment() == [TopicPartition("one", 0)]
+        a.subscribe(["one", "later"])
+        await watch.until(lambda: any("later" in s for s in watch.said(a, EventKind.FETCH_FAILED)))
+        await watch.settled(a, partitions=1)
+        await admin.create_topic("later", partitions=2)
+        await watch.settled(a, partitions=3)
+        for topic in ("one", "later"):
+            await producer.send(topic, b"x", partition=0)
+            assert (await take(a, 1))[0].topic == topic
