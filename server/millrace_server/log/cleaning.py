@@ -235,7 +235,11 @@ class Cleaning:
             file = self._disk.open(path)
             try:
                 scan = BatchScan(
-                    file, 0, segment.size_bytes, next_offset=segment.base_offset, is_dense=False
+                    file,
+                    0,
+                    segment.size_bytes,
+                    next_offset=segment.base_offset,
+                    is_dense=segment.is_dense,
                 )
                 for header in scan:
                     yield header, scan.batch(header)

@@ -300,7 +300,11 @@ class _Recovery:
     def _verify_segment(self, segment: Segment) -> None:
         """Checks every batch of what is trusted otherwise."""
         scan = BatchScan(
-            segment.file, 0, segment.size_bytes, next_offset=segment.base_offset, is_dense=False
+            segment.file,
+            0,
+            segment.size_bytes,
+            next_offset=segment.base_offset,
+            is_dense=segment.is_dense,
         )
         end_offset = segment.base_offset
         for header in scan:
@@ -361,7 +365,7 @@ class _Recovery:
             start,
             segment.file.size(),
             next_offset=segment.end_offset,
-            is_dense=has_checkpoint,
+            is_dense=segment.is_dense,
         )
         is_behind_mark = self._is_behind_mark(segment)
         rewritten_from = start if is_behind_mark else None
