@@ -35,6 +35,7 @@ from millrace._member_effects import (
     Sync,
 )
 from millrace._member_place import Terms
+from millrace._member_states import MemberState
 from millrace._membership import Membership
 from millrace._positions import Hold, Positions
 from millrace._processing import Pace, Processing
@@ -176,12 +177,20 @@ class Group:
 
     # Who commits
 
+    @property
+    def is_out(self) -> bool:
+        """Whether it is no member and wants to be none: it commits as nobody then."""
+        is_member = self._membership.state not in (MemberState.UNJOINED, MemberState.FAILED)
+        return not is_member and not self._topics and self._pattern is None
+
     def committer(self) -> Committer:
+        if self.is_out:
+            return Committer()
         place = self._membership.place
         return Committer(place.generation, place.member_id, self._terms.instance_id)
 
     def may_commit(self, where: TopicPartition) -> bool:
-        return where in self._membership.held
+        return self.is_out or where in self._membership.held
 
     def on_fenced(self, generation: int, error: MemberFenced) -> None:
         self._do(self._membership.on_fenced(generation, error, monotonic_ms()))

@@ -72,7 +72,7 @@ class Sharing(Positioning):
         A pattern stands for all topics whose whole name it matches, also those that are created
         later, which are noticed within `metadata_max_age_ms`. Takes effect with the next rebalance.
         """
-        if self._group is None or self._commits is None:
+        if self._group is None:
             raise ConfigError("subscribe: topics are shared in a group; give the consumer a group")
         if len(self._positions) and not self._shares:
             raise ConfigError("subscribe: partitions are assigned by hand; assign([]) first")
@@ -83,8 +83,6 @@ class Sharing(Positioning):
         check_topics(names)
         self._topics = names
         self._shares = bool(names) or pattern is not None
-        if self._shares:
-            self._commits.committing = self._group
         self._group.subscribe(frozenset(names), pattern)
 
     def unsubscribe(self) -> None:
@@ -179,6 +177,7 @@ class Sharing(Positioning):
             feed=self._feed,
             fetcher=self._fetcher,
         )
+        self._commits.committing = self._group
         if self._topics:
             self.subscribe(self._topics)
 
@@ -190,7 +189,7 @@ class Sharing(Positioning):
             self._reading.asked()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_MS / 1000):
-                if self._shares:
+                if not self._group.is_out:
                     leaving = asyncio.ensure_future(self._group.leave())
                     try:
                         await asyncio.wait(

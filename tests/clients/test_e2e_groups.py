@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from millrace import Admin, Consumer, Producer, Record, State, TopicPartition
+from millrace._positions import Hold
 from millrace.errors import (
     ClientFailed,
     Closed,
@@ -225,6 +226,33 @@ async def test_duplicates_are_those_between_the_last_commit_and_the_kill(
         after = [r.offset for r in await take(second, 30)]
     assert before == list(range(27))
     assert after == list(range(20, 50))
+
+
+async def test_a_partition_is_not_given_up_while_a_commit_of_it_is_under_way(
+    broker: Broker, watch: Watch
+) -> None:
+    await fill(broker, 20)
+    revoked: list[TopicPartition] = []
+    options = {**QUICK, "auto_commit": False}
+    a = watch.add(Consumer(broker.servers, "t", on_revoked=revoked.extend, **options))
+    b = watch.add(Consumer(broker.servers, "t", **options))
+    async with a:
+        await watch.settled(a, partitions=6)
+        await take(a, 120)
+        assert a._commits is not None
+        # The lock stands for a broker that takes its time.
+        async with a._commits._turn:
+            commit = asyncio.create_task(a.commit())
+            await b.start()
+            async with asyncio.timeout(PATIENCE_S):
+                while not any(a._positions[where].holds & Hold.REVOKED for where in ALL):
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert revoked == []
+        assert all(outcome.is_committed for outcome in (await commit).values())
+        await watch.settled(a, b, partitions=6)
+        assert sorted(revoked) == b.assignment()
+        await b.close()
 
 
 async def test_cooperative_members_keep_reading_what_they_keep(
@@ -762,3 +790,45 @@ async def test_topics_that_go_and_come_are_left_and_taken(broker: Broker, watch:
         for topic in ("one", "later"):
             await producer.send(topic, b"x", partition=0)
             assert (await take(a, 1))[0].topic == topic
+
+
+async def test_who_unsubscribes_commits_and_may_read_by_hand(broker: Broker, watch: Watch) -> None:
+    await fill(broker, 20, topic="one")
+    one = TopicPartition("one", 0)
+    a = watch.add(Consumer(broker.servers, "one", **QUICK))
+    async with a:
+        assert [r.offset for r in await a.getmany(5)] == list(range(5))
+        assert [r.offset for r in await a.getmany(5)] == list(range(5, 10))
+        a.unsubscribe()
+        await watch.heard(a, EventKind.REVOKED)
+        found = (await a.committed(one))[one]
+        assert found is not None and found.offset == 5
+        a.assign([one])
+        assert (await take(a, 1))[0].offset == 5
+        outcome = (await a.commit())[one]
+        assert (outcome.error, outcome.offset, outcome.generation) == (None, 6, -1)
+    # Closing at once lets nothing of the leaving be lost.
+    b = Consumer(broker.servers, "one", **QUICK)
+    async with b:
+        assert (await take(b, 1))[0].offset == 6
+        assert (await take(b, 1))[0].offset == 7
+        b.unsubscribe()
+    async with Admin(broker.servers) as admin:
+        assert (await admin.describe_group("g")).members == ()
+        assert (await admin.list_group_offsets("g"))[one].offset == 8
+
+
+async def test_a_batch_is_done_with_when_the_next_is_asked_for(broker: Broker) -> None:
+    one = TopicPartition("one", 0)
+    for first in range(0, 40, 10):
+        await fill(broker, 10, first=first, topic="one")
+    options = {**QUICK, "max_partition_bytes": 200, "auto_commit_interval_ms": 3}
+    async with Consumer(broker.servers, "one", **options) as a, asyncio.timeout(PATIENCE_S):
+        done = 0
+        async for batch in a.batches():
+            while (found := (await a.committed(one))[one]) is None or found.offset < done:
+                pass
+            assert found.offset == done == batch.base_offset
+            done = batch.next_offset
+            if done == 40:
+                break
