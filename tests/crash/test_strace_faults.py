@@ -154,7 +154,9 @@ async def test_records_leave_through_sendfile_and_no_other_way(tmp_path: Path) -
     lines = trace.read_text().splitlines()
     assert any("pwrite64(" in line and "payload" in line for line in lines), "it is seen to arrive"
     sent_by_kernel = sum(
-        int(found[1]) for line in lines if (found := re.search(r"sendfile(?:\(| resumed).*= (\d+)$", line))
+        int(found[1])
+        for line in lines
+        if (found := re.search(r"sendfile(?:\(| resumed).*= (\d+)$", line))
     )
     assert sent_by_kernel >= count * len(marker)
     # What an earlier life of the process wrote is read once, in a worker thread, to check it.
