@@ -120,7 +120,7 @@ def test_no_broker_is_one_line_with_its_address_and_exit_69(
 def test_terminal_gets_a_table_with_headings(millrace: Millrace, topic: str) -> None:
     ours, theirs = pty.openpty()
     try:
-        millrace.environment = {"COLUMNS": "300", "TERM": "dumb"}
+        millrace.environment = {"COLUMNS": "300", "TERM": "xterm"}
         with millrace.running("topic", "list", stdout=theirs) as shown:
             assert shown.wait(timeout=30) == 0
         output = os.read(ours, 1 << 16).decode()
