@@ -136,7 +136,7 @@ async def test_work_that_fails_ends_its_connection_alone(
 async def test_frames_that_are_announced_and_not_sent_hold_no_memory(serve: Serve) -> None:
     million = 1_000_000
     limits = Limits(
-        frame_bytes_max=million, buffered_bytes_max=million + 4, request_memory_bytes=million + 4
+        frame_bytes_max=million, buffered_bytes_max=million + 4, request_memory_bytes=2 * million
     )
     place = await serve(limits=limits)
     place.handler.on_frame = lambda connection, frame: [b"%d" % len(frame)]
