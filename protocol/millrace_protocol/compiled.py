@@ -90,12 +90,13 @@ def encode_body(message: Message, version: int) -> bytes:
     return b"".join(parts)
 
 
-def encode_in_pieces(message: Message, version: int) -> Generator[None, None, bytes]:
-    """The same, with a `yield` after each `PIECE_ELEMENTS` of the message's last array."""
+def encode_in_pieces(message: Message, version: int) -> Generator[None, None, list[bytes]]:
+    """The same in pieces; a `yield` after each `PIECE_ELEMENTS` of the message's last array."""
     *before, (types, (*_, name)) = _runs(codec(type(message), version))
     last, elements = types[-1], getattr(message, name)
     if not isinstance(last, ArrayOf) or elements is None or len(elements) > ARRAY_COUNT_MAX:
-        return encode_body(message, version)
+        return [encode_body(message, version)]
+    pieces: list[bytes] = []
     parts: list[Buffer] = []
     write = _writer(last.element)
     try:
@@ -105,10 +106,12 @@ def encode_in_pieces(message: Message, version: int) -> Generator[None, None, by
         for start in range(0, len(elements), PIECE_ELEMENTS):
             for element in elements[start : start + PIECE_ELEMENTS]:
                 write(element, parts)
+            pieces.append(b"".join(parts))
+            parts.clear()
             yield
     except _UNFIT:
-        return encode_declared(message, version)
-    return b"".join(parts)
+        return [encode_declared(message, version)]
+    return [*pieces, *map(bytes, parts)]
 
 
 # Reading

@@ -67,7 +67,7 @@ class Broker:
         self.lookups = asyncio.Lock()
         """Held while records are decoded for somebody, and given up after each batch: however many
         ask, one batch at most is between two turns of the loop."""
-        self.turns = Turns(asyncio.get_running_loop(), host.clock)
+        self.turns = Turns(asyncio.get_running_loop())
         self._append_waits = WaitingRoom(host)
         self._fetch_waits = WaitingRoom(host)
         self.fetches = Fetches(self.partitions, self._fetch_waits)

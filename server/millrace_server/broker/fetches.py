@@ -27,7 +27,7 @@ FEW_ENTRIES = 10
 """The first fetch of a client may always wait, when it names so few partitions."""
 ENTRIES_PER_FETCH = 6
 """What a waiting fetch costs beside its entries, counted in entries."""
-PIECE_ENTRIES = 100
+PIECE_ENTRIES = 50
 """Read in one go, some 200 us; a fetch of more is read in pieces."""
 
 
@@ -265,6 +265,8 @@ class _Watch:
         """Nothing is watched any more."""
         for known in self._watched.values():
             known.partition.watchers.pop(known.watcher, None)
+            # It refers to `known`: a cycle, which would stay until all garbage is looked for.
+            del known.watcher
         self._watched.clear()
 
     def _look(self, known: _Watched) -> None:

@@ -67,6 +67,12 @@ class WaitingRoom:
     def _leave(self, waiting: Waiting[Any]) -> None:
         self._inside.pop(waiting, None)
         self._alarm.cancel(waiting)
+        # It refers to the one that waits: a cycle, which would stay until the next collection.
+        waiting.on_due = _too_late
+
+
+def _too_late() -> None:
+    pass
 
 
 def _ring(waiting: Waiting[Any]) -> None:

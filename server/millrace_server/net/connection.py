@@ -38,12 +38,12 @@ from millrace_server.net.stream import Stream
 from millrace_server.net.turns import Later, Pieces, Work
 from millrace_server.net.wire import SocketWire, TransportWire
 
-REQUESTS_PER_TURN = 64
+DIRECT_REQUESTS = 64
 """One read can hold thousands of small requests; other connections go in between."""
 DIRECT_MS = 2
 """Requests of one read are answered at once for so long, and at least two of them. The clock
 counts whole milliseconds, so it is more than one."""
-TURN_MS = 1
+TURN_REQUESTS, TURN_MS = 16, 1
 """The same when it is the connection's turn."""
 TURNS_MS = 1_000
 """So long a connection that needed more than `DIRECT_MS` takes its turns."""
@@ -254,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
             self._wire = SocketWire(borrowed.fileno(), shared.loop)
         self._output = Output(
             self._wire,
-            loop=shared.loop,
+            turns=shared.turns,
             spawn=shared.spawn,
             cold_reads=shared.cold_reads,
             wake=self._advance,
@@ -312,19 +312,22 @@ class Connection(asyncio.BufferedProtocol):
 
     # Taking requests
 
-    def _advance(self, turn_ms: int = DIRECT_MS) -> None:
+    def _advance(self, *, in_turn: bool = False) -> None:
         """Takes requests while there is room and sends what can be sent."""
         self._advance_due = False
         if self._phase is Phase.CLOSED or self._taking:
             return
         if self._phase is Phase.OPEN and not self._turn_due:
-            if self._turns_until_ms and turn_ms == DIRECT_MS and self._takes_turns():
+            if self._turns_until_ms and not in_turn and self._takes_turns():
                 self._more = True
                 self._enter_turn()
             else:
                 self._taking = True
                 try:
-                    self._take_requests(turn_ms)
+                    if in_turn:
+                        self._take_requests(TURN_REQUESTS, TURN_MS)
+                    else:
+                        self._take_requests(DIRECT_REQUESTS, DIRECT_MS)
                 except Exception as error:
                     self._report(error)
                     return
@@ -338,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._phase is Phase.CLOSED:
             return
         if not self._work.waiting:
-            self._advance(TURN_MS)
+            self._advance(in_turn=True)
             return
         try:
             made = self._work.step()
@@ -361,12 +364,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._settle()
 
-    def _take_requests(self, turn_ms: int) -> None:
-        """Takes requests for about `turn_ms`."""
+    def _take_requests(self, count_max: int, turn_ms: int) -> None:
+        """Takes up to `count_max` requests, for about `turn_ms`."""
         intake = self._intake
         handler = self._shared.handler
         self._more = True
-        for taken in range(REQUESTS_PER_TURN):
+        for taken in range(count_max):
             if self._phase is not Phase.OPEN or not self._has_room():
                 return
             # One request by itself, which is what most reads hold, never looks at the clock.

@@ -29,10 +29,14 @@ from millrace_server.host import (
     Spawn,
     release_slices,
 )
+from millrace_server.net.turns import Turns
 from millrace_server.net.wire import Wire
 
 TURN_BYTES = 4 << 20
 """Sent at most before other connections get their turn; about what a socket's buffer takes."""
+CALL_BYTES = 16 << 10
+"""What a call of the kernel counts for beside its bytes: an answer may be two thousand slices of a
+few bytes, and takes some 10 us for each."""
 JOINED_BYTES = 64 << 10
 """Small parts are joined up to this size; a part this large is not copied."""
 CHECK_BYTES = 4 << 20
@@ -67,10 +71,10 @@ class Output:
         "_check_error",
         "_closed",
         "_cold_reads",
-        "_loop",
         "_queue",
         "_ready_until",
         "_spawn",
+        "_turns",
         "_wait",
         "_wake",
         "_wire",
@@ -83,13 +87,13 @@ class Output:
         self,
         wire: Wire,
         *,
-        loop: asyncio.AbstractEventLoop,
+        turns: Turns,
         spawn: Spawn,
         cold_reads: ColdReads | None,
         wake: Callable[[], None],
     ) -> None:
         self._wire = wire
-        self._loop = loop
+        self._turns = turns
         self._spawn = spawn
         self._cold_reads = cold_reads
         self._wake = wake
@@ -143,9 +147,9 @@ class Output:
                 if isinstance(part, FileSlice):
                     if part.position >= self._ready_until and self._wait_for_disk(part):
                         return
-                    turn -= self._send_slice(part, turn)
+                    turn -= CALL_BYTES + self._send_slice(part, turn)
                 else:
-                    turn -= self._send_bytes(part)
+                    turn -= CALL_BYTES + self._send_bytes(part)
         except BlockingIOError:
             self._wait = Wait.PEER
             # By the time the peer has read, the bytes may have left the page cache.
@@ -227,7 +231,7 @@ class Output:
     def _wait_for_turn(self) -> None:
         self._wire.stop_waiting()
         self._wait = Wait.TURN
-        self._loop.call_soon(self._waited)
+        self._turns.enter(self._waited)
 
     def _wait_for_disk(self, part: FileSlice) -> bool:
         """Whether the next bytes of the head slice must be read and checked first; that is begun

@@ -75,7 +75,7 @@ class Server:
             spawn=host.spawn,
             scratch=Scratch(),
             memory=self.memory,
-            turns=turns or Turns(self._loop, host.clock),
+            turns=turns or Turns(self._loop),
             cold_reads=cold_reads,
         )
 

@@ -3,10 +3,11 @@
 Owns the order and the pace. Knows nothing of what the work is: whoever has more to do than one
 small request enters a piece of it, and enters again behind all others when there is more.
 
-    pass of the event loop:  | turns, until the millisecond ends | sockets: small requests | ...
+    pass of the event loop:  | one piece | sockets: small requests | one piece | sockets ...
 
-So a client that asks for little is answered after a millisecond at most, however much the others
-have asked for, and those divide what is left by pieces and not by how much they ask.
+So a client that asks for little waits for one piece in each pass that its request takes (an append
+that is acked from the disk takes four), however much the others have asked for, and those divide
+what is left by pieces and not by how much they ask.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
-from millrace_server.host import Clock, Reply
+from millrace_server.host import Reply
 
 if TYPE_CHECKING:
     from millrace_server.net.answers import Slot
@@ -30,13 +31,12 @@ Later = asyncio.Future[Reply] | asyncio.Future[Reply | Pieces]
 
 
 class Turns:
-    """Calls what was entered, in order; in each pass of the loop until the millisecond ends."""
+    """Calls what was entered, in order, one call in each pass of the loop."""
 
-    __slots__ = ("_clock", "_due", "_gate", "_loop", "_waiting")
+    __slots__ = ("_due", "_gate", "_loop", "_waiting")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._clock = clock
         self._waiting: deque[Callable[[], None]] = deque()
         self._due = False
         self._gate = asyncio.Lock()
@@ -55,13 +55,8 @@ class Turns:
 
     def _run(self) -> None:
         waiting = self._waiting
-        began_ms = self._clock.monotonic_ms()
         try:
-            # Who enters again has a turn in the next pass, however long this one lasts.
-            for _ in range(len(waiting)):
-                waiting.popleft()()
-                if self._clock.monotonic_ms() != began_ms:
-                    break
+            waiting.popleft()()
         finally:
             self._due = bool(waiting)
             if waiting:

@@ -102,8 +102,8 @@ class NativeDialect:
         try:
             answered = yield from pieces
             if isinstance(answered, Message):
-                body = yield from encode_in_pieces(answered, header.version)
-                return [_frame(header, body)]
+                parts = yield from encode_in_pieces(answered, header.version)
+                answered = BodyParts([*parts], sum(map(len, parts)))
             return self._said(connection, header, answered)
         except Exception as error:
             return [self._failed(connection, header, error)]
@@ -211,16 +211,14 @@ def _encode(header: RequestHeader, answer: Answer) -> Reply:
             version=header.version,
             correlation_id=header.correlation_id,
         )
-    return [_frame(header, encode(answer, header.version))]
-
-
-def _frame(header: RequestHeader, body: bytes) -> bytes:
-    return response_frame(
-        api=header.api,
-        version=header.version,
-        correlation_id=header.correlation_id,
-        body=body,
-    )
+    return [
+        response_frame(
+            api=header.api,
+            version=header.version,
+            correlation_id=header.correlation_id,
+            body=encode(answer, header.version),
+        )
+    ]
 
 
 def _refusal(header: RequestHeader, refused: Refused) -> bytes:

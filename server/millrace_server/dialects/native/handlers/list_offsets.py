@@ -19,7 +19,7 @@ from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.dialects.native.answer import Answered, AnswerPieces
 from millrace_server.net.connection import Connection
 
-PIECE_ENTRIES = 100
+PIECE_ENTRIES = 50
 """Ends of partitions looked up in one go, some 200 us."""
 
 

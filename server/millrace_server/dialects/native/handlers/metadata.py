@@ -20,7 +20,7 @@ from millrace_server.net.connection import Connection
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
-PIECE_ENTRIES = 100
+PIECE_ENTRIES = 50
 """Topics and partitions described in one go, some 300 us."""
 _NO_ID = uuid.UUID(int=0)
 
