@@ -1,6 +1,7 @@
 """The apis there are: key, name, version range, and the messages of each (wire_spec.md W-4).
 
-An api that Apache Kafka also has carries Kafka's key, because people know the numbers.
+An api that Apache Kafka also has carries Kafka's key, because people know the numbers. Apis that
+Kafka has not are numbered from 1000.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from millrace_protocol.messages import (
     metadata,
     produce,
     producer_id,
+    split_ranges,
 )
 from millrace_protocol.schema import Message
 
@@ -49,6 +51,7 @@ class ApiKey(IntEnum):
     DELETE_GROUPS = 42
     ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
+    SPLIT_RANGES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ APIS: dict[ApiKey, Api] = {
         Api(
             ApiKey.DELETE_GROUPS, group_admin.DeleteGroupsRequest, group_admin.DeleteGroupsResponse
         ),
+        Api(ApiKey.SPLIT_RANGES, split_ranges.SplitRangesRequest, split_ranges.SplitRangesResponse),
     )
 }
 

@@ -31,6 +31,7 @@ from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOf
 from millrace_protocol.messages.metadata import MetadataRequest
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from millrace_protocol.messages.producer_id import InitProducerIdRequest
+from millrace_protocol.messages.split_ranges import PartitionRange, SplitRangesRequest
 from millrace_protocol.schema import Message
 from millrace_server.testing import Broker
 from tests.broker.failing_disk import Faults, node_on
@@ -53,6 +54,7 @@ MUTATED: dict[ApiKey, Message] = {
     ApiKey.ALTER_CONFIGS: AlterConfigsRequest(
         (ConfigChanges("t", (TopicConfig("segment.ms", "5"),)),), True
     ),
+    ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange("t", 0, 0, 1, 4_096),)),
     **group_requests("group", "member", topic="t", states=("Stable",)),
 }
 

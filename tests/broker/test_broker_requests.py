@@ -36,6 +36,7 @@ from millrace_protocol.messages.produce import (
     ProduceResponse,
 )
 from millrace_protocol.messages.producer_id import InitProducerIdRequest
+from millrace_protocol.messages.split_ranges import PartitionRange, SplitRangesRequest
 from millrace_protocol.schema import Message
 from millrace_server.limits import Limits
 from millrace_server.testing import Broker
@@ -54,6 +55,7 @@ SAMPLES: dict[ApiKey, Message] = {
     ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest((PartitionCount("a", 2),), True),
     ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest(("a",)),
     ApiKey.ALTER_CONFIGS: AlterConfigsRequest((ConfigChanges("a", ()),), True),
+    ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange("a", 0, 0, 1, 1),)),
     **group_requests("g", ""),
 }
 ABOUT_A_MEMBER = {ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_DELETE}
@@ -79,6 +81,7 @@ def crowded(count: int) -> list[Message]:
         ProduceRequest(1, 0, tuple(ProducePartition(name, 0, b"") for name in names)),
         fetch_request([(name, 0, 0) for name in names]),
         ListOffsetsRequest(tuple(ListOffsetsPartition(name, 0, -1) for name in names)),
+        SplitRangesRequest(tuple(PartitionRange(name, 0, 0, 0, 1) for name in names)),
         CreateTopicsRequest(tuple(NewTopic(name, 0, 1, ()) for name in names), False),
         DeleteTopicsRequest(tuple(names)),
         CreatePartitionsRequest(tuple(PartitionCount(name, 2) for name in names), False),
@@ -239,6 +242,7 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
         ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest((PartitionCount(name, 2),), False),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest((name,)),
         ApiKey.ALTER_CONFIGS: AlterConfigsRequest((ConfigChanges(name, ()),), False),
+        ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange(name, 0, 0, 1, 1),)),
         **group_requests(name, name, topic=name, states=(name,)),
     }
     await wire.ask(SAMPLES[ApiKey.FIND_COORDINATOR], FindCoordinatorResponse)

@@ -37,6 +37,7 @@ from millrace_protocol.messages import (
     metadata,
     produce,
     producer_id,
+    split_ranges,
 )
 from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.records import BatchHeader, Codec, assign, seal
@@ -311,6 +312,18 @@ _MESSAGES: dict[ApiKey, tuple[Message, Message]] = {
     ApiKey.DELETE_GROUPS: (
         group_admin.DeleteGroupsRequest(("hourly",)),
         group_admin.DeleteGroupsResponse((group_admin.DeletedGroup("hourly", 0, None),)),
+    ),
+    ApiKey.SPLIT_RANGES: (
+        split_ranges.SplitRangesRequest(
+            (split_ranges.PartitionRange("clicks", 0, 0, 43, 128 << 20),)
+        ),
+        split_ranges.SplitRangesResponse(
+            (
+                split_ranges.PartitionPieces(
+                    "clicks", 0, 0, None, 0, (split_ranges.RangePiece(43, 5_310),)
+                ),
+            )
+        ),
     ),
 }
 

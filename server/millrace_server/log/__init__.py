@@ -19,6 +19,7 @@ from millrace_server.log.reading import LogRead
 from millrace_server.log.recovery import RecoveryReport
 from millrace_server.log.rot import Rot
 from millrace_server.log.scrub import DurableSegment
+from millrace_server.log.splitting import Piece
 from millrace_server.log.timestamps import FoundTime
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "OffsetOutOfRange",
     "OutOfOrderSequence",
     "PartitionLog",
+    "Piece",
     "RecoveryReport",
     "Rot",
     "RottenBatches",

@@ -6,7 +6,7 @@ hold open. Refuses to know what is durable and who reads.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -80,6 +80,11 @@ class SegmentChain:
         if offset >= self.active.base_offset:
             return self.active
         return self.segments[bisect_right(self._bases, offset) - 1]
+
+    def between(self, start_offset: int, end_offset: int) -> list[Segment]:
+        """The segments in which the offsets `[start_offset, end_offset)` lie."""
+        first = bisect_right(self._bases, start_offset) - 1
+        return self.segments[first : bisect_left(self._bases, end_offset)]
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
         """Keeps where a read ended: the next one begins there."""

@@ -39,6 +39,7 @@ from millrace_server.log.retention import expired_segments, is_too_old
 from millrace_server.log.rot import Rot
 from millrace_server.log.scrub import DurableSegment, durable_segments
 from millrace_server.log.segment import RELATIVE_OFFSET_MAX, Segment
+from millrace_server.log.splitting import Piece, split
 from millrace_server.log.timestamps import FoundTime, first_at_or_after, newest
 from millrace_server.log.verification import Boundary
 
@@ -279,6 +280,29 @@ class PartitionLog:
             max_bytes=max_bytes,
             end_offset=end_offset,
             known_end=self._durable_end(),
+        )
+
+    def split(
+        self, start_offset: int, *, end_offset: int, piece_bytes: int, pieces_max: int
+    ) -> list[Piece]:
+        """Cuts a range into pieces of about `piece_bytes`, by the indexes and without a read.
+
+        One that is not empty gets one piece at least, but not always all: see `splitting.split`.
+        Raises `OffsetOutOfRange`, `CorruptLog` and `OSError`.
+        """
+        for offset in (start_offset, end_offset):
+            if not self._start_offset <= offset <= self._end_offset:
+                raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
+        if self._is_closed:
+            raise self._stopped()
+        if start_offset >= end_offset:
+            return []
+        return split(
+            self._chain.between(start_offset, end_offset),
+            start_offset=start_offset,
+            end_offset=end_offset,
+            piece_bytes=piece_bytes,
+            pieces_max=pieces_max,
         )
 
     def watch_rot(self, tell: Callable[[Rot], None]) -> None:

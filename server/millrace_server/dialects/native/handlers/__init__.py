@@ -19,6 +19,7 @@ from millrace_server.dialects.native.handlers import (
     metadata,
     produce,
     producer_id,
+    split_ranges,
     topics,
 )
 from millrace_server.net.connection import Connection
@@ -48,4 +49,5 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.LIST_GROUPS: group_admin.list_groups,
     ApiKey.DESCRIBE_GROUPS: group_admin.describe,
     ApiKey.DELETE_GROUPS: group_admin.delete,
+    ApiKey.SPLIT_RANGES: split_ranges.handle,
 }

@@ -1,0 +1,60 @@
+"""SplitRanges: ranges of offsets cut into pieces of about equal bytes, by the broker's index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, STRING
+from millrace_protocol.schema import Message, Request, array_of, wire
+
+PIECES_MAX = 2_000
+"""How many pieces one answer holds, of all its partitions together (W-4.23.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange(Message):
+    """A range to cut."""
+
+    topic: str = wire(STRING, "topic name")
+    partition: int = wire(INT32, "partition number")
+    start_offset: int = wire(INT64, "where the range begins; not below the log's start")
+    end_offset: int = wire(INT64, "where it ends, exclusive; not above the high watermark")
+    piece_bytes: int = wire(INT64, "how large a piece is to be; at least 1", unit="bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRangesRequest(Request):
+    """One range per entry."""
+
+    partitions: tuple[PartitionRange, ...] = wire(
+        array_of(PartitionRange), "a partition may be named more than once"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RangePiece(Message):
+    """One piece. It begins where the one before it ends, the first where the range begins."""
+
+    end_offset: int = wire(INT64, "where the piece ends, exclusive")
+    size_bytes: int = wire(INT64, "what it takes on the broker's disk", unit="bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPieces(Message):
+    """The pieces of one range."""
+
+    topic: str = wire(STRING, "topic name")
+    partition: int = wire(INT32, "partition number")
+    error_code: int = wire(INT16, "error of this partition (W-7)")
+    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    leader_epoch: int = wire(INT32, "leader epoch of the answer")
+    pieces: tuple[RangePiece, ...] = wire(
+        array_of(RangePiece), "in order; the answer is full if the last ends before the range"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRangesResponse(Message):
+    """One result per range, in its order."""
+
+    partitions: tuple[PartitionPieces, ...] = wire(array_of(PartitionPieces), "the results")
