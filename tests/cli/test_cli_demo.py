@@ -22,25 +22,45 @@ if TYPE_CHECKING:
 LIMIT = 2_000
 
 
-def test_demo_prints_the_figures_of_the_csv_twice_and_ends_with_0(millrace: Millrace) -> None:
+def test_demo_prints_the_figures_of_the_csv_twice_and_how_a_group_shared_the_flights(
+    millrace: Millrace,
+) -> None:
+    limit = 20_000
     carriers: Counter[str] = Counter()
     hours: Counter[str] = Counter()
     with zipfile.ZipFile(flights_file()) as archive, archive.open("flights.csv") as file:
         for n, row in enumerate(csv.DictReader(io.TextIOWrapper(file, newline=""))):
-            if n < LIMIT and row["dep_time"] != "NA":
+            if n < limit and row["dep_time"] != "NA":
                 carriers[row["carrier"]] += 1
                 hours[row["hour"]] += 1
-    ended = millrace.process("demo", "--limit", str(LIMIT))
+    ended = millrace.process("demo", "--limit", str(limit))
     assert ended.returncode == 0, ended.stderr
     printed = [line.split("\t") for line in ended.stdout.decode().splitlines()]
-    assert printed == [
+    *figures, first, second, third, fourth = printed
+    assert figures == [
         *(["carrier", key, str(carriers[key]), str(carriers[key])] for key in sorted(carriers)),
         *(["hour", key, str(hours[key]), str(hours[key])] for key in sorted(hours, key=int)),
     ]
     stderr = ended.stderr.decode()
-    assert "in:  2,000 records" in stderr
-    assert "out: 2,000 records" in stderr
-    assert f"equal: {carriers.total():,} departures of 2,000 flights" in stderr
+    assert "in:  20,000 records" in stderr
+    assert "out: 20,000 records" in stderr
+    assert f"equal: {carriers.total():,} departures of 20,000 flights" in stderr
+
+    # A commit is of 200 records, and the kill is before one.
+    members = [first, second, third, fourth]
+    assert [(kind, number) for kind, number, *_ in members] == [("member", n) for n in "1234"]
+    fates = [fate for *_, fate in members]
+    killed = next(n for n, fate in enumerate(fates) if fate.startswith("killed"))
+    uncommitted = int(fates.pop(killed).removeprefix("killed with ").split()[0])
+    assert 0 < uncommitted <= 200
+    assert fates == ["stayed", "stayed", "joined after the kill"]
+    records = [int(count) for _, _, _, count, _ in members]
+    assert min(records) > 0
+    assert sum(records) == limit + uncommitted
+    assert (
+        "group: 20,000 flights, each processed at least once, those of a carrier in order; "
+        f"{uncommitted} twice, all between member {killed + 1}'s last commit and its kill\n"
+    ) in stderr
 
 
 def test_every_record_counts_as_its_row_does() -> None:

@@ -32,7 +32,7 @@ class Exit(IntEnum):
 
 _MEANINGS = {
     Exit.OK: "done",
-    Exit.REFUSED: "the broker refused it; dissect: malformed bytes; demo: figures differ",
+    Exit.REFUSED: "the broker refused it; dissect: malformed bytes; demo: a comparison failed",
     Exit.USAGE: "a flag, argument or setting is wrong",
     Exit.LOCKED: "serve: another process has the data directory",
     Exit.LISTEN: "serve: the address cannot be listened on",
