@@ -13,6 +13,7 @@ from millrace.admin import (
     ConfigValue,
     ListedOffset,
     NewTopic,
+    Piece,
     TopicDescription,
     TopicOutcome,
 )
@@ -91,6 +92,15 @@ class Admin(Crossing):
     ) -> dict[TopicPartition, ListedOffset]:
         """The offset for each partition: "earliest", "latest", "max_timestamp", or a time in ms."""
         return self._run(self._admin.list_offsets(questions))
+
+    def split_ranges(
+        self,
+        ranges: Mapping[TopicPartition | tuple[str, int], tuple[int, int]],
+        *,
+        piece_bytes: int,
+    ) -> dict[TopicPartition, list[Piece]]:
+        """Cuts ranges `(start_offset, end_offset)` into pieces of about `piece_bytes`."""
+        return self._run(self._admin.split_ranges(ranges, piece_bytes=piece_bytes))
 
     def describe_cluster(self) -> ClusterDescription:
         """The brokers, and which of them takes changes."""

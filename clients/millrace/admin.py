@@ -16,6 +16,7 @@ from typing import Generic, Self, TypeVar, Unpack
 from millrace._cluster import Cluster
 from millrace._group_admin import GroupAdmin
 from millrace._offsets import list_offsets
+from millrace._ranges import split_ranges
 from millrace.config import ClientConfig, ClientOptions, Servers, configure, parse_servers
 from millrace.errors import BrokerError, Closed, broker_error
 from millrace.events import EventFeed, State
@@ -115,6 +116,19 @@ class ListedOffset:
     offset: int
     timestamp_ms: int
     leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The offsets `[start_offset, end_offset)` of a partition, and what they take on the disk.
+
+    Between two pieces of a range `size_bytes` is exact; where the range itself begins or ends in
+    the middle of what the index knows, up to one index interval and one batch more are counted.
+    """
+
+    start_offset: int
+    end_offset: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +330,33 @@ class Admin(GroupAdmin):
             where: ListedOffset(answer.offset, answer.timestamp_ms, answer.leader_epoch)
             for where, answer in answers.items()
         }
+
+    async def split_ranges(
+        self,
+        ranges: Mapping[TopicPartition | tuple[str, int], tuple[int, int]],
+        *,
+        piece_bytes: int,
+    ) -> dict[TopicPartition, list[Piece]]:
+        """Cuts ranges `(start_offset, end_offset)` where batches begin, by the brokers' indexes.
+
+        A piece has at least `piece_bytes`, compressed as they are stored, and up to one index
+        interval (4 KiB) and one batch more; the last of a range may have less. An empty range has
+        no pieces. Raises `OffsetOutOfRange` for a range that is not between the earliest and the
+        latest offset, and `ValueError` for one that ends before it begins, for `piece_bytes`
+        below 1 and for more than 100,000 pieces.
+        """
+        self._check()
+        asked = {TopicPartition(*where): bounds for where, bounds in ranges.items()}
+        answers = await split_ranges(
+            self._cluster, asked, piece_bytes=piece_bytes, timeout_ms=self._timeout_ms
+        )
+        pieces: dict[TopicPartition, list[Piece]] = {}
+        for where, (start, _) in asked.items():
+            pieces[where] = []
+            for cut in answers[where]:
+                pieces[where].append(Piece(start, cut.end_offset, cut.size_bytes))
+                start = cut.end_offset
+        return pieces
 
     async def describe_cluster(self) -> ClusterDescription:
         """The brokers, and which of them takes changes."""

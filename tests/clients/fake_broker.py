@@ -57,6 +57,12 @@ from millrace_protocol.messages.produce import (
 )
 from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitProducerIdResponse
 from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.messages.split_ranges import (
+    PartitionPieces,
+    RangePiece,
+    SplitRangesRequest,
+    SplitRangesResponse,
+)
 from millrace_protocol.records import Record, assign, check_batch, decode_records, encode_batch
 from millrace_protocol.schema import Message
 
@@ -359,6 +365,26 @@ class FakeBroker:
                 )
             )
         return ListOffsetsResponse(tuple(results))
+
+    def _on_split_ranges(self, request: SplitRangesRequest) -> SplitRangesResponse:
+        results = []
+        for wanted in request.partitions:
+            code, pieces, size_bytes = ErrorCode.NONE, [], 0
+            if self.leader_of(wanted.topic, wanted.partition) != self.node_id:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            else:
+                for batch in self.logs[wanted.topic, wanted.partition].batches:
+                    header = check_batch(batch, check_crc=False)
+                    if not wanted.start_offset < header.next_offset <= wanted.end_offset:
+                        continue
+                    size_bytes += len(batch)
+                    if size_bytes >= wanted.piece_bytes or header.next_offset == wanted.end_offset:
+                        pieces.append(RangePiece(header.next_offset, size_bytes))
+                        size_bytes = 0
+            results.append(
+                PartitionPieces(wanted.topic, wanted.partition, code, None, 0, tuple(pieces))
+            )
+        return SplitRangesResponse(tuple(results))
 
     def _on_create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         created = []
