@@ -68,7 +68,8 @@ async def split_ranges(
             raise ProtocolViolation(f"the broker cuts no piece of {next(iter(unfinished))}")
         if piece_count > PIECES_MAX:
             raise ValueError(
-                f"piece_bytes={piece_bytes} makes more than {PIECES_MAX:,} pieces: choose larger ones"
+                f"piece_bytes={piece_bytes} makes more than {PIECES_MAX:,} pieces: "
+                "choose larger ones"
             )
     return found
 
