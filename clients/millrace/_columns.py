@@ -24,7 +24,8 @@ class Columns:
     """Records by column, each as long as `values`, or None where no record has any.
 
     `timestamps_ms` is one for all, or one for each. `record_bytes` is an upper bound of what each
-    record takes where it is the same for all, as far as that was looked for.
+    record takes where it is the same for all, as far as that was looked for; `header_bytes` of
+    what headers add to each, likewise.
     """
 
     values: Sequence[bytes | None]
@@ -32,14 +33,16 @@ class Columns:
     headers: Sequence[Headers] | None
     timestamps_ms: Sequence[int] | int
     record_bytes: int | None = None
+    header_bytes: int | None = None
 
     def size_bytes(self, start: int, end: int) -> int:
         """An upper bound of what the records in `[start, end)` take."""
         values, keys = self.values[start:end], self.keys
-        if self.headers is not None:
+        if self.headers is not None and self.header_bytes is None:
             some_keys = repeat(None) if keys is None else keys[start:end]
             return sum(map(record_size_max, some_keys, values, self.headers[start:end]))
-        size = RECORD_OVERHEAD_BYTES * (end - start) + _bytes_in(values)
+        size = (RECORD_OVERHEAD_BYTES + (self.header_bytes or 0)) * (end - start)
+        size += _bytes_in(values)
         return size if keys is None else size + _bytes_in(keys[start:end])
 
     def fitting(self, start: int, count: int, room_bytes: int) -> tuple[int, int]:
@@ -67,6 +70,7 @@ class Columns:
             if isinstance(timestamps_ms, int)
             else [timestamps_ms[row] for row in rows],
             self.record_bytes,
+            self.header_bytes,
         )
 
     def part(self, start: int, end: int) -> Columns:
@@ -78,16 +82,17 @@ class Columns:
             None if headers is None else headers[start:end],
             timestamps_ms if isinstance(timestamps_ms, int) else timestamps_ms[start:end],
             self.record_bytes,
+            self.header_bytes,
         )
 
 
-def common_record_bytes(values: Sequence[bytes | None]) -> int | None:
-    """What each record of these values alone takes, an upper bound; None if they differ."""
+def common_record_bytes(values: Sequence[bytes | None], header_bytes: int) -> int | None:
+    """What each record of these values and headers takes, an upper bound; None if they differ."""
     try:
         (length,) = {*map(len, values)}  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None
-    return RECORD_OVERHEAD_BYTES + length
+    return RECORD_OVERHEAD_BYTES + length + header_bytes
 
 
 def _bytes_in(column: Sequence[bytes | None]) -> int:
@@ -119,6 +124,20 @@ def bytes_column(
     if {*map(type, column)} <= _PLAIN:
         return column
     return [as_bytes(name, item) for item in column]
+
+
+def headers_column(items: Sequence[Headers]) -> tuple[list[Headers], int | None]:
+    """A column of headers that can be encoded, and what they add to each record if all are equal.
+
+    Equal ones, as those that say where records come from, are checked and measured once. Raises
+    `TypeError` and `ValueError`.
+    """
+    column = items if isinstance(items, list) else list(items)
+    if not column or column[0] != column[-1] or column.count(column[0]) < len(column):
+        return [checked_headers(item) for item in column], None
+    headers = checked_headers(column[0])
+    added_bytes = record_size_max(None, None, headers) - record_size_max(None, None)
+    return [headers] * len(column), added_bytes
 
 
 def checked_headers(headers: Headers) -> Headers:

@@ -21,11 +21,13 @@ from millrace._columns import (
     Columns,
     as_bytes,
     bytes_column,
+    check_topic,
     checked_headers,
     checked_partition,
     checked_timestamp_ms,
     checked_timestamps_ms,
     common_record_bytes,
+    headers_column,
 )
 from millrace._outbox import Outbox
 from millrace._receipts import Deliveries, Delivery
@@ -315,14 +317,19 @@ class Producer(Generic[K, V]):
             if isinstance(column, Sized) and len(column) != len(values):
                 raise ValueError(f"{name}: {len(column)} for {len(values)} values")
         bytes_values = bytes_column("value", values, self._value_serializer)
+        checked, header_bytes = (None, None) if headers is None else headers_column(headers)
+        record_bytes = None
+        if keys is None and (headers is None or header_bytes is not None):
+            record_bytes = common_record_bytes(bytes_values, header_bytes or 0)
         columns = Columns(
             bytes_values,
             None if keys is None else bytes_column("key", keys, self._key_serializer),
-            None if headers is None else [checked_headers(item) for item in headers],
+            checked,
             self._wall_ms or self._read_clock()
             if timestamps_ms is None
             else checked_timestamps_ms(timestamps_ms),
-            common_record_bytes(bytes_values) if keys is None and headers is None else None,
+            record_bytes,
+            header_bytes,
         )
         if partition is not None:
             partition = checked_partition(partition)
@@ -357,6 +364,21 @@ class Producer(Generic[K, V]):
         if not self._running:
             raise self._not_running()
         self._at_once = self._open_gate
+
+    async def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has; asks a broker where nothing is known of it yet.
+
+        Raises `UnknownTopicOrPartition`, and `ConnectionFailed` when no broker answers.
+        """
+        if not self._running:
+            raise self._not_running()
+        count = self._cluster.partition_count(topic)
+        if count is None:
+            check_topic(topic)
+            await self._cluster.await_topics([topic])
+            count = self._cluster.partition_count(topic)
+            assert count is not None
+        return count
 
     async def flush(self) -> None:
         """Sends what lingers, and returns when all that was sent so far is acked or has failed.

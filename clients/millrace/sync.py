@@ -141,6 +141,10 @@ class Producer(Crossing, Generic[K, V]):
 
         return self._run(send_many())
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has; asks a broker where nothing is known of it yet."""
+        return self._run(self._producer.partition_count(topic))
+
     def flush(self) -> None:
         """Returns when all that was sent or posted is acked. Raises `DeliveryFailed`."""
         self._hand_over()

@@ -237,7 +237,7 @@ def _encode_columns(
         heads = _head_pieces(_ZERO_BEFORE, sizes, fixed_size)
         frame, last_byte = bytes(HEADER_SIZE - 1), b"\x00"
     else:
-        tails = list(map(_tail, headers))
+        tails = [_tail(headers[0])] * count if _is_constant(headers) else list(map(_tail, headers))
         sizes = list(map(add, sizes, map(len, tails)))
         columns.append(tails)
         heads = _head_pieces(VARINTS, sizes, fixed_size)
@@ -309,13 +309,13 @@ def _field(
     return pieces, filled, list(map(add, lengths, map(len, pieces)))
 
 
-def _is_constant(numbers: list[int]) -> bool:
+def _is_constant(items: Sequence[object]) -> bool:
     """Whether all are equal: sensors and fixed layouts write records of one size.
 
     Costs a comparison where they are not, and 4 ns a record, for 50 saved, where they are.
     """
-    first = numbers[0]
-    return first == numbers[-1] and numbers.count(first) == len(numbers)
+    first = items[0]
+    return first == items[-1] and items.count(first) == len(items)
 
 
 def _time_pieces(deltas: list[int]) -> list[bytes]:
