@@ -16,7 +16,6 @@ import pyarrow as pa
 from millrace.errors import CorruptMessage
 from millrace.records import RecordBatch, TopicPartition, corrupt
 from millrace_protocol.records import CorruptBatch
-from millrace_protocol.records.arrow import SCHEMA as RECORD_SCHEMA
 from millrace_protocol.records.arrow import decode_arrow
 
 ROWS_MAX = 10_000
@@ -26,15 +25,21 @@ BATCH_BYTES_MAX = 8 * 1024 * 1024
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
     "topic": pa.string(),
     "partition": pa.int32(),
     "offset": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
-    "key": pa.binary(),
-    "value": pa.binary(),
+    "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", _HEADER)),
 }
 """The Arrow type of every column of `schema.COLUMNS`."""
+_DECODED = {
+    **{name: name for name in ("key", "value", "offset", "timestamp", "headers")},
+    "timestampType": "is_log_append_time",
+}
+"""The column of the decoder from which each of ours is made; the others are constants."""
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
@@ -50,7 +55,7 @@ def arrow_batches(
     Raises `CorruptMessage` for bytes that fail their checks, and for a timestamp that Spark has
     no value for.
     """
-    wanted = [name for name in columns if name in RECORD_SCHEMA.names]
+    wanted = [_DECODED[name] for name in columns if name in _DECODED]
     try:
         records = decode_arrow(
             fetch.data,
@@ -84,7 +89,7 @@ def _column(name: str, records: pa.RecordBatch, where: TopicPartition) -> Any:
     if name == "partition":
         return pa.repeat(pa.scalar(where.partition, pa.int32()), records.num_rows)
     try:
-        return records.column(name).cast(TYPES[name])
+        return records.column(_DECODED[name]).cast(TYPES[name])
     except pa.ArrowInvalid as error:
         raise CorruptMessage(
             f"{where}: {name} has a value that Spark has none for: {error}. Leave the column out "

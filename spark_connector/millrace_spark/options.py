@@ -1,133 +1,206 @@
-"""The options of a read: names, defaults, and what is refused.
+"""The options of a read: defaults, and what is refused.
 
-Owns validation, so that a wrong option fails at `load()` in a sentence that names it. Asks no
-broker: that a topic exists is found out when the read is planned.
+Owns validation, so that a wrong option fails in a sentence that names it, before any broker is
+asked. Spelling is `option_names`; where a read begins and ends is `bounds`, what it selects
+`selection`.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from millrace.config import parse_servers
 from millrace.errors import ConfigError
-from millrace_spark.bounds import AtOffsets, Bound, Edge, check_order, parse_bound
+from millrace_spark.bounds import (
+    Bound,
+    Edge,
+    check_batch_bounds,
+    named_partitions,
+    option_of,
+    parse_offsets,
+    parse_time,
+    parse_times,
+)
 from millrace_spark.errors import OptionError
+from millrace_spark.option_names import spelled
+from millrace_spark.quantities import (
+    parse_bytes,
+    parse_count,
+    parse_duration_ms,
+    parse_flag,
+    parse_word,
+)
+from millrace_spark.selection import WAYS, Selection, parse_selection
 
 DEADLINE_MS_MIN = 100
 DEADLINE_MS_MAX = 24 * 60 * 60 * 1000
-OFFSETS_PER_PARTITION_MAX = 2**63 - 1
-OnDataLoss = Literal["fail", "skip"]
+PARTITIONS_MAX = 100_000
+"""Spark partitions of one read; each is a task, and the driver holds them all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """What to read, and how; made by `parse_read_options`."""
 
     servers: str
     """`host:port`, or several with commas between."""
-    topics: tuple[str, ...]
-    """Option `topic`: one, or several with commas between."""
+    selection: Selection
     start: Bound = Edge.EARLIEST
     """First record, included."""
     end: Bound = Edge.LATEST
-    """Where to stop, excluded. `latest` is the end of the log when the read is planned."""
-    max_offsets_per_partition: int | None = None
-    """A longer range of a topic partition becomes several Spark partitions of about equal size.
-    None: one Spark partition for each topic partition."""
-    on_data_loss: OnDataLoss = "fail"
-    """What to do when records that were asked for are gone: fail, or skip them and log it."""
+    """Where a batch stops, excluded. `latest` is the end of the log when the read is planned."""
+    start_must_match: bool = False
+    """Whether a partition without a record as late as the start is an error; else it is empty."""
+    fail_on_data_loss: bool = True
+    """Whether to fail when records that were asked for are gone; else they are skipped, logged."""
+    min_partitions: int | None = None
+    """At least so many Spark partitions, where there are as many records."""
+    max_records_per_partition: int | None = None
+    """A longer range becomes several Spark partitions of about equal size."""
+    max_partition_bytes: int = 128 * 1024 * 1024
+    """A range of more bytes on disk becomes several Spark partitions of about equal bytes."""
+    include_headers: bool = False
+    """Whether there is a column `headers`."""
+    value_format: str = "binary"
+    """`binary`, or `json`: the fields of each value are the columns of the schema given."""
     deadline_ms: int = 30_000
     """Longest wait for a connection, for an answer, or for the next records of a task."""
+    push_filters: bool | None = None
+    """Whether filters narrow the ranges before reading; None: where Spark is set to push them."""
+    commit_group: str | None = None
+    """The group whose offsets show the progress of a stream."""
+    max_offsets_per_trigger: int | None = None
+    """At most so many records in a micro-batch."""
+    min_offsets_per_trigger: int | None = None
+    """No micro-batch before so many records are there, or `max_trigger_delay_ms` are over."""
+    max_bytes_per_trigger: int | None = None
+    """At most so many bytes on disk in a micro-batch."""
+    max_trigger_delay_ms: int = 15 * 60 * 1000
 
 
-_NAMES = tuple("topic" if field.name == "topics" else field.name for field in fields(ReadOptions))
-
-
-def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
+def parse_read_options(options: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
     """The options of one read; names in any case. Raises `OptionError`.
 
-    >>> parse_read_options({"servers": "localhost", "topic": "clicks, views"}).topics
-    ('clicks', 'views')
+    >>> given = {"millrace.servers": "localhost", "subscribe": "clicks, views"}
+    >>> parse_read_options(given, is_stream=False).selection
+    Subscribe(topics=('clicks', 'views'))
     """
-    given = {name.lower(): value for name, value in options.items()}
-    for name in given:
-        if name not in _NAMES:
-            raise OptionError(name, _advice(name))
-    parsed: dict[str, Any] = {
-        "servers": _servers(_required(given, "servers")),
-        "topics": _topics(_required(given, "topic")),
-    }
-    for name, parse in _PARSERS.items():
-        if name in given:
-            parsed[name] = parse(name, given[name])
-    read = ReadOptions(**parsed)
-    check_order(read.start, read.end)
-    for name, bound in (("start", read.start), ("end", read.end)):
-        if isinstance(bound, AtOffsets):
-            for topic in bound.offsets.keys() - set(read.topics):
-                raise OptionError(name, f"names {topic}, which is not in the option topic")
+    given = spelled(options, is_stream=is_stream)
+    default_start = Edge.LATEST if is_stream else Edge.EARLIEST
+    strategy = given.get("startingOffsetsByTimestampStrategy", "latest")
+    read = ReadOptions(
+        servers=_servers(given),
+        selection=_selection(given),
+        start=_bound(given, "starting", default_start),
+        end=_bound(given, "ending", Edge.LATEST),
+        start_must_match=(
+            parse_word("startingOffsetsByTimestampStrategy", strategy, ("latest", "error"))
+            == "error"
+        ),
+        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
+        min_partitions=_count(given, "minPartitions", maximum=PARTITIONS_MAX),
+        max_records_per_partition=_count(given, "maxRecordsPerPartition"),
+        max_partition_bytes=parse_bytes(
+            "maxPartitionBytes", given.get("maxPartitionBytes", "128m")
+        ),
+        include_headers=_flag(given, "includeHeaders", default=False),
+        value_format=parse_word(
+            "valueFormat", given.get("valueFormat", "binary"), ("binary", "json")
+        ),
+        deadline_ms=parse_count(
+            "deadlineMs",
+            given.get("deadlineMs", "30000"),
+            minimum=DEADLINE_MS_MIN,
+            maximum=DEADLINE_MS_MAX,
+        ),
+        push_filters=_push_filters(given),
+        commit_group=_group(given),
+        max_offsets_per_trigger=_count(given, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=_count(given, "minOffsetsPerTrigger"),
+        max_bytes_per_trigger=(
+            parse_bytes("maxBytesPerTrigger", given["maxBytesPerTrigger"])
+            if "maxBytesPerTrigger" in given
+            else None
+        ),
+        max_trigger_delay_ms=parse_duration_ms(
+            "maxTriggerDelay", given.get("maxTriggerDelay", "15m")
+        ),
+    )
+    if not is_stream:
+        check_batch_bounds(read.start, read.end)
+    _check_named(read)
+    _check_admission(read)
     return read
 
 
-def _required(given: Mapping[str, str], name: str) -> str:
-    if name not in given:
-        raise OptionError(name, f'is missing; add .option("{name}", ...)')
-    return given[name]
-
-
-def _advice(name: str) -> str:
-    if name == "path":
-        return 'there are no paths; name the topic with .option("topic", ...) and call load() bare'
-    close = difflib.get_close_matches(name, _NAMES, n=1)
-    meant = f"; did you mean {close[0]}?" if close else "."
-    return f"no such option{meant} There are {', '.join(_NAMES)}"
-
-
-def _servers(text: str) -> str:
+def _servers(given: Mapping[str, str]) -> str:
+    if "millrace.servers" not in given:
+        raise OptionError("millrace.servers", "is missing; name the brokers, as in localhost:9092")
     try:
-        parse_servers(text)
+        parse_servers(given["millrace.servers"])
     except ConfigError as error:
-        raise OptionError("servers", str(error).removeprefix("servers: ")) from None
-    return text
+        reason = str(error).removeprefix("servers: ")
+        raise OptionError("millrace.servers", reason) from None
+    return given["millrace.servers"]
 
 
-def _topics(text: str) -> tuple[str, ...]:
-    topics = tuple(name.strip() for name in text.split(","))
-    if not all(topics):
-        raise OptionError("topic", f"{text!r} has an empty name; separate names by one comma")
-    for topic in topics:
-        if topics.count(topic) > 1:
-            raise OptionError("topic", f"names {topic} twice; its records would be counted twice")
-    return topics
+def _selection(given: Mapping[str, str]) -> Selection:
+    ways = [name for name in WAYS if name in given]
+    if not ways:
+        raise OptionError("subscribe", f"is missing; name topics with one of {', '.join(WAYS)}")
+    if len(ways) > 1:
+        raise OptionError(ways[1], f"cannot be beside {ways[0]}; keep one of them")
+    return parse_selection(ways[0], given[ways[0]])
 
 
-def _count(minimum: int, maximum: int) -> Callable[[str, str], int]:
-    def parse(name: str, text: str) -> int:
-        digits = text.strip()
-        if not (digits.isascii() and digits.isdigit()) or not minimum <= int(digits) <= maximum:
-            reason = f"{text!r} is not a whole number from {minimum} to {maximum}"
-            raise OptionError(name, reason)
-        return int(digits)
-
-    return parse
-
-
-def _word(*words: str) -> Callable[[str, str], str]:
-    def parse(name: str, text: str) -> str:
-        if text.strip().lower() not in words:
-            raise OptionError(name, f"{text!r} is not {' or '.join(words)}")
-        return text.strip().lower()
-
-    return parse
+def _bound(given: Mapping[str, str], side: str, default: Edge) -> Bound:
+    """The bound that takes precedence, in Kafka's order; the others must be sound nonetheless."""
+    bounds: list[Bound] = []
+    for name, parse in (
+        (f"{side}Timestamp", parse_time),
+        (f"{side}OffsetsByTimestamp", parse_times),
+        (f"{side}Offsets", parse_offsets),
+    ):
+        if name in given:
+            bounds.append(parse(name, given[name]))
+    return bounds[0] if bounds else default
 
 
-_PARSERS: dict[str, Callable[[str, str], Any]] = {
-    "start": parse_bound,
-    "end": parse_bound,
-    "max_offsets_per_partition": _count(1, OFFSETS_PER_PARTITION_MAX),
-    "on_data_loss": _word("fail", "skip"),
-    "deadline_ms": _count(DEADLINE_MS_MIN, DEADLINE_MS_MAX),
-}
+def _push_filters(given: Mapping[str, str]) -> bool | None:
+    word = parse_word("pushFilters", given.get("pushFilters", "auto"), ("auto", "true", "false"))
+    return None if word == "auto" else word == "true"
+
+
+def _group(given: Mapping[str, str]) -> str | None:
+    group = given.get("commitGroup")
+    if group is not None and not group.strip():
+        raise OptionError("commitGroup", "is empty; name a group, or remove it")
+    return group
+
+
+def _count(given: Mapping[str, str], name: str, **limits: int) -> int | None:
+    return parse_count(name, given[name], **limits) if name in given else None
+
+
+def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    return parse_flag(name, given[name]) if name in given else default
+
+
+def _check_named(read: ReadOptions) -> None:
+    """Raises `OptionError` for a bound that names what the read does not select."""
+    for bound, is_start in ((read.start, True), (read.end, False)):
+        for topic, partition, _ in named_partitions(bound):
+            if not read.selection.selects(topic, partition):
+                raise OptionError(
+                    option_of(bound, is_start=is_start),
+                    f"names {topic}-{partition}, which {read.selection} does not select",
+                )
+
+
+def _check_admission(read: ReadOptions) -> None:
+    least, most = read.min_offsets_per_trigger, read.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            "minOffsetsPerTrigger", f"{least} is more than maxOffsetsPerTrigger, {most}; lower it"
+        )

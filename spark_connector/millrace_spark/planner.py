@@ -1,6 +1,6 @@
 """Planning on the driver: asks the brokers what the topics hold, and makes ranges of it.
 
-Owns the questions. The answers become ranges in `ranges`.
+Owns the questions. The answers become ranges in `ranges`, and those tasks in `pieces`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,21 @@ from collections.abc import Iterable
 from contextlib import closing
 
 from millrace.admin import TopicDescription
+from millrace.errors import UnknownTopicOrPartition
 from millrace.records import TopicPartition
 from millrace.sync import Admin
-from millrace_spark.bounds import AtTime, Bound
+from millrace_spark.bounds import AtTime, AtTimes, Bound, named_partitions
 from millrace_spark.options import ReadOptions
 from millrace_spark.patience import client_options, started
-from millrace_spark.ranges import LogExtent, OffsetRange, check_named_partitions, plan_ranges
+from millrace_spark.pieces import Piece, at_least, at_most
+from millrace_spark.ranges import (
+    LogExtent,
+    OffsetRange,
+    check_named_partitions,
+    check_partition,
+    plan_ranges,
+)
+from millrace_spark.selection import Assign, Subscribe, SubscribePattern
 
 
 def plan(options: ReadOptions) -> list[OffsetRange]:
@@ -26,28 +35,34 @@ def plan(options: ReadOptions) -> list[OffsetRange]:
         lambda: Admin(options.servers, **client_options(options)), deadline_ms=options.deadline_ms
     )
     with closing(admin):
-        topics = [outcome.unwrap() for outcome in admin.describe_topics(options.topics)]
-        check_named_partitions(
-            (("start", options.start), ("end", options.end)),
-            {topic.name: len(topic.partitions) for topic in topics},
-        )
-        return plan_ranges(
-            _extents(admin, topics, options),
-            start=options.start,
-            end=options.end,
-            on_data_loss=options.on_data_loss,
-            max_offsets_per_partition=options.max_offsets_per_partition,
-        )
+        topic_ids = select(admin, options)
+        return cut(plan_ranges(extents(admin, topic_ids, options), options), options)
 
 
-def _extents(
-    admin: Admin, topics: Iterable[TopicDescription], options: ReadOptions
-) -> dict[TopicPartition, LogExtent]:
-    topic_ids = {
+def select(admin: Admin, options: ReadOptions) -> dict[TopicPartition, str]:
+    """The partitions that a read selects, each with the id of its topic.
+
+    Raises `UnknownTopicOrPartition` for a topic that was named, and `OptionError` for a partition
+    that was.
+    """
+    topics = _topics(admin, options)
+    counts = {topic.name: len(topic.partitions) for topic in topics}
+    check_named_partitions(counts, options)
+    if isinstance(options.selection, Assign):
+        for name, partitions in options.selection.partitions.items():
+            check_partition("assign", name, max(partitions), counts[name])
+    return {
         TopicPartition(topic.name, partition.partition): str(topic.topic_id)
         for topic in topics
         for partition in topic.partitions
+        if options.selection.selects(topic.name, partition.partition)
     }
+
+
+def extents(
+    admin: Admin, topic_ids: dict[TopicPartition, str], options: ReadOptions
+) -> dict[TopicPartition, LogExtent]:
+    """What the partitions hold, and where in them the times are that bound the read."""
     earliest = admin.list_offsets(dict.fromkeys(topic_ids, "earliest"))
     latest = admin.list_offsets(dict.fromkeys(topic_ids, "latest"))
     start_found = _find(admin, topic_ids, options.start)
@@ -64,11 +79,41 @@ def _extents(
     }
 
 
+def cut(ranges: list[OffsetRange], options: ReadOptions) -> list[OffsetRange]:
+    """The ranges in pieces that are no larger, and no fewer, than the options say.
+
+    Raises `OptionError` when there are too many.
+    """
+    pieces = [Piece(whole, len(whole)) for whole in ranges]
+    ranges = at_least(pieces, options.min_partitions or 1)
+    if options.max_records_per_partition is not None:
+        ranges = at_most(ranges, options.max_records_per_partition)
+    return ranges
+
+
+def _topics(admin: Admin, options: ReadOptions) -> list[TopicDescription]:
+    selection = options.selection
+    if isinstance(selection, SubscribePattern):
+        names = selection.topics_of(admin.list_topics())
+        # One that was deleted in between is none that matches.
+        return [
+            outcome.unwrap()
+            for outcome in admin.describe_topics(names)
+            if not isinstance(outcome.error, UnknownTopicOrPartition)
+        ]
+    names = selection.topics if isinstance(selection, Subscribe) else tuple(selection.partitions)
+    return [outcome.unwrap() for outcome in admin.describe_topics(names)]
+
+
 def _find(
     admin: Admin, wheres: Iterable[TopicPartition], bound: Bound
 ) -> dict[TopicPartition, int]:
     """The offset of the first record at or after a bound that is a time, -1 for none."""
-    if not isinstance(bound, AtTime):
-        return {}
-    answers = admin.list_offsets(dict.fromkeys(wheres, bound.timestamp_ms))
+    times: dict[TopicPartition | tuple[str, int], str | int] = {}
+    if isinstance(bound, AtTime):
+        times.update(dict.fromkeys(wheres, bound.timestamp_ms))
+    elif isinstance(bound, AtTimes):
+        for topic, partition, timestamp_ms in named_partitions(bound):
+            times[topic, partition] = timestamp_ms
+    answers = admin.list_offsets(times)
     return {where: answer.offset for where, answer in answers.items()}

@@ -77,7 +77,7 @@ def _fetches(
 ) -> Iterator[RecordBatch[bytes, bytes]]:
     yield from consumer.batches(timeout_ms=options.deadline_ms)
     raise ReadTimedOut(
-        f"{wanted}: no records within deadline_ms={options.deadline_ms}; "
+        f"{wanted}: no records within deadlineMs={options.deadline_ms}; "
         f"last error: {consumer.health().last_error or 'none'}"
     )
 
@@ -125,6 +125,6 @@ def _position_after_loss(
 
 
 def _tell(lost: str, options: ReadOptions) -> None:
-    if options.on_data_loss == "fail":
-        raise DataLost(f"{lost}. Read again to plan anew, or set on_data_loss to skip")
-    log.warning("%s; skipped, as on_data_loss says", lost)
+    if options.fail_on_data_loss:
+        raise DataLost(f"{lost}. Read again to plan anew, or set failOnDataLoss to false")
+    log.warning("%s; skipped, as failOnDataLoss=false says", lost)

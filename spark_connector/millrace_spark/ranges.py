@@ -1,21 +1,28 @@
 """Offset ranges: what one task reads, and how bounds become ranges.
 
-Owns the arithmetic of planning: clamping, what counts as lost, and even splitting. Asks nobody;
-`planner` brings what the brokers said.
+Owns the arithmetic of bounds: clamping, and what counts as lost. Asks nobody; `planner` brings
+what the brokers said. Cutting ranges into smaller ones is `pieces`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from millrace.records import TopicPartition
-from millrace_spark.bounds import AtOffsets, AtTime, Bound, Edge
+from millrace_spark.bounds import (
+    OFFSET_EARLIEST,
+    OFFSET_LATEST,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Bound,
+    Edge,
+    named_partitions,
+    option_of,
+)
 from millrace_spark.errors import DataLost, OptionError
-from millrace_spark.options import OnDataLoss
-
-RANGES_MAX = 100_000
-"""Spark partitions of one read; each is a task, and the driver holds them all."""
+from millrace_spark.options import ReadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,8 @@ class OffsetRange:
 class LogExtent:
     """What a partition holds, `[earliest, latest)`, and what was found for bounds that are times.
 
-    A time found is an offset, or -1 when no record is that late; None when the bound is no time.
+    A time found is an offset, or -1 when no record is that late; None when the bound names no
+    time for the partition.
     """
 
     topic_id: str
@@ -59,79 +67,74 @@ class LogExtent:
 
 
 def plan_ranges(
-    extents: Mapping[TopicPartition, LogExtent],
-    *,
-    start: Bound,
-    end: Bound,
-    on_data_loss: OnDataLoss,
-    max_offsets_per_partition: int | None,
+    extents: Mapping[TopicPartition, LogExtent], options: ReadOptions
 ) -> list[OffsetRange]:
-    """The ranges to read, in order of topic, partition and offset; empty ones are left out.
+    """The range to read of each partition, in order of topic and partition; none is empty.
 
     Raises `DataLost` for offsets that were asked for by number and are not in the log, unless
-    they are to be skipped, and `OptionError` when a split makes more than `RANGES_MAX` ranges.
+    they are to be skipped, and `OptionError` for a start at a time that no record matches, where
+    that is not allowed.
     """
     ranges: list[OffsetRange] = []
     for where in sorted(extents):
         extent = extents[where]
-        first = _resolve(start, where, extent.start_found, extent, Edge.EARLIEST)
-        last = _resolve(end, where, extent.end_found, extent, Edge.LATEST)
-        if on_data_loss == "fail":
-            _require(where, extent, first, last, is_end_named=isinstance(end, AtOffsets))
+        first = start_of(where, extent, options)
+        last = _resolve(options.end, where, extent.end_found, extent, Edge.LATEST)
+        if options.fail_on_data_loss:
+            _require(where, extent, first, last, is_end_named=isinstance(options.end, AtOffsets))
         first = min(max(first, extent.earliest), extent.latest)
         last = min(last, extent.latest)
         if first < last:
-            whole = OffsetRange(where.topic, extent.topic_id, where.partition, first, last)
-            _require_bound(len(ranges), whole, max_offsets_per_partition)
-            ranges += split(whole, max_offsets_per_partition)
+            ranges.append(OffsetRange(where.topic, extent.topic_id, where.partition, first, last))
     return ranges
 
 
-def split(whole: OffsetRange, max_offsets: int | None) -> Iterator[OffsetRange]:
-    """The range in pieces of at most `max_offsets`, whose lengths differ by at most 1."""
-    count = _pieces(whole, max_offsets)
-    for index in range(count):
-        yield OffsetRange(
-            whole.topic,
-            whole.topic_id,
-            whole.partition,
-            whole.start_offset + len(whole) * index // count,
-            whole.start_offset + len(whole) * (index + 1) // count,
+def start_of(where: TopicPartition, extent: LogExtent, options: ReadOptions) -> int:
+    """The offset where a read of a partition begins; it may lie outside of the log.
+
+    Raises `OptionError` where no record matches a time that must be matched.
+    """
+    if extent.start_found is not None and extent.start_found < 0 and options.start_must_match:
+        raise OptionError(
+            option_of(options.start, is_start=True),
+            f"no record of {where} is that late, which startingOffsetsByTimestampStrategy=error "
+            "makes an error; with latest such a partition has no records to read yet",
         )
+    return _resolve(options.start, where, extent.start_found, extent, Edge.EARLIEST)
 
 
-def check_named_partitions(
-    bounds: Sequence[tuple[str, Bound]], partitions: Mapping[str, int]
-) -> None:
-    """Raises `OptionError` for offsets of partitions that the topics (name: count) lack."""
-    for option, bound in bounds:
-        if isinstance(bound, AtOffsets):
-            for topic, offsets in bound.offsets.items():
-                for partition in offsets:
-                    if partition >= partitions[topic]:
-                        raise OptionError(
-                            option,
-                            f"there is no {topic}-{partition}; {topic} has "
-                            f"{partitions[topic]} partitions, counted from 0",
-                        )
+def check_named_partitions(partitions: Mapping[str, int], options: ReadOptions) -> None:
+    """Raises `OptionError` for bounds that name partitions which the topics (name: count) lack."""
+    for bound, is_start in ((options.start, True), (options.end, False)):
+        for topic, partition, _ in named_partitions(bound):
+            check_partition(
+                option_of(bound, is_start=is_start), topic, partition, partitions.get(topic, 0)
+            )
 
 
-def _pieces(whole: OffsetRange, max_offsets: int | None) -> int:
-    return 1 if max_offsets is None else -(-len(whole) // max_offsets)
+def check_partition(option: str, topic: str, partition: int, count: int) -> None:
+    """Raises `OptionError` for a partition that a topic of so many does not have."""
+    if partition >= count:
+        has = f"{topic} has {count}, counted from 0" if count else f"there is no topic {topic}"
+        raise OptionError(option, f"there is no {topic}-{partition}; {has}")
 
 
 def _resolve(
     bound: Bound, where: TopicPartition, found: int | None, extent: LogExtent, default: Edge
 ) -> int:
-    if isinstance(bound, AtTime):
+    if isinstance(bound, AtTime | AtTimes) and found is not None:
         # A record that came after `latest` was asked for is not part of the read.
-        return extent.latest if found is None or found < 0 else min(found, extent.latest)
+        return extent.latest if found < 0 else min(found, extent.latest)
     if isinstance(bound, AtOffsets):
         named = bound.offsets.get(where.topic, {}).get(where.partition)
+        if named == OFFSET_EARLIEST:
+            return extent.earliest
+        if named == OFFSET_LATEST:
+            return extent.latest
         if named is not None:
             return named
-        bound = default
-    return extent.earliest if bound is Edge.EARLIEST else extent.latest
+    edge = bound if isinstance(bound, Edge) else default
+    return extent.earliest if edge is Edge.EARLIEST else extent.latest
 
 
 def _require(
@@ -142,19 +145,11 @@ def _require(
     if first < extent.earliest and first < last:
         raise DataLost(
             f"{where}: records [{first}, {min(extent.earliest, last)}) are gone, {holds}: "
-            "retention removed them. Start later, or set on_data_loss to skip"
+            "retention removed them. Start later, or set failOnDataLoss to false"
         )
     if first > extent.latest or (is_end_named and last > extent.latest):
         raise DataLost(
             f"{where}: records [{extent.latest}, {max(first, last)}) are not there, "
             f"{holds}: they were not written yet, or the topic was created again. Give offsets "
-            "in the log, or set on_data_loss to skip"
-        )
-
-
-def _require_bound(planned: int, whole: OffsetRange, max_offsets: int | None) -> None:
-    if planned + _pieces(whole, max_offsets) > RANGES_MAX:
-        raise OptionError(
-            "max_offsets_per_partition",
-            f"{max_offsets} makes more than {RANGES_MAX} Spark partitions; raise it",
+            "in the log, or set failOnDataLoss to false"
         )

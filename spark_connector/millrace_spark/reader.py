@@ -6,16 +6,32 @@ the call that needs them and closed by its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from millrace_spark.options import ReadOptions
+from millrace_spark.options import ReadOptions, parse_read_options
 from millrace_spark.ranges import OffsetRange
+from millrace_spark.schema import check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructField, StructType
+
+
+def make_reader(options: Mapping[str, str], schema: StructType) -> MillraceReader:
+    """A reader of the columns of `schema`. Raises `OptionError` and `SchemaError`."""
+    read = parse_read_options(options, is_stream=False)
+    return MillraceReader(read, wanted_columns(schema, read))
+
+
+def wanted_columns(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
+    """The names of the columns of a schema that fits such a read. Raises `SchemaError`."""
+    return check_columns(
+        ((field.name, field.dataType.simpleString(), _is_nullable(field)) for field in schema),
+        options,
+    )
 
 
 class MillraceReader(DataSourceReader):
@@ -42,3 +58,8 @@ class MillraceReader(DataSourceReader):
 
         for fetch in read_range(wanted, self._options):
             yield from arrow_batches(fetch, columns=self._columns, end_offset=wanted.end_offset)
+
+
+def _is_nullable(field: StructField) -> bool:
+    """Whether the field and all within it may be null; a type's short name does not say."""
+    return field.nullable and "false" not in field.dataType.json()

@@ -45,6 +45,9 @@ SCHEMA: Final = pa.schema(
         pa.field("timestamp", pa.timestamp("ms", tz="UTC"), nullable=False),
     ]
 )
+IS_LOG_APPEND_TIME: Final = pa.field("is_log_append_time", pa.bool_(), nullable=False)
+"""Whether the broker set the timestamp, and not the producer; decoded only if named."""
+_FIELDS: Final = {field.name: field for field in (*SCHEMA, IS_LOG_APPEND_TIME)}
 
 
 def decode_arrow(
@@ -55,7 +58,8 @@ def decode_arrow(
     check_crc: bool = True,
     limit_bytes: int = FETCH_PAYLOAD_BYTES_MAX,
 ) -> pa.RecordBatch:
-    """Decode all whole batches of a fetch into the named columns of `SCHEMA`.
+    """Decode all whole batches of a fetch into the named columns: of `SCHEMA`, and
+    `IS_LOG_APPEND_TIME`.
 
     Leaves out control batches, records before `from_offset`, and a last batch that is cut short;
     `offset_after` tells where to go on. `limit_bytes` bounds the records of all batches together,
@@ -68,10 +72,11 @@ def decode_arrow(
         "headers": fetch.headers,
         "offset": lambda: pa.array(fetch.offsets),
         "timestamp": lambda: pa.array(fetch.timestamps).cast(SCHEMA.field("timestamp").type),
+        "is_log_append_time": lambda: pa.array(fetch.is_log_append_time),
     }
     records = pa.RecordBatch.from_arrays(
         [builders[name]() for name in columns],
-        schema=pa.schema([SCHEMA.field(name) for name in columns]),
+        schema=pa.schema([_FIELDS[name] for name in columns]),
     )
     if fetch.count and fetch.offsets[0] < from_offset:
         return records.filter(pa.array(fetch.offsets >= from_offset))
@@ -181,6 +186,11 @@ class _Fetch:
         fields_and_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
         every_other = np.arange(0, 2 * count, 2, dtype=np.int32)
         return fields_and_gaps.take(pa.array(every_other, mask=is_null if is_null.any() else None))
+
+    @property
+    def is_log_append_time(self) -> _Flags:
+        """Whether each record has the timestamp of its batch."""
+        return self._repeated("is_log_append_time").astype(np.bool_)
 
     def headers(self) -> pa.ListArray:
         """Build the headers column; a record without headers has an empty list."""
@@ -324,7 +334,7 @@ class _Fetch:
         return self._repeated("base_offset") + deltas
 
     def _absolute_timestamps(self, deltas: _Integers) -> _Integers:
-        is_fixed = self._repeated("is_log_append_time").astype(np.bool_)
+        is_fixed = self.is_log_append_time
         base = np.where(is_fixed, self._repeated("max_timestamp"), self._repeated("base_timestamp"))
         deltas = np.where(is_fixed, 0, deltas)
         timestamps = base + deltas

@@ -1,0 +1,71 @@
+"""Ranges cut into pieces, each a task of its own.
+
+Owns the arithmetic: how many pieces, and cuts by records where the bytes between them are not
+known. Cuts by bytes are the broker's, whose index knows them; `planner` asks for them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from millrace_spark.errors import OptionError
+from millrace_spark.options import PARTITIONS_MAX
+from millrace_spark.ranges import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range, and what it takes on the broker's disk."""
+
+    wanted: OffsetRange
+    size_bytes: int
+
+
+def split(whole: OffsetRange, count: int) -> Iterator[OffsetRange]:
+    """The range in `count` pieces whose lengths differ by at most 1; `count <= len(whole)`."""
+    for index in range(count):
+        yield replace(
+            whole,
+            start_offset=whole.start_offset + len(whole) * index // count,
+            end_offset=whole.start_offset + len(whole) * (index + 1) // count,
+        )
+
+
+def at_most(ranges: Sequence[OffsetRange], records_max: int) -> list[OffsetRange]:
+    """The ranges in pieces of at most `records_max`.
+
+    Raises `OptionError` when that makes more than `PARTITIONS_MAX`.
+    """
+    counts = [-(-len(whole) // records_max) for whole in ranges]
+    if sum(counts) > PARTITIONS_MAX:
+        raise OptionError(
+            "maxRecordsPerPartition",
+            f"{records_max} makes more than {PARTITIONS_MAX} Spark partitions; raise it",
+        )
+    return [
+        piece for whole, count in zip(ranges, counts, strict=True) for piece in split(whole, count)
+    ]
+
+
+def at_least(pieces: Sequence[Piece], count_min: int) -> list[OffsetRange]:
+    """The pieces, the largest cut again by records until there are `count_min` of them.
+
+    Fewer when there are fewer records. Keeps the order.
+    """
+    counts = [1] * len(pieces)
+    largest = [(-piece.size_bytes, index) for index, piece in enumerate(pieces)]
+    heapq.heapify(largest)
+    missing = count_min - len(pieces)
+    while missing > 0 and largest:
+        _, index = heapq.heappop(largest)
+        if counts[index] < len(pieces[index].wanted):
+            counts[index] += 1
+            missing -= 1
+            heapq.heappush(largest, (-(pieces[index].size_bytes // counts[index]), index))
+    return [
+        part
+        for piece, count in zip(pieces, counts, strict=True)
+        for part in split(piece.wanted, count)
+    ]
