@@ -34,6 +34,11 @@ from millrace_protocol.messages.list_offsets import (
 )
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
+from millrace_protocol.messages.split_ranges import (
+    PartitionRange,
+    SplitRangesRequest,
+    SplitRangesResponse,
+)
 from tests.broker.wire import Wire, batch, connect, fetch_request
 from tests.hostile.attack import hostile, lives, refused, refused_body
 from tests.hostile.target import PARTITIONS, TOPIC, Target
@@ -55,6 +60,7 @@ async def an_array_of_int32_max_elements_in_20_bytes(target: Target) -> str:
         ApiKey.CREATE_PARTITIONS: HUGE_COUNT,
         ApiKey.DESCRIBE_CONFIGS: HUGE_COUNT,
         ApiKey.ALTER_CONFIGS: HUGE_COUNT,
+        ApiKey.SPLIT_RANGES: HUGE_COUNT,
     }
     async with connect(target.port) as wire:
         for api, body in bodies.items():
@@ -78,6 +84,7 @@ async def more_partitions_than_a_request_may_name(target: Target) -> str:
         for request in (
             fetch_request([(TOPIC, 0, 0)] * 2_001),
             ListOffsetsRequest((ListOffsetsPartition(TOPIC, 0, -1),) * 2_001),
+            SplitRangesRequest((PartitionRange(TOPIC, 0, 0, 0, 1),) * 2_001),
             MetadataRequest(("x",) * 2_001),
             DescribeConfigsRequest(("x",) * 2_001),
         ):
@@ -226,6 +233,14 @@ async def numbers_at_their_limits(target: Target) -> str:
             )
             listed = await wire.ask(ListOffsetsRequest(questions), ListOffsetsResponse)
             assert all(p.offset >= -1 for p in listed.partitions)
+            ranges = tuple(
+                PartitionRange(TOPIC, p, start, end, size)
+                for p in (0, number)
+                for start, end in ((0, wide), (wide, 0), (wide, wide), (wide, -wide - 1))
+                for size in (wide, number)
+            )
+            cut = await wire.ask(SplitRangesRequest(ranges), SplitRangesResponse)
+            assert all(p.error_code and not p.pieces for p in cut.partitions)
             widened = await wire.widen(TOPIC, number)
             assert widened.error_code == ErrorCode.INVALID_PARTITIONS
             made = await wire.create("extreme", partitions=number, validate_only=True)

@@ -15,6 +15,7 @@ from millrace_protocol.dissect import dissect_frames, dissect_hex
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.framing import read_request_header, read_response_header
 from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.messages.split_ranges import PIECES_MAX
 from millrace_protocol.schema import Message, Request
 from millrace_protocol.spec.__main__ import main
 from millrace_protocol.spec.document import UnknownPart, parts, regenerate
@@ -117,7 +118,7 @@ def test_every_citation_has_its_anchor(text: str) -> None:
 
 
 def test_numbers_in_the_document_are_those_of_the_code(text: str) -> None:
-    """W-2.2, W-3.3, W-3.5, W-5.4, W-6.1, W-6.2, W-8.3, W-8.4"""
+    """W-2.2, W-3.3, W-3.5, W-4.23.2, W-5.4, W-6.1, W-6.2, W-8.3, W-8.4"""
     body = dict(sections(text))
     assert f"{framing.FRAME_BYTES_MAX_BEFORE_HELLO:,}" in body["W-6.1"]
     assert f"{framing.FRAME_BYTES_MAX:,}" in body["W-6.2"]
@@ -128,6 +129,7 @@ def test_numbers_in_the_document_are_those_of_the_code(text: str) -> None:
     assert f"{primitives.ARRAY_COUNT_MAX:,} in a response" in body["W-3.5"]
     assert f"{Request.elements_max:,} elements in a request" in body["W-3.5"]
     assert f"{Message.elements_max:,} in a response" in body["W-3.5"]
+    assert f"at most {PIECES_MAX:,} pieces" in body["W-4.23.2"]
     assert f"{records.PAYLOAD_BYTES_MAX >> 20} MiB" in body["W-5.4"]
     for anchor in ("W-8.3", "W-8.4"):
         assert f"reaches {ANSWER_CHARACTERS >> 10} KiB" in body[anchor]
