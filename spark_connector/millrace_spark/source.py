@@ -1,7 +1,7 @@
 """The format `millrace`, as Spark's Python Data Source API sees it.
 
 Owns the name and the entry points. Imported by every Python process in which Spark looks for
-formats, so it imports neither the clients' I/O nor pyarrow.
+formats, so each entry point imports what it needs itself.
 """
 
 from __future__ import annotations
@@ -10,26 +10,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from millrace_spark.options import parse_read_options
-from millrace_spark.schema import DDL, check_columns
-
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
     from millrace_spark.reader import MillraceReader
+    from millrace_spark.stream_writer import MillraceStreamWriter
+    from millrace_spark.writer import MillraceWriter
 
 
 class MillraceSource(DataSource):
-    """`spark.read.format("millrace")`; options are `options.ReadOptions`.
+    """`spark.read.format("millrace")`; the options of a read are `options.ReadOptions`.
 
     Found by Spark through the module `pyspark_millrace`. Where another module of that kind is
     broken and hides it: `spark.dataSource.register(MillraceSource)`.
     """
-
-    def __init__(self, options: dict[str, str]) -> None:
-        """Checks the options, so that `load()` fails and not the first action."""
-        super().__init__(options)
-        self._read_options = parse_read_options(options)
 
     @classmethod
     def name(cls) -> str:
@@ -37,20 +31,27 @@ class MillraceSource(DataSource):
         return "millrace"
 
     def schema(self) -> str:
-        """The same for every topic, so that `load()` needs no broker."""
-        return DDL
+        """The columns of a read without a schema of its own; `load()` needs no broker."""
+        from millrace_spark.schema import schema_of
+
+        return schema_of(self.options)
 
     def reader(self, schema: StructType) -> MillraceReader:
         """A reader of the columns of `schema`: all, or those the user named."""
-        from millrace_spark.reader import MillraceReader
+        from millrace_spark.reader import make_reader
 
-        columns = check_columns(
-            (field.name, field.dataType.simpleString(), _is_nullable(field))
-            for field in schema.fields
-        )
-        return MillraceReader(self._read_options, columns)
+        return make_reader(self.options, schema)
 
+    def writer(self, schema: StructType, overwrite: bool) -> MillraceWriter:
+        """A writer of frames with that schema; the options are `write_options.WriteOptions`."""
+        from millrace_spark.writer import make_writer
 
-def _is_nullable(field: StructField) -> bool:
-    """Whether the field and all within it may be null; a type's short name does not say."""
-    return field.nullable and "false" not in field.dataType.json()
+        return make_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> MillraceStreamWriter:
+        """A writer of micro-batches; `overwrite` is the output mode `complete`."""
+        from millrace_spark.stream_writer import make_stream_writer
+
+        return make_stream_writer(self.options, schema)
