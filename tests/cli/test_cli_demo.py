@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millrace.cli.demo import _compare
+from millrace.cli.demo import _compare, _compare_order, _Passage
 from millrace.cli.exits import Exit, Refusal
 from millrace.cli.flights import DepartureCount, departures_of_csv, flight_records, flights_file
 
@@ -45,6 +45,7 @@ def test_demo_prints_the_figures_of_the_csv_twice_and_how_a_group_shared_the_fli
     assert "in:  20,000 records" in stderr
     assert "out: 20,000 records" in stderr
     assert f"equal: {carriers.total():,} departures of 20,000 flights" in stderr
+    assert f"order: as sent, within each of {len(carriers)} carriers" in stderr
 
     # A commit is of 200 records, and the kill is before one.
     members = [first, second, third, fourth]
@@ -80,6 +81,22 @@ def test_a_difference_is_named_and_is_exit_1(capsys: pytest.CaptureFixture[str])
     assert _compare(read, expected) is Exit.REFUSED
     before = expected.per_carrier["UA"]
     assert f"carrier UA: {before - 1} from the topic, {before} expected" in capsys.readouterr().err
+
+
+def test_two_flights_of_a_carrier_that_changed_places_are_exit_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flights = [(b"UA", b"1"), (b"AA", b"2"), (b"UA", b"3")]
+    sent, between, swapped = _Passage(), _Passage(), _Passage()
+    for order, passage in (((0, 1, 2), sent), ((1, 0, 2), between), ((2, 1, 0), swapped)):
+        for n in order:
+            passage.note(*flights[n])
+    assert _compare_order(sent, between) is Exit.OK
+    assert _compare_order(sent, swapped) is Exit.REFUSED
+    assert capsys.readouterr().err.splitlines() == [
+        "order: as sent, within each of 2 carriers",
+        "order: not as sent, or other bytes, within UA",
+    ]
 
 
 def test_without_the_data_set_one_line_says_what_to_install(

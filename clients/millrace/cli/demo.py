@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from zlib import crc32
 
 import typer
 
@@ -41,13 +42,13 @@ def demo(
     in 2013 as a JSON record (key: the carrier; timestamp: the scheduled departure), reads them
     back, and prints departures per carrier and per hour of day, in New York, beside the same
     figures straight from the CSV file. A flight departed if it has a departure time; the
-    cancelled ones have none.
+    cancelled ones have none. A carrier's flights must come out as sent and in that order.
 
     Then three processes share the flights as a group, each committing what it has processed. One
     is killed (SIGKILL) after processing and before its commit, and a fourth joins. Prints who
     processed how much.
 
-    Ends with 0 only if all figures are equal, and the group has processed every flight at least
+    Ends with 0 only if all that is equal, and the group has processed every flight at least
     once, those of a carrier in order, and twice only what the killed one had not committed.
 
     Needs pip install 'millrace[demo]'.
@@ -70,8 +71,9 @@ async def _demo(partitions: int, limit: int | None) -> Exit:
         _say(f"in:  {sent}, durable, made from {file.name}")
         _say(f"out: {received}, parsed and counted")
         compared = _compare(read, departures_of_csv(file, limit=limit))
+        ordered = _compare_order(sent, received)
         shared = await share(broker.servers, TOPIC)
-    return max(compared, shared)
+    return max(compared, ordered, shared)
 
 
 @dataclass
@@ -81,6 +83,15 @@ class _Passage:
     records: int = 0
     size: int = 0
     elapsed_s: float = 0.0
+    chains: dict[bytes | None, int] = field(default_factory=dict)
+    """Of each key, one checksum over all its values in their order."""
+
+    def note(self, key: bytes | None, value: bytes | None) -> None:
+        """Takes a record into account."""
+        value = value or b""
+        self.records += 1
+        self.size += len(key or b"") + len(value)
+        self.chains[key] = crc32(value, self.chains.get(key, 0))
 
     def __str__(self) -> str:
         megabytes = self.size / 1e6
@@ -102,8 +113,8 @@ async def _send(servers: str, file: Path, limit: int | None) -> _Passage:
             await producer.send_many(
                 TOPIC, records.values, keys=records.keys, timestamps_ms=records.timestamps_ms
             )
-            passage.records += len(records.values)
-            passage.size += records.size
+            for key, value in zip(records.keys, records.values, strict=True):
+                passage.note(key, value)
     passage.elapsed_s = time.perf_counter() - started
     return passage
 
@@ -122,13 +133,12 @@ async def _receive(servers: str) -> tuple[_Passage, Departures]:
         async for batch in consumer.batches():
             for _, _, _, timestamp_ms, key, value, _ in batch:
                 count.add(timestamp_ms, key, value)
-                passage.size += len(key or b"") + len(value or b"")
+                passage.note(key, value)
             if batch.next_offset >= ends[batch.where]:
                 ahead.discard(batch.where)
                 if not ahead:
                     break
     passage.elapsed_s = time.perf_counter() - started
-    passage.records = count.departures.flights
     return passage, count.departures
 
 
@@ -155,6 +165,18 @@ def _compare(read: Departures, expected: Departures) -> Exit:
         for key in sorted({*from_topic, *from_csv}):
             if from_topic[key] != from_csv[key]:
                 _say(f"  {kind} {key}: {from_topic[key]} from the topic, {from_csv[key]} expected")
+    return Exit.REFUSED
+
+
+def _compare_order(sent: _Passage, received: _Passage) -> Exit:
+    """Whether each carrier's flights came out in the order in which they went in."""
+    keys = {*sent.chains, *received.chains}
+    differ = [key for key in keys if sent.chains.get(key) != received.chains.get(key)]
+    if not differ:
+        _say(f"order: as sent, within each of {len(keys)} carriers")
+        return Exit.OK
+    names = ", ".join(sorted((key or b"").decode() for key in differ))
+    _say(f"order: not as sent, or other bytes, within {names}")
     return Exit.REFUSED
 
 

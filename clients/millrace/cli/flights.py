@@ -57,11 +57,6 @@ class FlightRecords:
     keys: list[bytes | None] = field(default_factory=list)
     timestamps_ms: list[int] = field(default_factory=list)
 
-    @property
-    def size(self) -> int:
-        """Bytes of keys and values."""
-        return sum(map(len, self.values)) + sum(len(key or b"") for key in self.keys)
-
 
 def flights_file() -> Path:
     """The zipped CSV file. Raises `Refusal` when the package is not installed."""
