@@ -7,11 +7,12 @@ give and take the same, so callers need not know. The layouts are `messages/`; t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar, cast
 
 from millrace_protocol import hot
 from millrace_protocol.compiled import decode_body, encode_body
+from millrace_protocol.compiled import decode_in_pieces as _decode_in_pieces
 from millrace_protocol.messages.fetch import FetchRequest, FetchResponse
 from millrace_protocol.messages.produce import ProduceRequest, ProduceResponse
 from millrace_protocol.schema import Message
@@ -46,3 +47,13 @@ def decode(cls: type[M], body: hot.Buffer, version: int) -> M:
     """
     decoder = _DECODERS.get((cls, version))
     return decode_body(cls, body, version) if decoder is None else cast(M, decoder(body))
+
+
+def decode_in_pieces(cls: type[M], body: hot.Buffer, version: int) -> Generator[None, None, M]:
+    """The same with a `yield` now and then; but records of a produce, which cost nothing, at once.
+
+    `body` must not change before the end.
+    """
+    if cls is ProduceRequest:
+        return decode(cls, body, version)
+    return (yield from _decode_in_pieces(cls, body, version))

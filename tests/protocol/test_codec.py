@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millrace_protocol import hot
 from millrace_protocol.api import APIS
-from millrace_protocol.codec import decode, encode
+from millrace_protocol.codec import decode, decode_in_pieces, encode
 from millrace_protocol.compiled import encode_body
 from millrace_protocol.errors import WireError
 from millrace_protocol.messages.admin import CreateTopicsRequest, NewTopic, TopicConfig
@@ -81,6 +81,17 @@ def messages(cls: type[Message]) -> st.SearchStrategy[Message]:
     return st.builds(cls, **{name: values(field.type) for name, field in wire_fields(cls, 0)})
 
 
+def whole_in_pieces(cls: type[Message], body: bytes | bytearray, version: int) -> Message:
+    """Decodes to the end, as the broker does it for a long body."""
+    pieces = decode_in_pieces(cls, body, version)
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            message: Message = end.value
+            return message
+
+
 ANY_MESSAGE = st.sampled_from(MESSAGES).flatmap(messages)
 HOT_MESSAGE = st.sampled_from(HOT).flatmap(messages)
 
@@ -115,14 +126,25 @@ def test_bytes_changed_or_cut_fail_alike_or_mean_the_same(
         error = None
     except WireError as wire_error:
         expected, error = None, wire_error
-    if error is None:
-        assert decode(cls, body, 0) == expected
-        return
-    with pytest.raises(WireError) as caught:
-        decode(cls, body, 0)
-    assert str(caught.value) == str(error)
-    assert caught.value.position == error.position
-    assert 0 <= error.position <= len(body)
+    for decoded in (decode, whole_in_pieces):
+        if error is None:
+            assert decoded(cls, body, 0) == expected
+            continue
+        with pytest.raises(WireError) as caught:
+            decoded(cls, body, 0)
+        assert str(caught.value) == str(error)
+        assert caught.value.position == error.position
+        assert 0 <= error.position <= len(body)
+
+
+def test_a_long_body_is_decoded_a_piece_at_a_time() -> None:
+    entries = tuple(FetchPartition("t", number, 0, 0, 1) for number in range(250))
+    request = FetchRequest(0, 1, 2**20, entries)
+    pieces = decode_in_pieces(FetchRequest, encode(request, 0), 0)
+    assert [next(pieces), next(pieces)] == [None, None]
+    with pytest.raises(StopIteration) as end:
+        next(pieces)
+    assert end.value.value == request
 
 
 @given(ANY_MESSAGE, st.data())

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Generator
 from functools import partial
 
-from millrace_protocol.api import APIS, ApiKey
-from millrace_protocol.codec import decode, encode
+from millrace_protocol.api import APIS, Api, ApiKey
+from millrace_protocol.codec import decode, decode_in_pieces, encode
 from millrace_protocol.compiled import encode_in_pieces
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_protocol.framing import (
@@ -74,7 +74,6 @@ class NativeDialect:
         try:
             if len(frame) > LONG_BODY_BYTES and _names_many(header, frame):
                 # Not bytes: an append writes the offsets of a batch into it.
-                # Not bytes: an append writes the offsets of a batch into it.
                 kept = frame if owned else memoryview(bytearray(frame))
                 return self._in_turns(connection, header, self._read(connection, header, kept))
             answered = self._handle(connection, header, frame)
@@ -91,7 +90,15 @@ class NativeDialect:
     ) -> AnswerPieces:
         """Handles a long request when its turn comes."""
         yield
-        answered = self._handle(connection, header, frame)
+        api = _known(header)
+        try:
+            request = yield from decode_in_pieces(
+                api.request, frame[header.body_position :], header.version
+            )
+        except WireError as error:
+            raise _broken(header, error) from None
+        yield
+        answered = HANDLERS[api.key](self._broker, connection, request)
         if isinstance(answered, Generator):
             answered = yield from answered
         return answered
@@ -121,28 +128,12 @@ class NativeDialect:
         return _encode(header, answered)
 
     def _handle(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Answered:
-        handler = HANDLERS.get(header.api)
-        if handler is None:
-            raise Refused(
-                ErrorCode.UNKNOWN_API,
-                f"No api has the key {header.api}; Hello lists those there are",
-            )
-        api = APIS[ApiKey(header.api)]
-        if not api.min_version <= header.version <= api.max_version:
-            raise Refused(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"{api.key.name} is spoken here in versions {api.min_version} to "
-                f"{api.max_version}, not {header.version}",
-            )
+        api = _known(header)
         try:
             request = decode(api.request, frame[header.body_position :], header.version)
         except WireError as error:
-            raise Refused(
-                ErrorCode.INVALID_REQUEST,
-                f"The body of the {api.key.name} request is broken: {error.reason}, at byte "
-                f"{header.body_position + error.position} of the frame",
-            ) from None
-        return handler(self._broker, connection, request)
+            raise _broken(header, error) from None
+        return HANDLERS[api.key](self._broker, connection, request)
 
     def _later(
         self,
@@ -194,6 +185,31 @@ class NativeDialect:
                 exc_info=error,
             )
         return _refusal(header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def _known(header: RequestHeader) -> Api:
+    """The api that is asked for. Raises `Refused` when there is none, or not in this version."""
+    if header.api not in HANDLERS:
+        raise Refused(
+            ErrorCode.UNKNOWN_API,
+            f"No api has the key {header.api}; Hello lists those there are",
+        )
+    api = APIS[ApiKey(header.api)]
+    if not api.min_version <= header.version <= api.max_version:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{api.key.name} is spoken here in versions {api.min_version} to "
+            f"{api.max_version}, not {header.version}",
+        )
+    return api
+
+
+def _broken(header: RequestHeader, error: WireError) -> Refused:
+    return Refused(
+        ErrorCode.INVALID_REQUEST,
+        f"The body of the {ApiKey(header.api).name} request is broken: {error.reason}, at byte "
+        f"{header.body_position + error.position} of the frame",
+    )
 
 
 def _names_many(header: RequestHeader, frame: memoryview) -> bool:

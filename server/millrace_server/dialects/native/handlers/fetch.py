@@ -35,9 +35,10 @@ def handle(broker: Broker, connection: Connection, request: FetchRequest) -> Ans
 def _in_pieces(
     broker: Broker, request: FetchRequest, max_wait_ms: int, *, is_first: bool
 ) -> AnswerPieces:
-    yield
-    wanted = [_from(entry) for entry in request.partitions]
-    yield
+    wanted: list[FetchFrom] = []
+    for start in range(0, len(request.partitions), PIECE_ENTRIES):
+        wanted += map(_from, request.partitions[start : start + PIECE_ENTRIES])
+        yield
     fetched = yield from broker.fetches.fetch_in_pieces(
         wanted,
         max_wait_ms=max_wait_ms,
