@@ -46,7 +46,7 @@ LOOP_DOORS: dict[str, tuple[str, ...]] = {
     "sendfile": ("net.wire",),
     "start_tls": (),
     # Connections are waited for, and room in a socket that is full.
-    "add_reader": ("net.listening",),
+    "add_reader": ("net.listening", "net.porch"),
     "add_writer": ("net.wire",),
     # The process.
     "add_signal_handler": ("serve",),

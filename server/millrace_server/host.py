@@ -121,8 +121,18 @@ class Net(Protocol):
     """How connections come in."""
 
     async def listen(
-        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
-    ) -> Listener: ...
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        silent_ms_max: int,
+        first_frame_bytes_max: int,
+    ) -> Listener:
+        """Each connection gets a protocol, at once or when it has sent something; who sends nothing
+        whole for `silent_ms_max` may be closed without one. A first frame that says it is longer
+        than `first_frame_bytes_max` is not waited for. Raises `OSError`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

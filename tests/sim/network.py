@@ -303,9 +303,15 @@ class SimNetwork:
     # Doors
 
     async def listen(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        silent_ms_max: int,
+        first_frame_bytes_max: int,
     ) -> Any:
-        """See `host.Net`."""
+        """See `host.Net`; a protocol comes at once."""
         port = port or PORT_FIRST + len(self.listeners)
         if port in self.listeners:
             raise OSError(errno.EADDRINUSE, "Address already in use")

@@ -2,7 +2,8 @@
 
 Event loops accept as many connections in a row as there are: when ten thousand clients come at
 once, nobody is answered for half a second. This listener takes `ACCEPTS_PER_PASS` in each pass of
-the loop; the others wait in the kernel's queue.
+the loop; the others wait in the kernel's queue. Those taken wait on a `Porch` for their first
+frame, and only then get a protocol.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from millrace_server.net.porch import Porch
+
 _HANDSHAKE_S = 10
 """A connection is not counted before its handshake; asyncio's own limit is 60 s."""
 ACCEPTS_PER_PASS = 4
-"""Some 300 us of work."""
+"""Some 60 us of work."""
 BACKLOG = 4096
 """Connections that the kernel keeps for us, cut to what the machine allows; asyncio's own default
 of 100 drops some when every client comes back at once."""
@@ -32,7 +35,13 @@ class OsNet:
         self._tls = tls
 
     async def listen(
-        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        silent_ms_max: int,
+        first_frame_bytes_max: int,
     ) -> Acceptor:
         """Port 0 picks a free one. Raises `OSError`."""
         loop = asyncio.get_running_loop()
@@ -46,7 +55,14 @@ class OsNet:
             for sock in sockets:
                 sock.close()
             raise
-        return Acceptor(loop, sockets, protocol, self._tls)
+        return Acceptor(
+            loop,
+            sockets,
+            protocol,
+            self._tls,
+            silent_ms_max=silent_ms_max,
+            first_frame_bytes_max=first_frame_bytes_max,
+        )
 
 
 class Acceptor:
@@ -58,6 +74,9 @@ class Acceptor:
         sockets: list[socket.socket],
         protocol: Callable[[], asyncio.BaseProtocol],
         tls: ssl.SSLContext | None,
+        *,
+        silent_ms_max: int,
+        first_frame_bytes_max: int,
     ) -> None:
         self.sockets = tuple(sockets)
         self._loop = loop
@@ -65,11 +84,15 @@ class Acceptor:
         self._tls = tls
         self._greetings: set[asyncio.Task[None]] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._porch = Porch(
+            loop, self._admit, timeout_ms=silent_ms_max, frame_bytes_max=first_frame_bytes_max
+        )
         for sock in self.sockets:
             loop.add_reader(sock, self._accept, sock)
 
     def close(self) -> None:
-        """Takes no more; those in the kernel's queue are reset."""
+        """Takes no more; those in the kernel's queue are reset, those on the porch closed."""
+        self._porch.close()
         for sock in self.sockets:
             pause = self._pauses.pop(sock, None)
             if pause is not None:
@@ -98,9 +121,12 @@ class Acceptor:
                     )
                 return
             accepted.setblocking(False)
-            greeting = self._loop.create_task(self._greet(accepted))
-            self._greetings.add(greeting)
-            greeting.add_done_callback(self._greetings.discard)
+            self._porch.take(accepted)
+
+    def _admit(self, stranger: socket.socket) -> None:
+        greeting = self._loop.create_task(self._greet(stranger))
+        self._greetings.add(greeting)
+        greeting.add_done_callback(self._greetings.discard)
 
     async def _greet(self, accepted: socket.socket) -> None:
         try:

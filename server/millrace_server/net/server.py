@@ -85,7 +85,13 @@ class Server:
         Raises `ListenError`.
         """
         try:
-            self._listener = await self._host.net.listen(self.connection, address, port)
+            self._listener = await self._host.net.listen(
+                self.connection,
+                address,
+                port,
+                silent_ms_max=self.limits.first_frame_timeout_ms,
+                first_frame_bytes_max=self.limits.frame_bytes_max_before_hello,
+            )
         except OSError as error:
             raise ListenError(_listen_sentence(address, port, error)) from error
         self._draining = False

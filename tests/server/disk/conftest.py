@@ -38,7 +38,13 @@ class _Spawn:
 
 class _NoNet:
     async def listen(
-        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        silent_ms_max: int,
+        first_frame_bytes_max: int,
     ) -> asyncio.Server:
         raise NotImplementedError("nothing listens here")
 

@@ -23,13 +23,13 @@ from millrace_server.host import (
     File,
     FileSlice,
     Host,
+    Net,
     ReadBuffer,
     Reply,
     SliceSource,
 )
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
-from millrace_server.net.listening import OsNet
 from millrace_server.net.server import Server
 from millrace_server.net.stream import Stream
 from millrace_server.net.turns import Later, Pieces
@@ -275,13 +275,29 @@ class Place:
         self.server.sweep()
 
 
+class StraightNet:
+    """Gives each connection its protocol when it comes, so that a test need not say anything."""
+
+    async def listen(
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        silent_ms_max: int,
+        first_frame_bytes_max: int,
+    ) -> asyncio.Server:
+        """See `host.Net`."""
+        return await asyncio.get_running_loop().create_server(protocol, host, port)
+
+
 class Serve(Protocol):
     def __call__(
         self,
         *,
         limits: Limits | None = None,
         cold_reads: ColdReads | None = None,
-        net: OsNet | None = None,
+        net: Net | None = None,
     ) -> Awaitable[Place]: ...
 
 
@@ -295,11 +311,11 @@ async def serve() -> AsyncIterator[Serve]:
         *,
         limits: Limits | None = None,
         cold_reads: ColdReads | None = None,
-        net: OsNet | None = None,
+        net: Net | None = None,
     ) -> Place:
         clock = SetClock()
         disk: Disk = NoDisk()  # type: ignore[assignment]
-        host = Host(clock, disk, net or OsNet(), random.Random(1), ThreadSpawn())
+        host = Host(clock, disk, net or StraightNet(), random.Random(1), ThreadSpawn())
         handler = ScriptedHandler()
         server = Server(host, handler, limits, cold_reads=cold_reads)
         place = Place(server, handler, clock, await server.start("127.0.0.1", 0), [])
