@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -58,6 +58,18 @@ class Refusal(Exception):
 
 def run(work: Coroutine[Any, Any, Exit]) -> NoReturn:
     """Runs a client command on an event loop and ends it with the exit code of its outcome."""
+
+    def on_loop() -> Exit:
+        import asyncio
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(work)
+
+    run_blocking(on_loop)
+
+
+def run_blocking(work: Callable[[], Exit]) -> NoReturn:
+    """Runs a command that has no event loop and ends it with the exit code of its outcome."""
     raise typer.Exit(_outcome(work))
 
 
@@ -84,14 +96,11 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _outcome(work: Coroutine[Any, Any, Exit]) -> Exit:
-    import asyncio
-
+def _outcome(work: Callable[[], Exit]) -> Exit:
     from millrace import errors
 
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            code = runner.run(work)
+        code = work()
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:

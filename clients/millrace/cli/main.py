@@ -19,6 +19,7 @@ from millrace.cli.nc import nc
 from millrace.cli.produce import produce
 from millrace.cli.serve import serve
 from millrace.cli.topic import topic
+from millrace_spark.cli import spark
 
 app = typer.Typer(
     name="millrace",
@@ -37,6 +38,7 @@ app.add_typer(group)
 app.command()(nc)
 app.command()(dissect)
 app.command()(demo)
+app.add_typer(spark)
 
 
 def _show_version(wanted: bool) -> None:

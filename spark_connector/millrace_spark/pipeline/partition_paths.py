@@ -1,0 +1,98 @@
+"""Directories by the values of columns: `date=2026-01-31/hour=07/`, as Hive and Spark have them.
+
+Owns the two columns made of the timestamp, the cutting of a batch by values, and the escaping of
+values in names. Source: Spark's `ExternalCatalogUtils.escapePathName`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from millrace.errors import ConfigError
+from millrace_spark.pipeline.errors import RecordUnfit
+
+MADE = {"date": "%Y-%m-%d", "hour": "%H"}
+"""Columns made of the timestamp, in UTC. An hour is one of a date."""
+NULL = "__HIVE_DEFAULT_PARTITION__"
+NAME_BYTES_MAX = 255
+"""Longest name of a directory, by every file system of Linux."""
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(32)}
+
+
+def partition_columns(wanted: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns to make directories of. Raises `ConfigError` for one that is not there.
+
+    >>> partition_columns(["topic", "hour"], ["topic", "value"])
+    ('topic', 'date', 'hour')
+    """
+    found: list[str] = []
+    for name in wanted:
+        if name not in MADE and name not in columns:
+            raise ConfigError(
+                f"--partition-by: no column {name!r}; there are {', '.join((*MADE, *columns))}"
+                + ("" if "value" not in columns else ", and with --schema those of the values")
+            )
+        if name == "hour" and "date" not in found:
+            found.append("date")
+        if name not in found:
+            found.append(name)
+    if found and not set(columns) - set(found):
+        raise ConfigError("--partition-by: leave a column for the files")
+    return tuple(found)
+
+
+def cut(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows by directory, in their order; without the columns that the directory tells.
+
+    Raises `RecordUnfit` for a value that can be no name.
+    """
+    rest = batch.drop_columns([name for name in columns if name in batch.schema.names])
+    if not columns:
+        yield "", rest
+        return
+    codes = np.zeros(batch.num_rows, dtype=np.int64)
+    names: list[list[str]] = []
+    for column in columns:
+        encoded = _texts(batch, column).dictionary_encode()
+        names.append([_name(column, value) for value in encoded.dictionary.to_pylist()])
+        codes = codes * len(names[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
+    found, inverse = np.unique(codes, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    rest = rest.take(pa.array(order))
+    first = 0
+    for code, count in zip(found.tolist(), np.bincount(inverse).tolist(), strict=True):
+        parts = []
+        for choices in reversed(names):
+            code, index = divmod(code, len(choices))
+            parts.append(choices[index])
+        yield "/".join(reversed(parts)), rest.slice(first, count)
+        first += count
+
+
+def _texts(batch: pa.RecordBatch, column: str) -> pa.Array:
+    if column in MADE and column not in batch.schema.names:
+        texts = pc.strftime(batch.column("timestamp"), format=MADE[column])
+    else:
+        try:
+            texts = batch.column(column).cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise RecordUnfit(
+                f"{column} has a value that can be no name of a directory; leave it out of "
+                "--partition-by"
+            ) from None
+    return pc.fill_null(texts, NULL)
+
+
+def _name(column: str, value: str) -> str:
+    escaped = "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in value)
+    name = f"{column}={escaped or NULL}"
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise RecordUnfit(
+            f"{column} has a value of {len(value)} characters, too long for the name of a "
+            "directory; leave it out of --partition-by"
+        )
+    return name

@@ -1,0 +1,68 @@
+"""The Spark session of a command: on this machine, on a cluster, or through Spark Connect.
+
+Owns what `--master` means. Settings that only this machine needs are `spark_session`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millrace.errors import ConfigError
+from millrace_spark.pipeline.spark_tasks import error_of_task
+from millrace_spark.spark_session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUIET = {
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""A command says what is to be said itself; and times are UTC's wherever it runs."""
+
+
+def start_spark(app_name: str, *, master: str | None, conf: tuple[str, ...] = ()) -> SparkSession:
+    """The session there is, or a new one.
+
+    `master` is Spark's (`local[4]`, `spark://HOST:7077`, `yarn`, `k8s://...`), or `sc://HOST:PORT`
+    for Spark Connect; None is this machine with all its cores. Raises `JavaNotFound`,
+    `ConfigError`, `JobFailed`.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ConfigError("this needs pyspark: pip install 'millrace[spark]'") from error
+    settings = {**QUIET, **parse_conf(conf)}
+    try:
+        if master is None:
+            return session(app_name, conf=settings)
+        if master.startswith("local"):
+            return session(app_name, master=master, conf=settings)
+        builder = SparkSession.builder.appName(app_name)
+        builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except (ConfigError, ImportError):
+        raise
+    except Exception as error:
+        if type(error).__module__.startswith("millrace"):
+            raise
+        raise error_of_task(error) from error
+
+
+def parse_conf(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Settings of Spark as `KEY=VALUE`. Raises `ConfigError`.
+
+    >>> parse_conf(("spark.executor.memory=4g",))
+    {'spark.executor.memory': '4g'}
+    """
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise ConfigError(f"--conf {pair!r} is not spark.SOMETHING=VALUE")
+        found[name] = value
+    return found

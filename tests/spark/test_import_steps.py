@@ -1,0 +1,315 @@
+"""Imports that are killed between any two steps: every record lands once, for all histories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.records import TopicPartition
+from millrace_spark.errors import DataLost
+from millrace_spark.pipeline.errors import ImportRefused, LedgerError
+from millrace_spark.pipeline.importer import Importer
+from millrace_spark.pipeline.landing_plan import Committed, Extent, Wishes, note_of
+from millrace_spark.pipeline.landing_task import Landed, file_name
+from millrace_spark.pipeline.ledger import Landing, Ledger, Shape, Span, decode, encode
+from millrace_spark.ranges import OffsetRange
+
+TOPIC = "clicks"
+GROUP = "import"
+PIECE = 3
+FRESH = Ledger("d1", GROUP, Shape())
+
+
+def at(partition: int) -> TopicPartition:
+    return TopicPartition(TOPIC, partition)
+
+
+class Killed(Exception):
+    """The process is no more."""
+
+
+@dataclass
+class World:
+    """A broker, a group and a disk in memory; the process dies at step `steps_left`."""
+
+    extents_now: dict[TopicPartition, Extent] = field(default_factory=dict)
+    group: dict[TopicPartition, Committed] = field(default_factory=dict)
+    stored: bytes | None = None
+    files: dict[str, OffsetRange] = field(default_factory=dict)
+    marked: dict[tuple[int, int], str] = field(default_factory=dict)
+    steps_left: int | None = None
+
+    def step(self) -> None:
+        """A place where the process may die: before and behind every effect."""
+        if self.steps_left is not None:
+            if self.steps_left == 0:
+                raise Killed
+            self.steps_left -= 1
+
+    # Directory
+
+    def load(self) -> Ledger | None:
+        return None if self.stored is None else decode(self.stored)
+
+    def store(self, ledger: Ledger) -> None:
+        self.step()
+        self.stored = encode(ledger)
+        self.step()
+
+    def marks(self, landing: int) -> dict[int, str]:
+        return {index: text for (number, index), text in self.marked.items() if number == landing}
+
+    def sweep(self) -> None:
+        self.step()
+        self.marked.clear()
+        self.step()
+
+    def sweep_staging(self) -> None:
+        self.step()
+
+    # Log
+
+    def extents(self, topics: Iterable[str]) -> dict[TopicPartition, Extent]:
+        return {where: each for where, each in self.extents_now.items() if where.topic in topics}
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Committed]:
+        return {where: self.group[where] for where in partitions if where in self.group}
+
+    def split(self, spans: Mapping[TopicPartition, Span]) -> tuple[OffsetRange, ...]:
+        return tuple(
+            OffsetRange(where.topic, span.topic_id, where.partition, first, last)
+            for where, span in spans.items()
+            for first in range(span.start_offset, span.end_offset, PIECE)
+            for last in [min(first + PIECE, span.end_offset)]
+        )
+
+    def commit(self, group: str, spans: Mapping[TopicPartition, Span], note: str) -> None:
+        self.step()
+        for where, span in spans.items():
+            self.group[where] = Committed(span.end_offset, note)
+        self.step()
+
+    # Tasks
+
+    def __call__(self, ledger: Ledger, ranges: Mapping[int, OffsetRange]) -> dict[int, Landed]:
+        assert ledger.landing is not None
+        for index, wanted in ranges.items():
+            self.step()
+            name = file_name(wanted, "parquet")
+            assert self.files.setdefault(name, wanted) == wanted, "a name is one range"
+            self.step()
+            self.marked[ledger.landing.number, index] = Landed(len(wanted), 1, 1).encode()
+        return {index: Landed(len(wanted), 1, 1) for index, wanted in ranges.items()}
+
+    # What the tests do
+
+    def grow(self, partition: int, count: int) -> None:
+        """Records are produced."""
+        before = self.extents_now.get(at(partition), Extent("t1", 0, 0))
+        self.extents_now[at(partition)] = before._replace(latest=before.latest + count)
+
+    def run(self, wishes: Wishes, *, steps: int | None = None) -> int:
+        """One run of the command, killed after so many steps; returns the records landed."""
+        self.steps_left = steps
+        importer = Importer.opened(self, self, self, fresh=FRESH, group=None)
+        importer.clear()
+        landed = 0
+        if importer.ledger.landing is not None:
+            landed += importer.land().records
+        if importer.plan([TOPIC], wishes) is not None:
+            landed += importer.land().records
+        return landed
+
+    def landed(self) -> Counter[tuple[int, int]]:
+        """How often each record is in the files."""
+        return Counter(
+            (each.partition, offset)
+            for each in self.files.values()
+            for offset in range(each.start_offset, each.end_offset)
+        )
+
+
+RUNS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.integers(0, 2), st.integers(0, 8)), max_size=3),
+        st.one_of(st.none(), st.integers(0, 40)),
+        st.one_of(st.none(), st.integers(1, 10)),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(runs=RUNS)
+def test_every_record_lands_once_wherever_runs_are_killed(
+    runs: list[tuple[list[tuple[int, int]], int | None, int | None, bool]],
+) -> None:
+    world = World()
+    for grown, steps, records_max, is_power_cut in runs:
+        for partition, count in grown:
+            world.grow(partition, count)
+        try:
+            world.run(Wishes(records_max=records_max), steps=steps)
+        except Killed:
+            if is_power_cut:
+                world.marked.clear()
+        assert max(world.landed().values(), default=1) == 1
+    world.run(Wishes())
+    assert world.landed() == {
+        (where.partition, offset): 1
+        for where, extent in world.extents_now.items()
+        for offset in range(extent.latest)
+    }
+    assert {where: each.offset for where, each in world.group.items()} == {
+        where: extent.latest for where, extent in world.extents_now.items()
+    }
+    last = world.load()
+    assert last is None or (last.landing is None and not world.marked)
+
+
+def test_a_run_killed_at_each_of_its_steps_is_finished_by_the_next() -> None:
+    steps = 0
+    while True:
+        world = World()
+        world.grow(0, 7)
+        world.grow(1, 2)
+        try:
+            world.run(Wishes(), steps=steps)
+        except Killed:
+            world.grow(0, 5)
+            world.run(Wishes())
+            assert len(world.landed()) == 14 and set(world.landed().values()) == {1}
+            steps += 1
+            continue
+        assert steps > 12, "there were that many places to die"
+        return
+
+
+def test_a_topic_taken_from_its_end_lands_what_comes_between_two_runs() -> None:
+    world = World()
+    world.grow(0, 5)
+    assert world.run(Wishes(from_latest=True)) == 0
+    world.grow(0, 2)
+    world.grow(1, 3)
+    assert world.run(Wishes(from_latest=True)) == 5
+    assert set(world.landed()) == {(0, 5), (0, 6), (1, 0), (1, 1), (1, 2)}
+
+
+def test_a_group_that_a_reader_has_left_is_gone_on_with() -> None:
+    world = World()
+    world.grow(0, 5)
+    world.group[at(0)] = Committed(3, "a consumer's own text")
+    assert world.run(Wishes()) == 2
+    assert set(world.landed()) == {(0, 3), (0, 4)}
+
+
+def test_a_landing_is_as_large_as_was_asked_for_and_takes_from_every_partition() -> None:
+    world = World()
+    world.grow(0, 100)
+    world.grow(1, 2)
+    world.grow(2, 50)
+    assert world.run(Wishes(records_max=21)) == 21
+    assert Counter(partition for partition, _ in world.landed()) == {0: 10, 1: 2, 2: 9}
+
+
+@pytest.mark.parametrize(
+    ("offset", "sentence"),
+    [(2, r"\[2, 5\) would land twice"), (7, r"\[5, 7\) would be left out")],
+)
+def test_a_group_that_was_taken_elsewhere_is_refused(offset: int, sentence: str) -> None:
+    world = World()
+    world.grow(0, 5)
+    world.run(Wishes())
+    world.grow(0, 5)
+    world.group[at(0)] = Committed(offset)
+    before = world.stored
+    with pytest.raises(ImportRefused, match=f"{sentence}.*reset import --topic clicks:0 --to-off"):
+        world.run(Wishes())
+    assert world.stored == before
+
+
+def test_a_commit_that_the_broker_has_forgotten_changes_nothing() -> None:
+    world = World()
+    world.grow(0, 5)
+    world.run(Wishes())
+    world.grow(0, 1)
+    world.group[at(0)] = Committed(2, note_of("d1", "/data"))
+    assert world.run(Wishes()) == 1
+    world.group.clear()
+    world.grow(0, 1)
+    assert world.run(Wishes()) == 1
+    assert world.group[at(0)].offset == 7
+
+
+def test_a_group_that_lands_in_another_directory_is_refused() -> None:
+    world = World()
+    world.grow(0, 5)
+    world.group[at(0)] = Committed(2, note_of("d2", "/data/there"))
+    with pytest.raises(ImportRefused, match=r"group import imports into /data/there.*group delete"):
+        world.run(Wishes())
+    assert world.stored is None
+
+
+def test_a_topic_that_was_created_again_is_refused() -> None:
+    world = World()
+    world.grow(0, 5)
+    world.run(Wishes())
+    world.extents_now[at(0)] = Extent("t2", 0, 9)
+    with pytest.raises(ImportRefused, match=r"deleted and created again.*another directory"):
+        world.run(Wishes())
+
+
+def test_records_that_retention_took_first_are_told_of_and_left_out_only_when_asked_to() -> None:
+    world = World()
+    world.grow(0, 5)
+    world.run(Wishes())
+    world.extents_now[at(0)] = Extent("t1", 8, 10)
+    with pytest.raises(DataLost, match=r"\[5, 8\) are gone.*--skip-lost"):
+        world.run(Wishes())
+    assert world.run(Wishes(skip_lost=True)) == 2
+    assert world.group[at(0)].offset == 10
+
+
+def test_a_log_that_was_cut_back_behind_the_import_is_refused() -> None:
+    world = World()
+    world.grow(0, 5)
+    world.run(Wishes())
+    world.extents_now[at(0)] = Extent("t1", 0, 4)
+    with pytest.raises(ImportRefused, match=r"stopped at offset 5, and the log ends at 4"):
+        world.run(Wishes(skip_lost=True))
+
+
+def test_a_directory_keeps_its_group_and_the_form_of_its_files() -> None:
+    world = World()
+    world.grow(0, 1)
+    world.run(Wishes())
+    with pytest.raises(ImportRefused, match="takes what group import stopped at"):
+        Importer.opened(world, world, world, fresh=FRESH, group="other")
+    for shape, sentence in (
+        (Shape("csv"), "files of parquet, and --format says csv"),
+        (Shape(partition_by=("date", "hour")), "files of none, and --partition-by says date,hour"),
+    ):
+        fresh = Ledger("d1", GROUP, shape)
+        with pytest.raises(ImportRefused, match=sentence):
+            Importer.opened(world, world, world, fresh=fresh, group=None)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"version": 2}', b'{"version": 1}', b"null"])
+def test_a_damaged_ledger_is_called_so(data: bytes) -> None:
+    with pytest.raises(LedgerError, match=r"damaged|version 2"):
+        decode(data)
+
+
+def test_a_ledger_comes_back_from_its_bytes() -> None:
+    landing = Landing(3, {at(1): Span("t1", 4, 9)}, (OffsetRange(TOPIC, "t1", 1, 4, 6),))
+    held = {at(0): Span("t1", 0, 7), TopicPartition("views", 12): Span("t2", 5, 5)}
+    ledger = Ledger("d1", GROUP, Shape("json", ("date",), "{}"), held, 2, landing)
+    assert decode(encode(ledger)) == ledger
