@@ -72,7 +72,8 @@ def check_pieces(
     ends = [piece.end_offset for piece in pieces]
     starts = [start, *ends[:-1]]
     assert ends == sorted(set(ends)) and ends[0] > start and ends[-1] == end
-    assert set(ends[:-1]) <= {base for base, _, _ in batches}, "cuts are boundaries of batches"
+    across = [(cut, b) for cut in ends[:-1] for b in batches if b[0] < cut <= b[1]]
+    assert not across, "no batch lies on both sides of a cut"
     step_bytes = INTERVAL_BYTES + max(size for _, _, size in batches)
     for number, (first, piece) in enumerate(zip(starts, pieces, strict=True)):
         there = bytes_between(batches, first, piece.end_offset)
