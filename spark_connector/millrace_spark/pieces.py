@@ -1,7 +1,7 @@
 """Ranges cut into pieces, each a task of its own.
 
-Owns the arithmetic: how many pieces, and cuts by records where the bytes between them are not
-known. Cuts by bytes are the broker's, whose index knows them; `planner` asks for them.
+Owns the arithmetic: how many pieces, of what the broker's index tells about bytes, and cuts by
+records where it does not tell enough. `planner` asks the broker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from millrace_spark.errors import OptionError
-from millrace_spark.options import PARTITIONS_MAX
+from millrace_spark.options import PARTITIONS_MAX, ReadOptions
 from millrace_spark.ranges import OffsetRange
 
 
@@ -21,6 +21,43 @@ class Piece:
 
     wanted: OffsetRange
     size_bytes: int
+
+
+def target_bytes(sizes: Sequence[int], options: ReadOptions) -> int:
+    """How large a piece is to be at most, for ranges that take so many bytes.
+
+    Raises `OptionError` when that makes more than `PARTITIONS_MAX` pieces.
+    """
+    limit = options.max_partition_bytes
+    if sum(size // limit for size in sizes) > PARTITIONS_MAX:
+        raise OptionError(
+            "maxPartitionBytes",
+            f"{limit} makes more than {PARTITIONS_MAX} Spark partitions; raise it",
+        )
+    return max(1, min(limit, -(-sum(sizes) // (options.min_partitions or 1))))
+
+
+def joined(grains: Sequence[Piece], target_bytes: int) -> list[Piece]:
+    """The pieces of one range, joined to as few as have `target_bytes` each, and equally many.
+
+    A piece is larger than another by one grain at most; grains are joined whole.
+    """
+    total = sum(grain.size_bytes for grain in grains)
+    count = max(1, -(-total // target_bytes))
+    pieces: list[Piece] = []
+    reached = 0
+    for grain in grains:
+        middle = reached + grain.size_bytes // 2
+        if pieces and middle * count < total * len(pieces):
+            last = pieces[-1]
+            pieces[-1] = Piece(
+                replace(last.wanted, end_offset=grain.wanted.end_offset),
+                last.size_bytes + grain.size_bytes,
+            )
+        else:
+            pieces.append(grain)
+        reached += grain.size_bytes
+    return pieces
 
 
 def split(whole: OffsetRange, count: int) -> Iterator[OffsetRange]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 
 from millrace.admin import TopicDescription
-from millrace.errors import UnknownTopicOrPartition
+from millrace.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from millrace.records import TopicPartition
 from millrace.sync import Admin
 from millrace_spark.bounds import AtTime, AtTimes, Bound, named_partitions
 from millrace_spark.options import ReadOptions
 from millrace_spark.patience import client_options, started
-from millrace_spark.pieces import Piece, at_least, at_most
+from millrace_spark.pieces import Piece, at_least, at_most, joined, target_bytes
 from millrace_spark.ranges import (
     LogExtent,
     OffsetRange,
@@ -24,6 +25,14 @@ from millrace_spark.ranges import (
     plan_ranges,
 )
 from millrace_spark.selection import Assign, Subscribe, SubscribePattern
+
+GRAINS = 8
+"""The broker cuts so many grains for each piece wanted: pieces differ by one grain at most."""
+GRAINS_MAX = 20_000
+"""Grains of one read; beyond, they become coarser."""
+_WHOLE = 2**62
+"""More than any range takes: it is one piece."""
+_TRIES = 3
 
 
 def plan(options: ReadOptions) -> list[OffsetRange]:
@@ -35,8 +44,17 @@ def plan(options: ReadOptions) -> list[OffsetRange]:
         lambda: Admin(options.servers, **client_options(options)), deadline_ms=options.deadline_ms
     )
     with closing(admin):
-        topic_ids = select(admin, options)
-        return cut(plan_ranges(extents(admin, topic_ids, options), options), options)
+        tries_left = _TRIES
+        while True:
+            topic_ids = select(admin, options)
+            ranges = plan_ranges(extents(admin, topic_ids, options), options)
+            tries_left -= 1
+            try:
+                return cut(admin, ranges, options)
+            except OffsetOutOfRange:
+                # Retention took what was planned; what is left is planned anew.
+                if not tries_left:
+                    raise
 
 
 def select(admin: Admin, options: ReadOptions) -> dict[TopicPartition, str]:
@@ -79,16 +97,45 @@ def extents(
     }
 
 
-def cut(ranges: list[OffsetRange], options: ReadOptions) -> list[OffsetRange]:
+def cut(admin: Admin, ranges: list[OffsetRange], options: ReadOptions) -> list[OffsetRange]:
     """The ranges in pieces that are no larger, and no fewer, than the options say.
 
-    Raises `OptionError` when there are too many.
+    Raises `OptionError` when there are too many, and `OffsetOutOfRange` for a range that the log
+    does not hold any more.
     """
-    pieces = [Piece(whole, len(whole)) for whole in ranges]
+    sized = _sized(admin, ranges, piece_bytes=_WHOLE)
+    sizes = [sum(piece.size_bytes for piece in pieces) for pieces in sized]
+    target = target_bytes(sizes, options)
+    grain_bytes = max(1, target // GRAINS, sum(sizes) // GRAINS_MAX)
+    large = [whole for whole, size in zip(ranges, sizes, strict=True) if size > target]
+    grains = dict(zip(large, _sized(admin, large, piece_bytes=grain_bytes), strict=True))
+    pieces = [
+        piece
+        for whole, size in zip(ranges, sizes, strict=True)
+        for piece in joined(grains.get(whole, [Piece(whole, size)]), target)
+    ]
     ranges = at_least(pieces, options.min_partitions or 1)
     if options.max_records_per_partition is not None:
         ranges = at_most(ranges, options.max_records_per_partition)
     return ranges
+
+
+def _sized(admin: Admin, ranges: list[OffsetRange], *, piece_bytes: int) -> list[list[Piece]]:
+    """The pieces of each range, cut by the brokers."""
+    asked: dict[TopicPartition | tuple[str, int], tuple[int, int]] = {
+        whole.where: (whole.start_offset, whole.end_offset) for whole in ranges
+    }
+    answers = admin.split_ranges(asked, piece_bytes=piece_bytes)
+    return [
+        [
+            Piece(
+                replace(whole, start_offset=found.start_offset, end_offset=found.end_offset),
+                found.size_bytes,
+            )
+            for found in answers[whole.where]
+        ]
+        for whole in ranges
+    ]
 
 
 def _topics(admin: Admin, options: ReadOptions) -> list[TopicDescription]:

@@ -32,8 +32,11 @@ def admin(broker: BrokerThread) -> Iterator[Admin]:
 
 
 def options_for(broker: BrokerThread, topic: str, **options: str) -> ReadOptions:
-    """Parsed options of a read of `topic`."""
-    return parse_read_options({"servers": broker.servers, "topic": topic, **options})
+    """Parsed options of a batch read of `topic`, or of what `options` select instead."""
+    given = {"millrace.servers": broker.servers, "subscribe": topic, **options}
+    if "subscribePattern" in options or "assign" in options:
+        del given["subscribe"]
+    return parse_read_options(given, is_stream=False)
 
 
 def read_batches(wanted: OffsetRange, options: ReadOptions, *columns: str) -> list[pa.RecordBatch]:
@@ -60,7 +63,7 @@ def test_split_ranges_read_every_record_once(broker: BrokerThread, admin: Admin)
     with Producer(broker.servers) as producer:
         for first in range(0, 1000, 100):
             producer.send_many("split", [b"%d" % n for n in range(first, first + 100)])
-    options = options_for(broker, "split", max_offsets_per_partition="130")
+    options = options_for(broker, "split", maxRecordsPerPartition="130")
     ranges = plan(options)
     assert len(ranges) == 8
     assert read_offsets(options, ranges) == list(range(1000))
@@ -109,7 +112,11 @@ def test_times_select_records_from_the_first_as_late_to_the_last_before(
             "times", [b"x"] * 10, timestamps_ms=range(1_000, 2_000, 100), partition=0
         )
         producer.send_many("times", [b"x"] * 2, timestamps_ms=[1_000, 1_100], partition=1)
-    ranges = plan(options_for(broker, "times", start="1300", end="1970-01-01T00:00:01.700Z"))
+    ranges = plan(
+        options_for(
+            broker, "times", startingTimestamp="1300", endingTimestamp="1970-01-01T00:00:01.700Z"
+        )
+    )
     assert [(r.partition, r.start_offset, r.end_offset) for r in ranges] == [(0, 3, 7)]
 
 
@@ -127,12 +134,14 @@ def test_offsets_of_a_partition_there_is_not_are_refused(
     broker: BrokerThread, admin: Admin
 ) -> None:
     admin.create_topic("narrow", partitions=1)
-    with pytest.raises(OptionError, match="start: there is no narrow-1; narrow has 1"):
-        plan(options_for(broker, "narrow", start='{"narrow": {"1": 0}}'))
+    with pytest.raises(OptionError, match="startingOffsets: there is no narrow-1; narrow has 1,"):
+        plan(options_for(broker, "narrow", startingOffsets='{"narrow": {"1": 0}}'))
 
 
 def test_planning_gives_up_at_the_deadline_when_no_broker_answers() -> None:
-    nobody = parse_read_options({"servers": "127.0.0.1:1", "topic": "x", "deadline_ms": "200"})
+    nobody = parse_read_options(
+        {"millrace.servers": "127.0.0.1:1", "subscribe": "x", "deadlineMs": "200"}, is_stream=False
+    )
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1"):
         plan(nobody)
 
@@ -158,10 +167,10 @@ def test_a_read_gives_up_when_nothing_comes_before_the_deadline(
     admin.create_topic("slow", partitions=1)
     with Producer(broker.servers) as producer:
         producer.send_many("slow", [b"x"] * 5)
-    options = options_for(broker, "slow", deadline_ms="200")
+    options = options_for(broker, "slow", deadlineMs="200")
     (wanted,) = plan(options)
     beyond = replace(wanted, end_offset=6)
-    with pytest.raises(ReadTimedOut, match=r"slow-0 \[0, 6\): no records within deadline_ms=200"):
+    with pytest.raises(ReadTimedOut, match=r"slow-0 \[0, 6\): no records within deadlineMs=200"):
         read_offsets(options, [beyond])
 
 
@@ -182,7 +191,7 @@ def test_records_that_retention_removed_after_planning_fail_or_are_skipped(
     with pytest.raises(DataLost, match=r"short-0: records \[0, \d+\) are gone: retention"):
         read_offsets(failing, ranges)
     with caplog.at_level(logging.WARNING, "millrace_spark"):
-        left = read_offsets(options_for(broker, "short", on_data_loss="skip"), ranges)
+        left = read_offsets(options_for(broker, "short", failOnDataLoss="false"), ranges)
     assert left == list(range(left[0], 100))
     assert left[0] >= earliest
     assert "skipped" in caplog.text
@@ -205,4 +214,4 @@ def test_a_topic_deleted_after_planning_is_not_mistaken_for_its_successor(
             producer.send_many(name, [b"new"] * 20)
     with pytest.raises(DataLost, match="created again" if is_created_again else "was deleted"):
         read_offsets(failing, ranges)
-    assert read_offsets(options_for(broker, name, on_data_loss="skip"), ranges) == []
+    assert read_offsets(options_for(broker, name, failOnDataLoss="false"), ranges) == []
