@@ -310,6 +310,7 @@ async def test_a_connection_too_many_is_refused_with_the_reason() -> None:
     """W-6.6"""
     async with Broker(limits=Limits(connections_max=1)) as broker, connect(broker.port) as first:
         async with connect(broker.port, hello=False) as second:
+            second.send(MetadataRequest(()))
             code, refusal = await second.refusal()
             assert code is ErrorCode.BROKER_STOPPING
             assert "1 connections" in refusal.message
