@@ -84,12 +84,13 @@ def _texts(batch: pa.RecordBatch, column: str) -> pa.Array:
                 f"{column} has a value that can be no name of a directory; leave it out of "
                 "--partition-by"
             ) from None
-    return pc.fill_null(texts, NULL)
+    # Spark has one name for null and for empty text, too.
+    return pc.if_else(pc.fill_null(pc.equal(texts, ""), True), NULL, texts)
 
 
 def _name(column: str, value: str) -> str:
     escaped = "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in value)
-    name = f"{column}={escaped or NULL}"
+    name = f"{column}={escaped}"
     if len(name.encode()) > NAME_BYTES_MAX:
         raise RecordUnfit(
             f"{column} has a value of {len(value)} characters, too long for the name of a "
