@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from millrace.records import TopicPartition
 
+STRETCH = 4
+"""How much more of a backlog is looked at than its share should take: records differ in size."""
+
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
@@ -63,6 +66,17 @@ def admit_records(
     return {
         where: backlog.start_offset + taken.get(where, 0) for where, backlog in backlogs.items()
     }
+
+
+def first_stretch(backlog: Backlog, *, size_bytes: int, bytes_max: int) -> Backlog:
+    """The part at the beginning of a backlog of `size_bytes` where to look for `bytes_max`.
+
+    `STRETCH` times what it takes where all records are of one size, so that the answer is small
+    however much waits.
+    """
+    count = -(-len(backlog) * bytes_max * STRETCH // max(1, size_bytes))
+    end_offset = min(backlog.end_offset, backlog.start_offset + max(1, count))
+    return Backlog(backlog.start_offset, end_offset)
 
 
 def admit_steps(steps: Sequence[Step], bytes_max: int) -> int:

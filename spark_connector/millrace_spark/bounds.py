@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from millrace_spark.errors import OptionError
+from millrace_spark.stream_offsets import TOPIC_IDS
 
 OFFSET_MAX = 2**63 - 1
 OFFSET_EARLIEST = -2
@@ -181,6 +182,8 @@ def _by_partition(
         raise OptionError(option, f"is not JSON such as {form}: {error}") from None
     if not isinstance(found, dict):
         raise OptionError(option, f"{text!r} is not a JSON object such as {form}")
+    # In what the checkpoint of a stream says.
+    found.pop(TOPIC_IDS, None)
     for topic, partitions in found.items():
         if not isinstance(partitions, dict):
             raise OptionError(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from millrace.records import TopicPartition
 from millrace_spark.admission import Backlog
+from millrace_spark.ranges import OffsetRange
 from millrace_spark.stream_offsets import StreamOffsets
 
 
@@ -85,6 +86,41 @@ def go_on(start: StreamOffsets, now: Extents) -> Continuation:
         frozenset((*unknown, *receded)),
         tuple(losses),
     )
+
+
+def plan(
+    start: StreamOffsets, end: StreamOffsets, now: Extents
+) -> tuple[list[OffsetRange], tuple[str, ...]]:
+    """What to read of the micro-batch from `start` to `end`, in order; and what is lost of it.
+
+    A partition that is in one of the two only, or goes backwards, or belongs to another topic of
+    the same name, jumps in this batch and is read from the next one on. `now.earliest` must have
+    the partitions of `now.latest`.
+    """
+    first = {
+        where: start.offsets[where]
+        for where in start.same_incarnation(end)
+        if start.offsets[where] < end.offsets[where]
+    }
+    there = {
+        where: end_offset for where, end_offset in now.latest.offsets.items() if where in first
+    }
+    planned = StreamOffsets(first, {**start.topic_ids, **end.topic_ids})
+    going = go_on(planned, Extents(StreamOffsets(there, now.latest.topic_ids), now.earliest))
+    ranges: list[OffsetRange] = []
+    losses = list(going.losses)
+    for where, backlog in going.backlogs.items():
+        earliest, end_offset = now.earliest[where], end.offsets[where]
+        if backlog.start_offset < earliest:
+            losses.append(
+                f"{where}: records [{backlog.start_offset}, {min(earliest, end_offset)}) are gone: "
+                "retention removed them before the stream read them"
+            )
+        begin = max(backlog.start_offset, earliest)
+        if begin < end_offset:
+            topic_id = now.latest.topic_ids[where.topic]
+            ranges.append(OffsetRange(where.topic, topic_id, where.partition, begin, end_offset))
+    return ranges, tuple(losses)
 
 
 def _losses_of_topics(start: StreamOffsets, latest: StreamOffsets) -> Iterable[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from millrace_spark.reader import MillraceReader
+    from millrace_spark.stream_reader import MillraceStreamReader
     from millrace_spark.stream_writer import MillraceStreamWriter
     from millrace_spark.writer import MillraceWriter
 
@@ -41,6 +42,14 @@ class MillraceSource(DataSource):
         from millrace_spark.reader import make_reader
 
         return make_reader(self.options, schema)
+
+    def streamReader(  # noqa: N802 - Spark's name
+        self, schema: StructType
+    ) -> MillraceStreamReader:
+        """A reader of micro-batches; the options are those of a read, and some of a stream's."""
+        from millrace_spark.stream_reader import make_stream_reader
+
+        return make_stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> MillraceWriter:
         """A writer of frames with that schema; the options are `write_options.WriteOptions`."""
