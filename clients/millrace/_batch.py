@@ -52,6 +52,7 @@ class Batch:
     known yet: it is never sent, and is settled when its records have moved on, or have failed;
     `moved` says where to.
 
+    The first `value_bytes_count` values are of `value_bytes` each, so nobody has to look again.
     Time is kept by runs, as records by the thousand are sent in one turn of the loop: those that
     `timestamps_ms` does not reach have `clock_ms`.
     """
@@ -81,6 +82,8 @@ class Batch:
         "timestamps_ms",
         "topic",
         "uncertain",
+        "value_bytes",
+        "value_bytes_count",
         "values",
         "waiters",
     )
@@ -97,6 +100,8 @@ class Batch:
         self.headers: list[Headers] | None = None
         self.timestamps_ms: list[int] = []
         self.clock_ms = -1
+        self.value_bytes: int | None = None
+        self.value_bytes_count = 0
         self.size_bytes = 0
         self.limit_bytes = limit_bytes
         self.count = 0
@@ -147,6 +152,10 @@ class Batch:
     def extend(self, columns: Columns, start: int, end: int, size_bytes: int) -> int:
         """Takes the records in `[start, end)` of `columns`; returns the index of the first."""
         index = len(self.values)
+        if index == 0:
+            self.value_bytes = columns.value_bytes
+        if index == self.value_bytes_count and self.value_bytes == columns.value_bytes:
+            self.value_bytes_count += end - start
         keys, headers, timestamps_ms = columns.keys, columns.headers, columns.timestamps_ms
         if not isinstance(timestamps_ms, int):
             self._write_times()
@@ -189,6 +198,7 @@ class Batch:
             timestamps_ms=columns.timestamps_ms,
             keys=columns.keys,
             headers=columns.headers,
+            value_bytes=self.value_bytes if self.count == self.value_bytes_count else None,
             codec=codec,
             producer_id=producer_id,
             producer_epoch=epoch if producer_id >= 0 else -1,

@@ -35,6 +35,13 @@ class Columns:
     record_bytes: int | None = None
     header_bytes: int | None = None
 
+    @property
+    def value_bytes(self) -> int | None:
+        """The length of every value, where that was looked for and is the same for all."""
+        if self.record_bytes is None:
+            return None
+        return self.record_bytes - RECORD_OVERHEAD_BYTES - (self.header_bytes or 0)
+
     def size_bytes(self, start: int, end: int) -> int:
         """An upper bound of what the records in `[start, end)` take."""
         values, keys = self.values[start:end], self.keys

@@ -69,6 +69,7 @@ def encode_batch(
     timestamps_ms: int | Sequence[int],
     keys: Sequence[bytes | None] | None = None,
     headers: Sequence[Headers] | None = None,
+    value_bytes: int | None = None,
     codec: Codec = Codec.NONE,
     level: int | None = None,
     base_offset: int = 0,
@@ -80,7 +81,8 @@ def encode_batch(
     """Encode columns as one sealed batch, one offset per record.
 
     `timestamps_ms` is one time for all or one per record, since the epoch. Every column is as
-    long as `values`. A payload that `codec` does not make smaller is stored as it is. Raises
+    long as `values`. Who knows that no value is null and all are of one length says it with
+    `value_bytes`. A payload that `codec` does not make smaller is stored as it is. Raises
     `ValueError` for no records, more than `RECORD_COUNT_MAX`, or columns of unequal length, and
     `TypeError` for a key or value that is not bytes.
 
@@ -103,7 +105,7 @@ def encode_batch(
         if max_timestamp != base_timestamp or min(timestamps_ms) != base_timestamp:
             deltas = [timestamp - base_timestamp for timestamp in timestamps_ms]
     return finish_batch(
-        _encode_columns(values, keys, headers, deltas),
+        _encode_columns(values, keys, headers, deltas, value_bytes),
         codec=codec,
         level=level,
         base_offset=base_offset,
@@ -206,11 +208,14 @@ def _encode_columns(
     keys: Sequence[bytes | None] | None,
     headers: Sequence[Headers] | None,
     time_deltas: list[int] | None,
+    value_bytes: int | None = None,
 ) -> bytearray:
     """Return room for a header, and behind it the encoded records."""
     count = len(values)
-    lengths = _lengths(values)
     is_plain = keys is None and headers is None and time_deltas is None and count <= KEPT_COUNT_MAX
+    if is_plain and value_bytes is not None:
+        return _encode_values(values, value_bytes)
+    lengths = _lengths(values)
     if is_plain and lengths is not None and _is_constant(lengths):
         return _encode_values(values, lengths[0])
     value_lengths, filled_values, sizes = _field(values, lengths)
