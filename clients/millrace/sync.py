@@ -5,6 +5,7 @@
     with Producer("localhost:9092") as producer:
         producer.send("clicks", b"home")            # acked when it returns
         producer.send_many("clicks", pages)         # the fast way
+        producer.post_many("clicks", pages)         # the same, acked by the next flush
 
 The same settings, results and errors as the async clients, which do the work on a private loop in
 a daemon thread. Each call crosses to that thread, so calls that carry many records are the fast
@@ -16,14 +17,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from millrace import producer as _producer
 from millrace._crossing import RECORDS_PER_CROSSING, Crossing
-from millrace._receipts import Receipts
+from millrace._receipts import Deliveries, Receipts
 from millrace._sync_admin import Admin
 from millrace._sync_consumer import Consumer
 from millrace.config import ProducerOptions, Servers
+from millrace.errors import DeliveryFailed
 from millrace.events import ProducerHealth
 from millrace.partitioner import Partitioner, by_key
 from millrace.records import Headers, Receipt
@@ -141,6 +144,46 @@ class Producer(Crossing, Generic[K, V]):
 
         return self._run(send_many())
 
+    def post_many(
+        self,
+        topic: str,
+        values: Sequence[V | None],
+        *,
+        keys: Sequence[K | None] | None = None,
+        headers: Sequence[Headers] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> Deliveries:
+        """Takes many records of one topic, to be sent while the caller makes the next ones.
+
+        Blocks while the buffer is full. `receipts` waits for what it returns. Where nobody does,
+        failures are raised by `flush` or `close`. Not ordered with what `post` took.
+        """
+
+        async def post_many() -> Deliveries:
+            await self._producer.room()
+            return self._producer.send_many(
+                topic,
+                values,
+                keys=keys,
+                headers=headers,
+                timestamps_ms=timestamps_ms,
+                partition=partition,
+            )
+
+        return self._run(post_many())
+
+    def receipts(self, posted: Deliveries) -> Receipts:
+        """The receipts of one `post_many`; returns when all its records are acked.
+
+        Raises what became of the first batch that was not.
+        """
+
+        async def settle() -> Receipts:
+            return await posted
+
+        return self._run(settle())
+
     def partition_count(self, topic: str) -> int:
         """How many partitions the topic has; asks a broker where nothing is known of it yet."""
         return self._run(self._producer.partition_count(topic))
@@ -156,6 +199,19 @@ class Producer(Crossing, Generic[K, V]):
             self._hand_over()
         finally:
             super().close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except DeliveryFailed as failed:
+            if error is None:
+                raise
+            error.add_note(f"and the producer: {failed}")
 
     def health(self) -> ProducerHealth:
         """How the producer is doing, now."""

@@ -14,7 +14,24 @@ The options are `options.ReadOptions`, the columns `schema.COLUMNS`. Importing t
 neither pyspark nor pyarrow. Needs `pip install 'millrace[spark]'` and Java 17 or newer.
 """
 
-from millrace_spark.errors import DataLost, JavaNotFound, OptionError, ReadTimedOut, SchemaError
+from millrace_spark.errors import (
+    DataLost,
+    JavaNotFound,
+    OptionError,
+    ReadTimedOut,
+    RowRefused,
+    SchemaError,
+)
+from millrace_spark.repeats import without_repeats
 from millrace_spark.spark_session import session
 
-__all__ = ["DataLost", "JavaNotFound", "OptionError", "ReadTimedOut", "SchemaError", "session"]
+__all__ = [
+    "DataLost",
+    "JavaNotFound",
+    "OptionError",
+    "ReadTimedOut",
+    "RowRefused",
+    "SchemaError",
+    "session",
+    "without_repeats",
+]

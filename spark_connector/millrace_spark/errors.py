@@ -33,5 +33,9 @@ class ReadTimedOut(MillraceError):
     """Nothing came within `deadline_ms`; the sentence says what stood in the way."""
 
 
+class RowRefused(MillraceError):
+    """A row that cannot be written as a record; the sentence names the column."""
+
+
 class JavaNotFound(MillraceError):
     """Spark needs Java, and none was found."""

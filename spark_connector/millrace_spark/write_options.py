@@ -1,0 +1,137 @@
+"""The options of a write: names, defaults, and what is refused.
+
+Owns validation, so that a wrong option fails in a sentence that names it, before any row is sent.
+Asks no broker: that a topic exists is found out when its first row is written. Names follow
+Spark's Kafka sink; `includeHeaders` is taken and changes nothing, there as here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from millrace.config import Compression, parse_servers
+from millrace.errors import ConfigError
+from millrace_spark.errors import OptionError
+from millrace_spark.options import DEADLINE_MS_MAX, DEADLINE_MS_MIN
+from millrace_spark.quantities import parse_count, parse_flag, parse_word
+
+NAMES = ("millrace.servers", "topic", "includeHeaders", "compression", "deadlineMs")
+STREAM_ONLY = ("checkpointLocation", "queryName")
+"""Spark's own options of a stream, which it passes on."""
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_READ_ONLY = frozenset(
+    name.lower()
+    for name in (
+        "subscribe",
+        "subscribePattern",
+        "assign",
+        "startingOffsets",
+        "endingOffsets",
+        "startingTimestamp",
+        "endingTimestamp",
+        "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp",
+        "startingOffsetsByTimestampStrategy",
+        "failOnDataLoss",
+        "minPartitions",
+        "maxRecordsPerPartition",
+        "maxPartitionBytes",
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "maxBytesPerTrigger",
+        "valueFormat",
+        "pushFilters",
+        "commitGroup",
+    )
+)
+_ADVICE = {
+    "kafka.bootstrap.servers": "names Kafka's brokers; name Millrace's with millrace.servers",
+    "kafka.acks": "every row is written with acks=all; remove it",
+    "kafka.enable.idempotence": "every write is idempotent; remove it",
+    "kafka.compression.type": "use the option compression",
+    "kafka.delivery.timeout.ms": "use the option deadlineMs",
+    "path": 'there are no paths; name the topic with .option("topic", ...) and call save() bare',
+    "checkpointlocation": "is for streams; a batch write has no checkpoint, so remove it",
+    "queryname": "is for streams; remove it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """Where to write, and how; made by `parse_write_options`."""
+
+    servers: str
+    """`host:port`, or several with commas between."""
+    topic: str | None = None
+    """The topic of all rows, whatever their column `topic` says. None: the column names it."""
+    compression: Compression = "none"
+    deadline_ms: int = 30_000
+    """Longest wait for a connection, and from sending a row to its ack, retries included."""
+
+
+def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
+    """The options of one write; names in any case. Raises `OptionError`.
+
+    >>> parse_write_options(
+    ...     {"millrace.servers": "localhost", "TOPIC": "clicks"}, is_stream=False
+    ... ).topic
+    'clicks'
+    """
+    names = (*NAMES, *STREAM_ONLY) if is_stream else NAMES
+    spellings = {name.lower(): name for name in names}
+    given: dict[str, str] = {}
+    for name, text in options.items():
+        spelling = spellings.get(name.lower())
+        if spelling is None:
+            raise OptionError(name, _advice(name.lower(), spellings))
+        given[spelling] = text
+    if "includeHeaders" in given:
+        parse_flag("includeHeaders", given["includeHeaders"])
+    return WriteOptions(
+        servers=_servers(given),
+        topic=_topic(given),
+        compression=cast(
+            Compression, parse_word("compression", given.get("compression", "none"), CODECS)
+        ),
+        deadline_ms=parse_count(
+            "deadlineMs",
+            given.get("deadlineMs", "30000"),
+            minimum=DEADLINE_MS_MIN,
+            maximum=DEADLINE_MS_MAX,
+        ),
+    )
+
+
+def _servers(given: Mapping[str, str]) -> str:
+    if "millrace.servers" not in given:
+        raise OptionError("millrace.servers", "is missing; name the brokers, as in localhost:9092")
+    try:
+        parse_servers(given["millrace.servers"])
+    except ConfigError as error:
+        reason = str(error).removeprefix("servers: ")
+        raise OptionError("millrace.servers", reason) from None
+    return given["millrace.servers"]
+
+
+def _topic(given: Mapping[str, str]) -> str | None:
+    topic = given.get("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic", "is empty; name a topic, or remove it and add a column topic")
+    return topic
+
+
+def _advice(name: str, spellings: Mapping[str, str]) -> str:
+    if name in _ADVICE:
+        return _ADVICE[name]
+    if name in _READ_ONLY:
+        return "is an option of reads; remove it (a write names its topic with topic)"
+    if name.startswith("kafka."):
+        return "is a setting of Kafka's client, which is not used here; remove it"
+    close = difflib.get_close_matches(name, spellings, n=1)
+    if close:
+        return f"no such option; did you mean {spellings[close[0]]}?"
+    return f"no such option; there are {', '.join(NAMES)}"
