@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from millrace_spark.pipeline.ledger import Ledger, Span
 from millrace_spark.pipeline.partition_paths import cut, partition_columns
 from millrace_spark.pipeline.topic_log import TopicLog
 from millrace_spark.ranges import OffsetRange
+from tests.spark.import_here import InThisProcess, run_here
 
 HOUR_MS = 3_600_000
 FIRST_MS = int(datetime(2026, 1, 31, 22, tzinfo=UTC).timestamp() * 1000)
@@ -41,35 +41,11 @@ def admin(broker: BrokerThread) -> Iterator[Admin]:
         yield connected
 
 
-@dataclass
-class InThisProcess:
-    """Tasks that need no Spark."""
-
-    directory: LandingDirectory
-    log: TopicLog
-
-    def __call__(self, ledger: Ledger, ranges: Mapping[int, OffsetRange]) -> dict[int, Landed]:
-        assert ledger.landing is not None
-        options = self.log.read_options(ledger.landing.spans)
-        task = LandingTask(self.directory, ledger.landing.number, ledger.shape, options)
-        return {index: task.land(index, wanted) for index, wanted in ranges.items()}
-
-
 def run(broker: BrokerThread, to: Path, *topics: str, **settings: Any) -> int:
     """One import; returns how many records it landed."""
-    wanted = ImportSettings(topics, str(to), broker.servers, **settings)
-    directory = LandingDirectory(wanted.to)
-    log = TopicLog(broker.servers, skip_lost=wanted.skip_lost)
-    fresh = Ledger("d1", f"import-{to.name}", wanted.shape)
-    with directory.locked():
-        tasks = InThisProcess(directory, log)
-        importer = Importer.opened(directory, log, tasks, fresh=fresh, group=None)
-        importer.clear()
-        landed = 0 if importer.ledger.landing is None else importer.land().records
-        if importer.plan(topics, Wishes(skip_lost=wanted.skip_lost)) is not None:
-            landed += importer.land().records
-        assert importer.lag(topics) == 0
-    return landed
+    return run_here(
+        ImportSettings(topics, str(to), broker.servers, f"import-{to.name}", **settings)
+    )
 
 
 def files_of(directory: Path) -> list[str]:

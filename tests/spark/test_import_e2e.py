@@ -1,0 +1,116 @@
+"""Imports as Spark runs them, and killed: each record is in the files once."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.sync import Admin, Producer
+from millrace_server.testing import BrokerThread
+from millrace_spark.pipeline import ImportSettings, follow_topics, import_topics
+from millrace_spark.pipeline.errors import RecordUnfit
+from tests.spark.import_kills import run_rounds
+
+WARNS_OF_PANDAS = pytest.mark.filterwarnings(
+    "ignore:PySpark does not yet fully support pandas:FutureWarning"
+)
+
+
+def never() -> Any:
+    """For an import that must not need Spark."""
+    raise AssertionError("a session was made")
+
+
+@pytest.mark.spark
+@WARNS_OF_PANDAS
+def test_imports_land_what_is_new_and_only_that(
+    spark: Any, broker: BrokerThread, tmp_path: Path
+) -> None:
+    with Admin(broker.servers) as admin, Producer(broker.servers) as producer:
+        admin.create_topic("clicks", partitions=3)
+        admin.create_topic("views", partitions=1)
+        values = [b"%d" % number for number in range(9_000)]
+        for first_number in range(0, 9_000, 1_000):
+            some = values[first_number : first_number + 1_000]
+            producer.send_many("clicks", some, keys=some)
+        producer.send_many("views", [b"-1"])
+        settings = ImportSettings(
+            ("clicks", "views"),
+            str(tmp_path / "out"),
+            broker.servers,
+            partition_by=("topic", "date"),
+            max_partition_bytes="16k",
+        )
+        first = import_topics(lambda: spark, settings)
+        assert (first.landings, first.records, first.lag) == (1, 9_001, 0)
+        assert first.group == "import-clicks-views-out"
+        assert first.files > 4, "a partition was read in pieces"
+        assert import_topics(never, settings).landings == 0
+        producer.send_many("views", [b"-2", b"-3"])
+        assert import_topics(lambda: spark, settings).records == 2
+        found = spark.read.parquet(str(tmp_path / "out")).selectExpr(
+            "topic", "cast(string(value) as int)", "partition", "offset"
+        )
+        rows = found.collect()
+        assert sorted(row[1] for row in rows) == [-3, -2, -1, *range(9_000)]
+        assert len({(row.topic, row.partition, row.offset) for row in rows}) == len(rows)
+        committed = admin.list_group_offsets(first.group)
+        assert sum(each.offset for each in committed.values()) == 9_003
+
+
+@pytest.mark.spark
+@WARNS_OF_PANDAS
+def test_following_lands_until_it_is_stopped_and_leaves_no_lag(
+    spark: Any, broker: BrokerThread, tmp_path: Path
+) -> None:
+    with Admin(broker.servers) as admin, Producer(broker.servers) as producer:
+        admin.create_topic("followed", partitions=1)
+        producer.send_many("followed", [b"1"])
+        stop = threading.Event()
+        settings = ImportSettings(("followed",), str(tmp_path / "out"), broker.servers)
+
+        class More(threading.Event):
+            """Produces once more while the import waits, and then ends it."""
+
+            def wait(self, timeout: float | None = None) -> bool:
+                if stop.is_set():
+                    return True
+                producer.send_many("followed", [b"2", b"3"])
+                stop.set()
+                return False
+
+        done = follow_topics(lambda: spark, settings, stop=More(), every_s=0.1)
+    assert (done.landings, done.records, done.lag) == (2, 3, 0)
+
+
+@pytest.mark.spark
+@WARNS_OF_PANDAS
+def test_the_error_of_a_task_is_the_error_of_the_import(
+    spark: Any, broker: BrokerThread, tmp_path: Path
+) -> None:
+    with Admin(broker.servers) as admin, Producer(broker.servers) as producer:
+        admin.create_topic("unfit", partitions=1)
+        producer.send_many("unfit", [b"\xff"])
+    settings = ImportSettings(("unfit",), str(tmp_path), broker.servers, file_format="json")
+    with pytest.raises(RecordUnfit) as caught:
+        import_topics(lambda: spark, settings)
+    assert str(caught.value) == (
+        "unfit-0 [0, 1): a key or value is not UTF-8 text; land it with --format parquet, which "
+        "takes any bytes"
+    )
+
+
+def test_imports_killed_between_and_amid_landings_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    outcome = run_rounds(tmp_path, rounds=4, seed=tmp_path.stat().st_ino, is_spark=False)
+    assert outcome.is_exactly_once and outcome.produced > 1_000, outcome
+
+
+@pytest.mark.spark
+def test_an_import_killed_with_its_jvm_loses_and_repeats_nothing(
+    spark: Any, tmp_path: Path
+) -> None:
+    outcome = run_rounds(tmp_path, rounds=1, seed=tmp_path.stat().st_ino, is_spark=True)
+    assert outcome.is_exactly_once and outcome.produced > 1_000, outcome
