@@ -106,6 +106,7 @@ def import_(
             import_topics,
         )
         from millrace_spark.pipeline.progress import Progress
+        from millrace_spark.pipeline.schema_file import read_schema
         from millrace_spark.pipeline.spark_start import parse_conf
 
         parse_conf(tuple(conf or ()))
@@ -116,7 +117,7 @@ def import_(
             group,
             file_format,
             _listed(partition_by),
-            schema,
+            read_schema(schema),
             start,
             max_records,
             skip_lost,

@@ -12,6 +12,7 @@ from millrace.sync import Admin, Producer
 from millrace_server.testing import BrokerThread
 from millrace_spark.pipeline import ImportSettings, follow_topics, import_topics
 from millrace_spark.pipeline.errors import RecordUnfit
+from millrace_spark.pipeline.value_schema import parse_schema
 from tests.spark.import_kills import run_rounds
 
 WARNS_OF_PANDAS = pytest.mark.filterwarnings(
@@ -114,3 +115,39 @@ def test_an_import_killed_with_its_jvm_loses_and_repeats_nothing(
 ) -> None:
     outcome = run_rounds(tmp_path, rounds=1, seed=tmp_path.stat().st_ino, is_spark=True)
     assert outcome.is_exactly_once and outcome.produced > 1_000, outcome
+
+
+@pytest.mark.spark
+@WARNS_OF_PANDAS
+def test_the_fields_of_json_values_land_as_columns_and_bad_values_as_text(
+    spark: Any, broker: BrokerThread, tmp_path: Path
+) -> None:
+    with Admin(broker.servers) as admin, Producer(broker.servers) as producer:
+        admin.create_topic("orders", partitions=1)
+        values = [
+            b'{"user": "ann", "timestamp": 7, "tags": ["a"], "country": "nl"}',
+            b"no json",
+            None,
+            b'{"user": "bob", "country": "de"}',
+        ]
+        producer.send_many("orders", values, keys=[b"k"] * 4, partition=0)
+    settings = ImportSettings(
+        ("orders",),
+        str(tmp_path),
+        broker.servers,
+        schema=parse_schema("user string, timestamp long, tags array<string>, country string"),
+        partition_by=("country",),
+    )
+    assert import_topics(lambda: spark, settings).records == 4
+    frame = spark.read.parquet(str(tmp_path))
+    assert frame.columns == [
+        *("key", "user", "timestamp", "tags", "topic", "partition", "offset"),
+        *("record_timestamp", "_corrupt_record", "country"),
+    ]
+    found = frame.select("offset", "user", "timestamp", "tags", "_corrupt_record", "country")
+    assert [tuple(row) for row in sorted(found.collect())] == [
+        (0, "ann", 7, ["a"], None, "nl"),
+        (1, None, None, None, "no json", None),
+        (2, None, None, None, None, None),
+        (3, "bob", None, None, None, "de"),
+    ]

@@ -26,7 +26,7 @@ from millrace_spark.pipeline.landing_plan import Wishes
 from millrace_spark.pipeline.ledger import Ledger, Shape
 from millrace_spark.pipeline.partition_paths import partition_columns
 from millrace_spark.pipeline.progress import Progress
-from millrace_spark.pipeline.record_columns import landed_columns
+from millrace_spark.pipeline.record_columns import landed_columns, value_fields
 from millrace_spark.pipeline.spark_tasks import SparkTasks
 from millrace_spark.pipeline.topic_log import TopicLog
 
@@ -51,7 +51,7 @@ class ImportSettings:
     file_format: str = "parquet"
     partition_by: tuple[str, ...] = ()
     schema: str | None = None
-    """The schema of the values as Spark's JSON; None: values stay bytes."""
+    """Of the values, as `value_schema.parse_schema` makes it; None: values stay bytes."""
     start: str = "earliest"
     """`earliest` or `latest`: where a topic begins that neither directory nor group know."""
     records_max: int | None = None
@@ -73,6 +73,18 @@ class ImportSettings:
             raise ConfigError(f"--from: {self.start!r} is neither earliest nor latest")
         if self.records_max is not None and self.records_max < 1:
             raise ConfigError("--max-records: at least 1")
+        if self.schema is not None:
+            fields = value_fields(self.schema)
+            names = landed_columns(Shape(self.file_format, (), self.schema))
+            if len(names) != len(set(names)):
+                raise ConfigError("--schema: a field has the name record_... of another column")
+            if self.file_format == "csv":
+                for field in fields:
+                    if field.type.num_fields:
+                        raise ConfigError(
+                            f"--format csv: {field.name} is {field.type}, and a cell of CSV has "
+                            "one value; choose another format"
+                        )
         _ = self.shape
 
     @property

@@ -159,18 +159,17 @@ def _decoded(marks: Mapping[int, str]) -> dict[int, Landed]:
 
 
 def _require_shape(directory: Directory, held: Shape, wanted: Shape) -> None:
-    for name, option in (
-        ("format", "--format"),
-        ("partition_by", "--partition-by"),
-        ("schema", "--schema"),
+    for option, has, says in (
+        ("--format", held.format, wanted.format),
+        ("--partition-by", ",".join(held.partition_by), ",".join(wanted.partition_by)),
     ):
-        if getattr(held, name) != getattr(wanted, name):
+        if has != says:
             raise ImportRefused(
-                f"{directory} has files of {_told(getattr(held, name))}, and {option} says "
-                f"{_told(getattr(wanted, name))}; give what it has, or --to another directory"
+                f"{directory} has files of {has or 'none'}, and {option} says {says or 'none'}; "
+                "give what it has, or --to another directory"
             )
-
-
-def _told(value: str | tuple[str, ...] | None) -> str:
-    text = ",".join(value) if isinstance(value, tuple) else value
-    return text or "none"
+    if held.schema != wanted.schema:
+        raise ImportRefused(
+            f"{directory} has files of {'another' if held.schema else 'no'} --schema; give what "
+            "it has, or --to another directory"
+        )

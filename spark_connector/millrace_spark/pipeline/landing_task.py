@@ -22,7 +22,7 @@ from millrace_spark.pipeline.errors import RecordUnfit
 from millrace_spark.pipeline.file_formats import TEXT_FORMATS, Writer, as_text, open_writer
 from millrace_spark.pipeline.ledger import Shape
 from millrace_spark.pipeline.partition_paths import cut
-from millrace_spark.pipeline.record_columns import record_batches
+from millrace_spark.pipeline.record_columns import own_name, record_batches
 from millrace_spark.ranges import OffsetRange
 
 HELD_BYTES_MAX = 64 * 1024 * 1024
@@ -71,10 +71,11 @@ class LandingTask:
         with ExitStack() as staged:
             files = _Files(self.directory, self.shape, staged)
             records = 0
+            time = own_name("timestamp", self.shape)
             try:
                 for batch in record_batches(wanted, self.options, self.shape):
                     records += batch.num_rows
-                    for path, rows in cut(batch, self.shape.partition_by):
+                    for path, rows in cut(batch, self.shape.partition_by, time=time):
                         files.add(path, rows)
                 size_bytes = files.publish(file_name(wanted, self.shape.format))
             except RecordUnfit as error:
@@ -173,5 +174,7 @@ def land_rows(
             yield pa.RecordBatch.from_pylist([row], schema=LANDED)
 
 
-LANDED = pa.schema([(name, pa.int64()) for name in ("range_index", "records", "size_bytes", "files")])
+LANDED = pa.schema(
+    [(name, pa.int64()) for name in ("range_index", "records", "size_bytes", "files")]
+)
 LANDED_DDL = "range_index long, records long, size_bytes long, files long"

@@ -36,7 +36,7 @@ def partition_columns(wanted: Sequence[str], columns: Sequence[str]) -> tuple[st
                 f"--partition-by: no column {name!r}; there are {', '.join((*MADE, *columns))}"
                 + ("" if "value" not in columns else ", and with --schema those of the values")
             )
-        if name == "hour" and "date" not in found:
+        if name == "hour" and name not in columns and "date" not in found:
             found.append("date")
         if name not in found:
             found.append(name)
@@ -45,10 +45,13 @@ def partition_columns(wanted: Sequence[str], columns: Sequence[str]) -> tuple[st
     return tuple(found)
 
 
-def cut(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def cut(
+    batch: pa.RecordBatch, columns: Sequence[str], *, time: str = "timestamp"
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows by directory, in their order; without the columns that the directory tells.
 
-    Raises `RecordUnfit` for a value that can be no name.
+    `time` is the column that `MADE` are made of. Raises `RecordUnfit` for a value that can be no
+    name.
     """
     rest = batch.drop_columns([name for name in columns if name in batch.schema.names])
     if not columns:
@@ -57,7 +60,7 @@ def cut(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str, pa
     codes = np.zeros(batch.num_rows, dtype=np.int64)
     names: list[list[str]] = []
     for column in columns:
-        encoded = _texts(batch, column).dictionary_encode()
+        encoded = _texts(batch, column, time).dictionary_encode()
         names.append([_name(column, value) for value in encoded.dictionary.to_pylist()])
         codes = codes * len(names[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
     found, inverse = np.unique(codes, return_inverse=True)
@@ -73,9 +76,9 @@ def cut(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str, pa
         first += count
 
 
-def _texts(batch: pa.RecordBatch, column: str) -> pa.Array:
+def _texts(batch: pa.RecordBatch, column: str, time: str) -> pa.Array:
     if column in MADE and column not in batch.schema.names:
-        texts = pc.strftime(batch.column("timestamp"), format=MADE[column])
+        texts = pc.strftime(batch.column(time), format=MADE[column])
     else:
         try:
             texts = batch.column(column).cast(pa.string())

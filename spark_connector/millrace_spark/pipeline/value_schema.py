@@ -1,0 +1,254 @@
+"""The schema of JSON values, from a file: JSON Schema, Spark's own JSON, or `name type, ...`.
+
+Owns the three readings, which end in one form: a struct as Spark's JSON has it. Refuses what a
+column cannot be, with the place in the file. Knows no files and no Spark.
+Source: JSON Schema 2020-12 (`type`, `format`, `properties`, `items`, `anyOf`, `$ref`, `enum`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from millrace_spark.pipeline.errors import SchemaFileError
+
+DEPTH_MAX = 32
+FIELDS_MAX = 10_000
+_NAMES = {
+    "string": "string",
+    "boolean": "boolean",
+    "byte": "byte",
+    "tinyint": "byte",
+    "short": "short",
+    "smallint": "short",
+    "int": "integer",
+    "integer": "integer",
+    "long": "long",
+    "bigint": "long",
+    "float": "float",
+    "real": "float",
+    "double": "double",
+    "date": "date",
+    "timestamp": "timestamp",
+}
+"""Spark's names of types in DDL, and in its JSON."""
+_FORMATS = {"date-time": "timestamp", "date": "date"}
+_SCALARS = {"integer": "long", "number": "double", "boolean": "boolean"}
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|[A-Za-z_0-9]+|[<>(),:])")
+
+
+def parse_schema(text: str) -> str:
+    """The struct of a schema file as Spark's JSON. Raises `SchemaFileError`.
+
+    >>> parse_schema("user string")
+    '{"type":"struct","fields":[{"name":"user","type":"string","nullable":true,"metadata":{}}]}'
+    """
+    if text.lstrip().startswith("{"):
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise SchemaFileError(f"--schema: the file is no JSON: {error}") from None
+        if document.get("type") == "struct":
+            struct = _of_spark(document, "the struct")
+        else:
+            struct = _JsonSchema(document).struct(document, "the schema", 0)
+    else:
+        struct = _Ddl(text).struct()
+    if not struct["fields"]:
+        raise SchemaFileError("--schema: there are no fields in it")
+    return json.dumps(struct, separators=(",", ":"))
+
+
+def field_names(schema: str) -> list[str]:
+    """The names of the fields of what `parse_schema` made, in order."""
+    return [field["name"] for field in json.loads(schema)["fields"]]
+
+
+def _struct(fields: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+    names = [name for name, _ in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaFileError(f"--schema: {where} has two fields {name!r}")
+    if len(names) > FIELDS_MAX:
+        raise SchemaFileError(f"--schema: {where} has more than {FIELDS_MAX} fields")
+    # Values are what producers sent: whatever a schema says, a field may be missing.
+    return {
+        "type": "struct",
+        "fields": [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields
+        ],
+    }
+
+
+def _array(kind: Any) -> dict[str, Any]:
+    return {"type": "array", "elementType": kind, "containsNull": True}
+
+
+class _JsonSchema:
+    """Reads the types of a JSON Schema; `root` is what its references point into."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+
+    def struct(self, node: dict[str, Any], where: str, depth: int) -> dict[str, Any]:
+        """An object with the properties it names."""
+        properties = node.get("properties")
+        if not isinstance(properties, dict) or not properties:
+            raise SchemaFileError(
+                f"--schema: {where} has no properties; name them, as in "
+                '{"type": "object", "properties": {"user": {"type": "string"}}}'
+            )
+        return _struct(
+            [(name, self._kind(each, name, depth + 1)) for name, each in properties.items()], where
+        )
+
+    def _kind(self, node: Any, where: str, depth: int) -> Any:
+        if not isinstance(node, dict):
+            raise SchemaFileError(f"--schema: {where} has {node!r} instead of its schema")
+        if depth > DEPTH_MAX:
+            raise SchemaFileError(f"--schema: {where} is deeper than {DEPTH_MAX}, or in itself")
+        if "$ref" in node:
+            return self._kind(self._referred(node["$ref"], where), where, depth + 1)
+        for choice in ("anyOf", "oneOf"):
+            if choice in node:
+                others = [each for each in node[choice] if each != {"type": "null"}]
+                return self._kind(_only(others, where), where, depth + 1)
+        kind = node.get("type")
+        if isinstance(kind, list):
+            kind = _only([each for each in kind if each != "null"], where)
+        if kind is None and "enum" in node:
+            kind = "string" if all(isinstance(each, str) for each in node["enum"]) else None
+        if kind == "string":
+            return _FORMATS.get(node.get("format", ""), "string")
+        if kind == "object":
+            return self.struct(node, where, depth)
+        if kind == "array":
+            if "items" not in node:
+                raise SchemaFileError(f"--schema: the array {where} does not say its items")
+            return _array(self._kind(node["items"], f"the items of {where}", depth + 1))
+        if kind in _SCALARS:
+            return _SCALARS[kind]
+        raise SchemaFileError(
+            f"--schema: {where} is {'of no type' if kind is None else repr(kind)}; a column can be "
+            "string, integer, number, boolean, array or object"
+        )
+
+    def _referred(self, reference: Any, where: str) -> Any:
+        node: Any = self._root
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            raise SchemaFileError(
+                f"--schema: {where} refers to {reference!r}; only places within the file "
+                "(#/$defs/...) are looked up"
+            )
+        for part in reference[2:].split("/"):
+            part = part.replace("~1", "/").replace("~0", "~")
+            if not isinstance(node, dict) or part not in node:
+                raise SchemaFileError(
+                    f"--schema: {where} refers to {reference}, which is not there"
+                )
+            node = node[part]
+        return node
+
+
+def _only(choices: list[Any], where: str) -> Any:
+    if len(choices) != 1:
+        raise SchemaFileError(
+            f"--schema: {where} may be one of several types, and a column has one; choose it"
+        )
+    return choices[0]
+
+
+def _of_spark(node: Any, where: str) -> Any:
+    """A type of Spark's JSON, with everything nullable."""
+    if isinstance(node, str):
+        name = re.sub(r"\(.*\)$", "", node)
+        if name in _NAMES.values() or re.fullmatch(r"decimal(\(\d+,\d+\))?", node):
+            return node
+    elif isinstance(node, dict) and node.get("type") == "array":
+        return _array(_of_spark(node.get("elementType"), f"the items of {where}"))
+    elif isinstance(node, dict) and node.get("type") == "struct":
+        try:
+            fields = [(field["name"], field["type"]) for field in node["fields"]]
+        except (KeyError, TypeError):
+            raise SchemaFileError(f"--schema: {where} has fields without name or type") from None
+        return _struct([(name, _of_spark(kind, name)) for name, kind in fields], where)
+    raise SchemaFileError(f"--schema: {where} is {node!r}, which no JSON value is read as")
+
+
+class _Ddl:
+    """Reads `name type, name array<type>, name struct<name:type>`."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[str] = []
+        position = 0
+        text = text.strip()
+        while position < len(text):
+            found = _TOKEN.match(text, position)
+            if found is None:
+                raise SchemaFileError(
+                    f"--schema: {text[position : position + 20]!r} is neither JSON nor "
+                    "`name type, name type`"
+                )
+            self._tokens.append(found[1])
+            position = found.end()
+        self._at = 0
+
+    def struct(self) -> dict[str, Any]:
+        """The fields of the whole text."""
+        fields = self._fields("", 0)
+        if self._at < len(self._tokens):
+            raise SchemaFileError(f"--schema: nothing can stand at {self._next()!r}")
+        return _struct(fields, "the schema")
+
+    def _fields(self, colon: str, depth: int) -> list[tuple[str, Any]]:
+        fields = []
+        while True:
+            name = self._next().strip("`").replace("``", "`")
+            if colon:
+                self._expect(colon)
+            fields.append((name, self._kind(name, depth)))
+            if self._peek() != ",":
+                return fields
+            self._next()
+
+    def _kind(self, where: str, depth: int) -> Any:
+        if depth > DEPTH_MAX:
+            raise SchemaFileError(f"--schema: {where} is deeper than {DEPTH_MAX}")
+        name = self._next().lower()
+        if name in _NAMES:
+            return _NAMES[name]
+        if name == "decimal" and self._peek() != "(":
+            return "decimal(10,0)"
+        if name == "decimal":
+            self._expect("(")
+            precision = self._next()
+            self._expect(",")
+            scale = self._next()
+            self._expect(")")
+            if not (precision.isdigit() and scale.isdigit()):
+                raise SchemaFileError(f"--schema: {where} needs numbers, as decimal(10,2)")
+            return f"decimal({precision},{scale})"
+        if name in ("array", "struct"):
+            self._expect("<")
+            if name == "array":
+                found: Any = _array(self._kind(f"the items of {where}", depth + 1))
+            else:
+                found = _struct(self._fields(":", depth + 1), where)
+            self._expect(">")
+            return found
+        raise SchemaFileError(f"--schema: {where} is {name!r}, which no JSON value is read as")
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        if self._at == len(self._tokens):
+            raise SchemaFileError("--schema: it ends where a name or a type should be")
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _expect(self, token: str) -> None:
+        found = self._next()
+        if found != token:
+            raise SchemaFileError(f"--schema: {found!r} stands where {token!r} should be")
