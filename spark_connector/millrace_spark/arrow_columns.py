@@ -17,6 +17,7 @@ from millrace.errors import CorruptMessage
 from millrace.records import RecordBatch, TopicPartition, corrupt
 from millrace_protocol.records import CorruptBatch
 from millrace_protocol.records.arrow import decode_arrow
+from millrace_spark.json_values import parse_json
 
 ROWS_MAX = 10_000
 """Rows of one Arrow batch: Spark's own default."""
@@ -42,20 +43,34 @@ _DECODED = {
 """The column of the decoder from which each of ours is made; the others are constants."""
 
 
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+def arrow_schema(columns: Sequence[str], json_fields: pa.Schema | None = None) -> pa.Schema:
     """The Arrow schema of these columns; all may be null, as in the schema Spark is told."""
-    return pa.schema([pa.field(name, TYPES[name]) for name in columns])
+    return pa.schema(
+        [
+            pa.field(name, TYPES[name])
+            if json_fields is None or name not in json_fields.names
+            else json_fields.field(name)
+            for name in columns
+        ]
+    )
 
 
 def arrow_batches(
-    fetch: RecordBatch[bytes, bytes], *, columns: Sequence[str], end_offset: int
+    fetch: RecordBatch[bytes, bytes],
+    *,
+    columns: Sequence[str],
+    end_offset: int,
+    json_fields: pa.Schema | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of a fetch before `end_offset`, in batches; decodes only these columns.
 
-    Raises `CorruptMessage` for bytes that fail their checks, and for a timestamp that Spark has
-    no value for.
+    Columns that are in `json_fields` are fields of the values, which are JSON objects. Raises
+    `CorruptMessage` for bytes that fail their checks, and for a timestamp that Spark has no
+    value for.
     """
     wanted = [_DECODED[name] for name in columns if name in _DECODED]
+    if json_fields is not None:
+        wanted.append("value")
     try:
         records = decode_arrow(
             fetch.data,
@@ -69,10 +84,17 @@ def arrow_batches(
         offsets = records.column("offset").to_numpy()
         records = records.slice(0, int(np.searchsorted(offsets, end_offset)))
     rows = _rows_per_batch(records)
-    schema = arrow_schema(columns)
+    schema = arrow_schema(columns, json_fields)
     for first in range(0, records.num_rows, rows):
         piece = records.slice(first, rows)
-        arrays = [_column(name, piece, fetch.where) for name in columns]
+        parsed = {}
+        if json_fields is not None:
+            objects = parse_json(piece.column("value"), json_fields)
+            parsed = dict(zip(json_fields.names, objects.columns, strict=True))
+        arrays = [
+            parsed[name] if name in parsed else _column(name, piece, fetch.where)
+            for name in columns
+        ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -5,7 +5,7 @@ Owns the questions. The answers become ranges in `ranges`, and those tasks in `p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -14,6 +14,7 @@ from millrace.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from millrace.records import TopicPartition
 from millrace.sync import Admin
 from millrace_spark.bounds import AtTime, AtTimes, Bound, named_partitions
+from millrace_spark.narrowing import Condition, earliest_ms, keeps, narrow
 from millrace_spark.options import ReadOptions
 from millrace_spark.patience import client_options, started
 from millrace_spark.pieces import Piece, at_least, at_most, joined, target_bytes
@@ -35,8 +36,8 @@ _WHOLE = 2**62
 _TRIES = 3
 
 
-def plan(options: ReadOptions) -> list[OffsetRange]:
-    """What each task of a read is to read.
+def plan(options: ReadOptions, conditions: Sequence[Condition] = ()) -> list[OffsetRange]:
+    """What each task of a read is to read, of it all or of what fulfils the conditions.
 
     Raises `ConnectionFailed`, `UnknownTopicOrPartition`, `DataLost` and `OptionError`.
     """
@@ -46,8 +47,13 @@ def plan(options: ReadOptions) -> list[OffsetRange]:
     with closing(admin):
         tries_left = _TRIES
         while True:
-            topic_ids = select(admin, options)
+            topic_ids = {
+                where: topic_id
+                for where, topic_id in select(admin, options).items()
+                if keeps(where, conditions)
+            }
             ranges = plan_ranges(extents(admin, topic_ids, options), options)
+            ranges = _narrow(admin, ranges, conditions)
             tries_left -= 1
             try:
                 return cut(admin, ranges, options)
@@ -118,6 +124,22 @@ def cut(admin: Admin, ranges: list[OffsetRange], options: ReadOptions) -> list[O
     if options.max_records_per_partition is not None:
         ranges = at_most(ranges, options.max_records_per_partition)
     return ranges
+
+
+def _narrow(
+    admin: Admin, ranges: list[OffsetRange], conditions: Sequence[Condition]
+) -> list[OffsetRange]:
+    ranges = narrow(ranges, conditions)
+    timestamp_ms = earliest_ms(conditions)
+    if timestamp_ms is None:
+        return ranges
+    # Asked after the end was, so that what is not found is not in the ranges.
+    found = _find(admin, [whole.where for whole in ranges], AtTime(timestamp_ms))
+    return [
+        replace(whole, start_offset=max(whole.start_offset, found[whole.where]))
+        for whole in ranges
+        if 0 <= found[whole.where] < whole.end_offset
+    ]
 
 
 def _sized(admin: Admin, ranges: list[OffsetRange], *, piece_bytes: int) -> list[list[Piece]]:

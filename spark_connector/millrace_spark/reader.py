@@ -6,24 +6,31 @@ the call that needs them and closed by its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from millrace_spark.errors import sentence_first
+from millrace_spark.narrowing import Condition
 from millrace_spark.options import ReadOptions, parse_read_options
 from millrace_spark.ranges import OffsetRange
-from millrace_spark.schema import check_columns
+from millrace_spark.schema import COLUMNS, check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructField, StructType
 
 
 def make_reader(options: Mapping[str, str], schema: StructType) -> MillraceReader:
     """A reader of the columns of `schema`. Raises `OptionError` and `SchemaError`."""
+    from millrace_spark.filters import is_pushing
+
     read = parse_read_options(options, is_stream=False)
-    return MillraceReader(read, wanted_columns(schema, read))
+    is_filtering = is_pushing() if read.push_filters is None else read.push_filters
+    kind = FilteringReader if is_filtering else MillraceReader
+    return kind(read, wanted_columns(schema, read), json_fields(schema, read))
 
 
 def wanted_columns(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
@@ -34,18 +41,41 @@ def wanted_columns(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
     )
 
 
+def json_fields(schema: StructType, options: ReadOptions) -> pa.Schema | None:
+    """The columns that are fields of the values; None where values are not parsed.
+
+    Raises `SchemaError` for a type that is not read from JSON.
+    """
+    if options.value_format != "json":
+        return None
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType as Struct
+
+    from millrace_spark.json_values import check_fields
+
+    fields = Struct([field for field in schema if field.name not in COLUMNS])
+    found = to_arrow_schema(fields, timezone="UTC")
+    check_fields(found)
+    return found if len(found) else None
+
+
 class MillraceReader(DataSourceReader):
     """Reads the ranges of one plan; one range is one task."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self, options: ReadOptions, columns: tuple[str, ...], json_fields: pa.Schema | None
+    ) -> None:
         self._options = options
         self._columns = columns
+        self._json_fields = json_fields
+        self._conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
         """One partition for each offset range, found by asking the brokers."""
         from millrace_spark.planner import plan
 
-        return [InputPartition(found) for found in plan(self._options)]
+        with sentence_first():
+            return [InputPartition(found) for found in plan(self._options, self._conditions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range as Arrow batches."""
@@ -56,8 +86,31 @@ class MillraceReader(DataSourceReader):
         from millrace_spark.arrow_columns import arrow_batches
         from millrace_spark.range_reader import read_range
 
-        for fetch in read_range(wanted, self._options):
-            yield from arrow_batches(fetch, columns=self._columns, end_offset=wanted.end_offset)
+        with sentence_first():
+            for fetch in read_range(wanted, self._options):
+                yield from arrow_batches(
+                    fetch,
+                    columns=self._columns,
+                    end_offset=wanted.end_offset,
+                    json_fields=self._json_fields,
+                )
+
+
+class FilteringReader(MillraceReader):
+    """Reads only ranges that may fulfil a query's filters.
+
+    A class of its own because Spark refuses a reader that has `pushFilters` wherever it is not
+    set to push them.
+    """
+
+    def pushFilters(  # noqa: N802 - Spark's name
+        self, filters: list[Filter]
+    ) -> Iterable[Filter]:
+        """Takes what ranges can express, and returns what Spark has to check itself."""
+        from millrace_spark.filters import translate
+
+        self._conditions, left = translate(filters)
+        return left
 
 
 def _is_nullable(field: StructField) -> bool:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from millrace_spark.errors import sentence_first
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -35,13 +37,15 @@ class MillraceSource(DataSource):
         """The columns of a read without a schema of its own; `load()` needs no broker."""
         from millrace_spark.schema import schema_of
 
-        return schema_of(self.options)
+        with sentence_first():
+            return schema_of(self.options)
 
     def reader(self, schema: StructType) -> MillraceReader:
         """A reader of the columns of `schema`: all, or those the user named."""
         from millrace_spark.reader import make_reader
 
-        return make_reader(self.options, schema)
+        with sentence_first():
+            return make_reader(self.options, schema)
 
     def streamReader(  # noqa: N802 - Spark's name
         self, schema: StructType

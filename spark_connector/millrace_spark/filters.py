@@ -1,0 +1,96 @@
+"""Filters as Spark hands them over, translated to conditions.
+
+Owns which of Spark's filters are understood. Those that are not, or that a range expresses
+roughly, go back to Spark, which checks every row by them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+
+from millrace_spark.narrowing import Condition, Operator
+
+_PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OPERATORS: dict[type, Operator] = {
+    EqualTo: "in",
+    In: "in",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+}
+_NEGATED: dict[Operator, Operator] = {
+    "in": "not in",
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+}
+_TYPES: dict[str, type] = {"topic": str, "partition": int, "offset": int, "timestamp": datetime}
+
+
+def is_pushing() -> bool:
+    """Whether the process that asks is the one in which Spark pushes filters down.
+
+    A reader with `pushFilters` makes every read fail where Spark is not set to push them, and no
+    setting of the session is told to the process that makes readers; but for pushing Spark starts
+    one that is made for nothing else.
+    """
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHING_WORKER in sys.modules or getattr(spec, "name", None) == _PUSHING_WORKER
+
+
+def translate(filters: Iterable[Filter]) -> tuple[tuple[Condition, ...], list[Filter]]:
+    """The conditions that ranges can express, and the filters that Spark has to check itself."""
+    conditions: list[Condition] = []
+    left: list[Filter] = []
+    for given in filters:
+        # These columns are never null.
+        if isinstance(given, IsNotNull) and given.attribute in [(name,) for name in _TYPES]:
+            continue
+        condition = _condition(given)
+        if condition is not None and condition.fit != "none":
+            conditions.append(condition)
+        if condition is None or condition.fit != "exact":
+            left.append(given)
+    return tuple(conditions), left
+
+
+def _condition(given: Filter) -> Condition | None:
+    if isinstance(given, Not):
+        inner = _condition(given.child)
+        if inner is None:
+            return None
+        return Condition(inner.column, _NEGATED[inner.operator], inner.values)
+    operator = _OPERATORS.get(type(given))
+    if operator is None or len(given.attribute) != 1 or given.attribute[0] not in _TYPES:
+        return None
+    (column,) = given.attribute
+    values = tuple(given.value) if isinstance(given, In) else (given.value,)
+    if not values or not all(_is_of(value, _TYPES[column]) for value in values):
+        return None
+    if column == "timestamp":
+        values = tuple((value - _EPOCH) // timedelta(microseconds=1) for value in values)
+    return Condition(column, operator, values)
+
+
+def _is_of(value: Any, kind: type) -> bool:
+    if kind is datetime:
+        return isinstance(value, datetime) and value.tzinfo is not None
+    return isinstance(value, kind) and not isinstance(value, bool)
