@@ -8,7 +8,7 @@ remembered by the chain, so that the next read is refused in a sentence.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from millrace_server.host import File, FileSlice
 from millrace_server.log.chain import SegmentChain
@@ -16,6 +16,10 @@ from millrace_server.log.errors import CorruptLog, RottenBatches
 from millrace_server.log.rot import ROTS_MAX
 from millrace_server.log.segment import Segment
 from millrace_server.log.verification import Boundary
+
+CHECK_AHEAD_BYTES: Final = 256 * 1024
+"""Checked at once, though less was asked for: whoever reads on in small pieces pays for the thread
+that checks once in so many bytes. About what a kernel reads ahead."""
 
 
 class LogRead(NamedTuple):
@@ -30,7 +34,8 @@ class LogRead(NamedTuple):
 
 
 class SliceBatches:
-    """See `host.SliceSource`: the batches from `start` to `end_position` of a segment."""
+    """See `host.SliceSource`: the batches of a segment from `start` on; those before `end_position`
+    may be read and checked."""
 
     __slots__ = (
         "_began_before",
@@ -59,7 +64,16 @@ class SliceBatches:
         start = self._checked_until
         if position < start.position:
             start = self._checked_from
-        end = self._segment.check(file, start, until, end_position=self._end_position)
+        ahead = min(position + CHECK_AHEAD_BYTES, self._end_position)
+        try:
+            end = self._segment.check(
+                file, start, max(until, ahead), end_position=self._end_position
+            )
+        except CorruptLog as error:
+            if error.position < until:
+                raise
+            # Whoever comes so far is told.
+            end = self._segment.check(file, start, until, end_position=self._end_position)
         self._checked_from, self._checked_until = start, end
         self._began_before = start.position < position
         return end.position
@@ -124,6 +138,7 @@ def _read(
     start = Boundary(position, first_offset)
     if segment.rots:
         end = _end_before_rot(segment, start, end)
+    readable_end = end
     if end.position - position > max_bytes:
         end = segment.boundary_before(position + max_bytes, start, end)
     size_bytes = end.position - position
@@ -132,7 +147,7 @@ def _read(
     chain.remember(end.offset, segment, end.position)
     file = segment.file
     file.retain()
-    batches = SliceBatches(chain, segment, start, end.position)
+    batches = SliceBatches(chain, segment, start, readable_end.position)
     return LogRead(FileSlice(file, position, size_bytes, batches), end.offset)
 
 
