@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ def servers(broker: BrokerThread) -> Iterator[str]:
 
 def write(
     servers: str,
-    batches: list[dict[str, list[Any]]],
+    batches: Sequence[Mapping[str, Any]],
     *,
     topic: str | None = None,
     marks: Headers = (),
