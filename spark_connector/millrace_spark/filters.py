@@ -72,7 +72,8 @@ def translate(filters: Iterable[Filter]) -> tuple[tuple[Condition, ...], list[Fi
     return tuple(conditions), left
 
 
-def _condition(given: Filter) -> Condition | None:
+# Any: what the classes of filters have in common is in no class of its own.
+def _condition(given: Any) -> Condition | None:
     if isinstance(given, Not):
         inner = _condition(given.child)
         if inner is None:
