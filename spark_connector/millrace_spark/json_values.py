@@ -26,7 +26,8 @@ def parse_json(values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch:
     that is no JSON object, or has a field of another type; if the schema has a column `CORRUPT`,
     the text of such a value is there.
     """
-    fields = pa.struct([field for field in schema if field.name != CORRUPT])
+    wanted = [field for field in schema if field.name != CORRUPT]
+    fields = pa.struct(wanted or [pa.field("", pa.null())])
     parts: list[pa.StructArray] = []
     bad: list[int] = []
     _parse(values, 0, fields, parts, bad)
@@ -111,8 +112,6 @@ def _parsed(values: pa.BinaryArray, fields: pa.StructType) -> pa.StructArray | N
     objects, and has at least one. So as many objects as lines are one on each. A zero byte would
     end the text, and is in no JSON.
     """
-    if not fields.num_fields:
-        fields = pa.struct([pa.field("", pa.null())])
     if pc.any(pc.match_substring(values, b"\0")).as_py():
         return None
     lines = pc.binary_join_element_wise(b'{"v":', pc.fill_null(values, b"null"), b"}\n", b"")

@@ -199,3 +199,13 @@ def test_arrow_columns_of_unequal_length_are_refused() -> None:
         encode_arrow(values, keys=values.slice(1), timestamp_ms=1)
     with pytest.raises(ValueError, match="0 records"):
         encode_arrow(values.slice(2), timestamp_ms=1)
+
+
+def test_who_set_the_timestamp_is_told_for_each_record() -> None:
+    stamped = encode_batch([b"a", b"b"], timestamps_ms=5)
+    stamp_log_append_time(stamped, timestamp_ms=9)
+    fetch = bytes(stamped + encode_batch([b"c", b"d", b"e"], timestamps_ms=7, base_offset=2))
+    records = decode_arrow(fetch, columns=["is_log_append_time", "offset"], from_offset=1)
+    records.validate(full=True)
+    assert records["is_log_append_time"].to_pylist() == [True, False, False, False]
+    assert "is_log_append_time" not in decode_arrow(fetch).schema.names

@@ -12,10 +12,11 @@ from millrace import Producer
 from millrace.config import Compression
 from millrace.records import Headers
 from millrace.sync import Admin
+from millrace.sync import Producer as SyncProducer
 from millrace_server.testing import BrokerThread
 from millrace_spark import JavaNotFound, session
 from millrace_spark.arrow_columns import arrow_schema
-from millrace_spark.schema import COLUMNS, DDL
+from millrace_spark.schema import COLUMNS, ddl
 
 pytestmark = [
     pytest.mark.spark,
@@ -71,16 +72,18 @@ def servers(spark: Any, broker: BrokerThread) -> Iterator[str]:
     with Admin(broker.servers) as admin:
         admin.create_topic("clicks", partitions=PARTITIONS)
         admin.create_topic("empty", partitions=PARTITIONS)
+        admin.create_topic("events", partitions=1)
     asyncio.run(produce(broker.servers))
     yield broker.servers
 
 
 def load(spark: Any, servers: str, *, schema: str | None = None, **options: str) -> Any:
     """A data frame of `clicks`, or of the topic in `options`."""
-    reader = spark.read.format("millrace").options(servers=servers, topic="clicks")
+    given = {"millrace.servers": servers, "subscribe": "clicks", **options}
+    reader = spark.read.format("millrace").options(**given)
     if schema is not None:
         reader = reader.schema(schema)
-    return reader.options(**options).load()
+    return reader.load()
 
 
 def offsets_of(frame: Any) -> dict[int, list[int]]:
@@ -91,8 +94,10 @@ def offsets_of(frame: Any) -> dict[int, list[int]]:
     return {partition: sorted(offsets) for partition, offsets in found.items()}
 
 
-def test_every_record_comes_back_as_it_was_produced(spark: Any, servers: str) -> None:
-    frame = load(spark, servers)
+def test_every_record_comes_back_as_it_was_produced_with_include_headers(
+    spark: Any, servers: str
+) -> None:
+    frame = load(spark, servers, includeHeaders="true")
     assert frame.columns == list(COLUMNS)
     found = frame.selectExpr(
         "partition", "offset", "unix_millis(timestamp)", "key", "value", "headers", "topic"
@@ -110,12 +115,21 @@ def test_every_record_comes_back_as_it_was_produced(spark: Any, servers: str) ->
     assert sorted(rows, key=lambda row: row[:2]) == ROWS
 
 
-def test_count_and_sum_are_those_of_what_was_produced(spark: Any, servers: str) -> None:
-    frame = load(spark, servers)
-    assert frame.rdd.getNumPartitions() == PARTITIONS
-    (total,) = frame.selectExpr("sum(cast(string(value) as bigint))").first()
-    assert total == sum(int(row[4]) for row in ROWS if row[4] is not None)
-    assert frame.count() == len(ROWS)
+def test_a_kafka_job_reads_the_same_with_another_format_and_servers(
+    spark: Any, servers: str
+) -> None:
+    frame = load(
+        spark,
+        servers,
+        startingOffsets='{"clicks": {"0": 150, "1": 990, "2": -2}}',
+        endingOffsets='{"clicks": {"0": 450, "1": -1, "2": 1}}',
+        minPartitions="5",
+        failOnDataLoss="false",
+    )
+    kafka = "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+    assert frame.schema.simpleString() == kafka + "timestamp:timestamp,timestampType:int>"
+    assert offsets_of(frame) == {0: [*range(150, 450)], 1: [*range(990, 1000)], 2: [0]}
+    assert frame.rdd.getNumPartitions() == 5
 
 
 def test_a_narrowed_schema_reads_these_columns_in_this_order(spark: Any, servers: str) -> None:
@@ -125,31 +139,8 @@ def test_a_narrowed_schema_reads_these_columns_in_this_order(spark: Any, servers
     assert found == {(row[4], row[1]) for row in ROWS}
 
 
-def test_offsets_bound_a_read_by_partition(spark: Any, servers: str) -> None:
-    frame = load(
-        spark,
-        servers,
-        start='{"clicks": {"0": 150, "1": 990}}',
-        end='{"clicks": {"0": 450, "2": 1}}',
-        max_offsets_per_partition="64",
-    )
-    assert frame.rdd.getNumPartitions() == 5 + 1 + 1
-    assert offsets_of(frame) == {0: [*range(150, 450)], 1: [*range(990, 1000)], 2: [0]}
-
-
-def test_times_bound_a_read_of_all_partitions(spark: Any, servers: str) -> None:
-    frame = load(spark, servers, start="2023-11-14T22:13:20.100Z", end=str(FIRST_MS + 700))
-    assert offsets_of(frame) == {key: [*range(100, 700)] for key in range(PARTITIONS)}
-
-
-def test_an_empty_topic_is_an_empty_frame(spark: Any, servers: str) -> None:
-    frame = load(spark, servers, topic="empty")
-    assert frame.columns == list(COLUMNS)
-    assert frame.count() == 0
-
-
 def test_several_topics_are_one_frame(spark: Any, servers: str) -> None:
-    frame = load(spark, servers, topic="empty,clicks", schema="topic string, partition int")
+    frame = load(spark, servers, subscribe="empty, clicks", schema="topic string, partition int")
     found = {
         (row.topic, row.partition): row["count"]
         for row in frame.groupBy(*frame.columns).count().collect()
@@ -157,40 +148,89 @@ def test_several_topics_are_one_frame(spark: Any, servers: str) -> None:
     assert found == {("clicks", partition): 1000 for partition in range(PARTITIONS)}
 
 
+def test_an_empty_topic_is_an_empty_frame(spark: Any, servers: str) -> None:
+    assert load(spark, servers, subscribe="empty").count() == 0
+
+
 def test_sql_reads_a_topic_as_a_view(spark: Any, servers: str) -> None:
     spark.sql(
-        "CREATE OR REPLACE TEMPORARY VIEW clicks_view USING millrace "
-        f"OPTIONS (servers '{servers}', topic 'clicks', start '{FIRST_MS + 990}')"
+        "CREATE OR REPLACE TEMPORARY VIEW clicks_view USING millrace OPTIONS "
+        f"(`millrace.servers` '{servers}', subscribe 'clicks', "
+        f"startingTimestamp '{FIRST_MS + 990}')"
     )
     (count,) = spark.sql("SELECT count(*) FROM clicks_view").first()
     assert count == PARTITIONS * 10
 
 
-def test_load_needs_no_broker_and_an_action_fails_at_the_deadline(spark: Any) -> None:
-    frame = load(spark, "127.0.0.1:1", deadline_ms="200")
-    assert frame.columns == list(COLUMNS)
-    with pytest.raises(Exception, match="ConnectionFailed: no broker at 127"):
-        frame.count()
-
-
-def test_a_wrong_option_fails_at_load(spark: Any) -> None:
-    with pytest.raises(Exception, match="OptionError: start: 'soon' is not earliest"):
-        load(spark, "localhost", start="soon")
-
-
-def test_a_column_of_another_type_is_refused_before_anything_is_read(
-    spark: Any, servers: str
+@pytest.mark.parametrize("is_pushed", ["true", "false"])
+def test_filters_narrow_what_is_read_and_give_the_same_rows_where_spark_does_not_push_them(
+    spark: Any, servers: str, is_pushed: str
 ) -> None:
-    with pytest.raises(Exception, match="SchemaError: schema: value is binary and not string"):
+    conf, before = "spark.sql.python.filterPushdown.enabled", True
+    assert spark.conf.get(conf) == str(before).lower()
+    spark.conf.set(conf, is_pushed)
+    try:
+        frame = load(
+            spark, servers, schema="partition int, offset long, timestamp timestamp"
+        ).where(
+            "partition in (0, 2) and offset between 300 and 899 and offset <> 500 "
+            f"and timestamp >= timestamp_millis({FIRST_MS + 400})"
+            f"and timestamp < timestamp_millis({FIRST_MS + 600})"
+        )
+        wanted = [n for n in range(400, 600) if n != 500]
+        assert offsets_of(frame) == {0: wanted, 2: wanted}
+        # The third partition's task is not planned, where filters are pushed.
+        assert frame.rdd.getNumPartitions() == (2 if is_pushed == "true" else 3)
+    finally:
+        spark.conf.set(conf, str(before).lower())
+
+
+def test_values_in_json_are_columns(spark: Any, servers: str) -> None:
+    with SyncProducer(servers) as producer:
+        good = [b'{"user": %d, "tags": ["a", "b"], "at": {"x": 1.5}}' % n for n in range(100)]
+        producer.send_many("events", [*good, b"oops", None])
+    schema = (
+        "offset long, user long, tags array<string>, at struct<x: double>, _corrupt_record string"
+    )
+    frame = load(spark, servers, schema=schema, subscribe="events", valueFormat="json")
+    rows = {row.offset: row for row in frame.collect()}
+    assert len(rows) == 102
+    assert [rows[n].user for n in range(100)] == list(range(100))
+    assert (rows[7].tags, rows[7].at.x, rows[7]._corrupt_record) == (["a", "b"], 1.5, None)
+    assert (rows[100].user, rows[100]._corrupt_record) == (None, "oops")
+    assert tuple(rows[101])[1:] == (None,) * 4
+
+
+def told(error: pytest.ExceptionInfo[Exception]) -> str:
+    """The first line of what a user sees of an error."""
+    return str(error.value).splitlines()[0]
+
+
+def test_an_error_begins_with_its_sentence(spark: Any, servers: str) -> None:
+    with pytest.raises(Exception, match="OptionError") as caught:
+        load(spark, servers, startingOffsets="soon")
+    assert "source instance: millrace_spark.errors.OptionError: startingOffsets: 'soon' is" in told(
+        caught
+    )
+    with pytest.raises(Exception, match="SchemaError") as caught:
         load(spark, servers, schema="value string").count()
+    assert "millrace_spark.errors.SchemaError: schema: value is binary and not string" in told(
+        caught
+    )
+    with pytest.raises(Exception, match="UnknownTopic") as caught:
+        load(spark, servers, subscribe="nowhere").count()
+    assert "UnknownTopicOrPartition: nowhere: There is no topic 'nowhere'" in told(caught)
+    with pytest.raises(Exception, match="DataLost") as caught:
+        load(spark, servers, endingOffsets='{"clicks": {"2": 1001}}').count()
+    assert "DataLost: clicks-2: records [1000, 1001) are not there" in told(caught)
 
 
-def test_offsets_that_are_not_there_fail_the_action_with_the_reason(
-    spark: Any, servers: str
-) -> None:
-    frame = load(spark, servers, end='{"clicks": {"2": 1001}}')
-    with pytest.raises(Exception, match=r"DataLost: clicks-2: records \[1000, 1001\) are not"):
+def test_load_needs_no_broker_and_an_action_fails_at_the_deadline(spark: Any) -> None:
+    frame = load(spark, "127.0.0.1:1", deadlineMs="200")
+    assert frame.columns == [name for name in COLUMNS if name != "headers"]
+    with pytest.raises(Exception, match="ConnectionFailed") as caught:
         frame.count()
+    assert "ConnectionFailed: no broker at 127.0.0.1:1" in told(caught)
 
 
 def test_a_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,5 +244,5 @@ def test_a_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_the_arrow_types_are_those_that_spark_derives_from_the_schema(spark: Any) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    spark_schema = spark.createDataFrame([], DDL).schema
+    spark_schema = spark.createDataFrame([], ddl(COLUMNS)).schema
     assert arrow_schema(tuple(COLUMNS)).equals(to_arrow_schema(spark_schema, timezone="UTC"))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -215,3 +218,155 @@ def test_a_topic_deleted_after_planning_is_not_mistaken_for_its_successor(
     with pytest.raises(DataLost, match="created again" if is_created_again else "was deleted"):
         read_offsets(failing, ranges)
     assert read_offsets(options_for(broker, name, failOnDataLoss="false"), ranges) == []
+
+
+def test_a_pattern_reads_the_topics_of_that_name_and_not_those_of_the_broker(
+    broker: BrokerThread, admin: Admin
+) -> None:
+    for name in ("shop-a", "shop-b", "shop-a-old"):
+        admin.create_topic(name, partitions=1)
+        with Producer(broker.servers) as producer:
+            producer.send_many(name, [b"x"])
+    ranges = plan(options_for(broker, "", subscribePattern="shop-.|__.*"))
+    assert [found.topic for found in ranges] == ["shop-a", "shop-b"]
+    assert plan(options_for(broker, "", subscribePattern="shop")) == []
+
+
+def test_assign_reads_these_partitions_only(broker: BrokerThread, admin: Admin) -> None:
+    admin.create_topic("parts", partitions=3)
+    with Producer(broker.servers) as producer:
+        for partition in range(3):
+            producer.send_many("parts", [b"x"] * 3, partition=partition)
+    ranges = plan(options_for(broker, "", assign='{"parts": [2, 0]}'))
+    assert [found.partition for found in ranges] == [0, 2]
+    with pytest.raises(OptionError, match="assign: there is no parts-3; parts has 3, counted"):
+        plan(options_for(broker, "", assign='{"parts": [3]}'))
+
+
+def test_offsets_by_timestamp_bound_each_partition_by_its_own_time(
+    broker: BrokerThread, admin: Admin
+) -> None:
+    admin.create_topic("each", partitions=3)
+    with Producer(broker.servers) as producer:
+        for partition in range(2):
+            producer.send_many(
+                "each", [b"x"] * 10, timestamps_ms=range(1_000, 2_000, 100), partition=partition
+            )
+    times = {
+        "startingOffsetsByTimestamp": '{"each": {"0": 1150, "1": 1900, "2": 1}}',
+        "endingOffsetsByTimestamp": '{"each": {"0": 1400}}',
+    }
+    ranges = plan(options_for(broker, "each", **times))
+    assert [(r.partition, r.start_offset, r.end_offset) for r in ranges] == [(0, 2, 4), (1, 9, 10)]
+    with pytest.raises(OptionError, match="no record of each-2 is that late"):
+        plan(options_for(broker, "each", **times, startingOffsetsByTimestampStrategy="error"))
+
+
+def test_splits_have_equal_bytes_though_records_do_not(broker: BrokerThread, admin: Admin) -> None:
+    admin.create_topic("uneven", partitions=2)
+    with Producer(broker.servers) as producer:
+        for size in range(200):
+            producer.send_many("uneven", [bytes(20 * size)] * 10, partition=0)
+        producer.send_many("uneven", [b"x"] * 10, partition=1)
+    options = options_for(broker, "uneven", maxPartitionBytes="512k")
+    ranges = plan(options)
+    large = [found for found in ranges if found.partition == 0]
+    assert [found.partition for found in ranges] == [0] * 8 + [1]  # 4.0 MB by 512 KiB
+    assert read_offsets(options, large) == list(range(2000))
+    sizes = [
+        sum(batch.nbytes for batch in read_batches(found, options, "value")) for found in large
+    ]
+    assert max(sizes) < 1.3 * min(sizes)
+    assert len(large[0]) > 2 * len(large[-1])
+
+
+def test_at_least_min_partitions_by_bytes(broker: BrokerThread, admin: Admin) -> None:
+    admin.create_topic("few", partitions=2)
+    with Producer(broker.servers) as producer:
+        producer.send_many("few", [bytes(100)] * 3_000, partition=0)
+        producer.send_many("few", [bytes(100)] * 1_000, partition=1)
+    options = options_for(broker, "few", minPartitions="8")
+    ranges = plan(options)
+    assert 8 <= len(ranges) <= 10
+    assert sum(found.partition == 0 for found in ranges) == 6
+    assert read_offsets(options, ranges) == [*range(3_000), *range(1_000)]
+
+
+def test_a_compacted_partition_is_read_with_its_gaps(broker: BrokerThread, admin: Admin) -> None:
+    admin.create_topic(
+        "latest",
+        partitions=1,
+        configs={
+            "cleanup.policy": "compact",
+            "segment.bytes": 16_384,
+            "min.cleanable.dirty.ratio": "0.01",
+        },
+    )
+    with Producer(broker.servers) as producer:
+        for first in range(0, 2_000, 100):
+            producer.send_many(
+                "latest",
+                [bytes(100)] * 100,
+                keys=[b"%d" % (n % 7) for n in range(first, first + 100)],
+            )
+    options = options_for(broker, "latest", minPartitions="4")
+    while len(read := read_offsets(options, plan(options))) > 1_000:
+        pass
+    assert read == sorted(set(read))
+    assert read[-1] == 1_999
+
+
+@pytest.mark.parametrize(("kind", "number"), [("CreateTime", 0), ("LogAppendTime", 1)])
+def test_timestamp_type_same_as_kafka(
+    broker: BrokerThread, admin: Admin, kind: str, number: int
+) -> None:
+    admin.create_topic(f"in-{kind}", partitions=1, configs={"message.timestamp.type": kind})
+    with Producer(broker.servers) as producer:
+        producer.send_many(f"in-{kind}", [b"x"] * 3, timestamps_ms=5)
+    options = options_for(broker, f"in-{kind}")
+    (wanted,) = plan(options)
+    (batch,) = read_batches(wanted, options, "timestampType", "timestamp")
+    assert batch.column("timestampType").to_pylist() == [number] * 3
+    is_as_produced = [time.timestamp() == 0.005 for time in batch.column("timestamp").to_pylist()]
+    assert is_as_produced == [number == 0] * 3
+
+
+def test_records_are_read_at_the_address_that_the_broker_advertises() -> None:
+    """Executors know the address the driver was given, which may be no broker's own."""
+    passed: list[socket.socket] = []
+
+    def pass_on(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                target.sendall(data)
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = door.accept()
+                far = socket.create_connection(("127.0.0.1", hidden.port))
+                passed.extend((near, far))
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=pass_on, args=ends, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        address = f"127.0.0.1:{door.getsockname()[1]}"
+        with BrokerThread(advertise=address) as hidden:
+            server = threading.Thread(target=serve)
+            server.start()
+            with Admin(hidden.servers) as admin:
+                admin.create_topic("far", partitions=1)
+            with Producer(hidden.servers) as producer:
+                producer.send_many("far", [b"x"] * 10)
+            options = options_for(hidden, "far")
+            (wanted,) = plan(options)
+            before = len(passed)
+            assert read_offsets(options, [wanted]) == list(range(10))
+            assert len(passed) > before
+        door.shutdown(socket.SHUT_RDWR)
+        server.join()
+    for each in passed:
+        each.close()

@@ -1,0 +1,145 @@
+"""Values that are JSON objects become columns, each row those of its own value."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.records import RecordBatch, TopicPartition
+from millrace_protocol.records import encode_batch
+from millrace_spark.arrow_columns import arrow_batches
+from millrace_spark.errors import SchemaError
+from millrace_spark.json_values import CORRUPT, check_fields, parse_json
+
+USER = pa.field("user", pa.int64())
+PAGE = pa.field("page", pa.string())
+SCHEMA = pa.schema([USER, PAGE, pa.field(CORRUPT, pa.string())])
+
+
+def parsed(values: list[bytes | None], schema: pa.Schema = SCHEMA) -> list[dict[str, Any]]:
+    """The rows of some values, without what is null in them."""
+    columns = parse_json(pa.array(values, pa.binary()), schema)
+    columns.validate(full=True)
+    assert columns.schema == schema
+    return [{k: v for k, v in row.items() if v is not None} for row in columns.to_pylist()]
+
+
+def test_fields_are_columns_and_fields_that_are_not_wanted_are_left_out() -> None:
+    assert parsed([b'{"user":1,"page":"a","zz":{"y":[1]}}', b'{"page":"b"}']) == [
+        {"user": 1, "page": "a"},
+        {"page": "b"},
+    ]
+
+
+def test_a_value_that_is_null_gives_nulls() -> None:
+    assert parsed([None, b'{"user":1}', None, b"null"]) == [{}, {"user": 1}, {}, {}]
+    assert parsed([]) == []
+
+
+def test_json_over_several_lines_is_one_value() -> None:
+    pretty = json.dumps({"user": 1, "page": "a"}, indent=2).encode()
+    assert parsed([pretty, b"\n" + pretty + b"\r\n"]) == [{"user": 1, "page": "a"}] * 2
+
+
+def test_nested_types_times_days_and_decimals() -> None:
+    row = pa.struct([pa.field("d", pa.date32()), pa.field("n", pa.decimal128(10, 2))])
+    schema = pa.schema(
+        [
+            pa.field("t", pa.timestamp("us", tz="UTC")),
+            pa.field("rows", pa.list_(pa.field("element", row))),
+        ]
+    )
+    check_fields(schema)
+    value = b'{"t":"2020-01-01T01:00:00+01:00","rows":[{"d":"2021-02-03","n":"1.5"},null]}'
+    (found,) = parsed([value], schema)
+    assert found["t"].isoformat() == "2020-01-01T00:00:00+00:00"
+    (first, second) = found["rows"]
+    assert (first["d"].isoformat(), first["n"], second) == ("2021-02-03", Decimal("1.50"), None)
+
+
+BAD = [
+    b"nope",
+    b"",
+    b"5",
+    b"[1]",
+    b'"x"',
+    b'{"user":1.5}',
+    b'{"user":"1"}',
+    b'{"page":5}',
+    b'{"user":9223372036854775808}',
+    b'{"user":4,"user":5}',
+    b'{"user":1}{"user":2}',
+    b'{"user":1}} {"v":{"user":2}',
+    b'{"user":1}} {"v":{"user":2}, "x":{"y":0',
+    b'{"user":3}\0',
+    b'{"user":1}}\0',
+    b'{"page":"a\nb"}',
+    b'{"page":"\xff\xfe"}',
+    b'{"user":',
+    b"1}",
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_value_that_does_not_parse_or_fit_is_corrupt_and_its_neighbours_are_not(
+    bad: bytes,
+) -> None:
+    good = [b'{"user":%d}' % number for number in range(6)]
+    rows = parsed([*good[:3], bad, *good[3:]])
+    assert rows.pop(3) == {CORRUPT: bad.decode(errors="replace")}
+    assert rows == [{"user": number} for number in range(6)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.integers(0, 99), st.sampled_from(BAD)), max_size=30))
+def test_each_row_is_that_of_its_own_value_whatever_is_around_it(
+    items: list[int | bytes],
+) -> None:
+    values = [b'{"user":%d}' % item if isinstance(item, int) else item for item in items]
+    assert parsed(list(values)) == [
+        {"user": item} if isinstance(item, int) else {CORRUPT: item.decode(errors="replace")}
+        for item in items
+    ]
+
+
+def test_without_the_column_for_it_a_corrupt_text_is_not_kept() -> None:
+    assert parsed([b"x", b'{"user":1}'], pa.schema([USER])) == [{}, {"user": 1}]
+
+
+def test_a_schema_of_nothing_but_the_corrupt_text_finds_what_is_no_object() -> None:
+    assert parsed([b"x", b'{"user":1}'], pa.schema([SCHEMA.field(CORRUPT)])) == [
+        {CORRUPT: "x"},
+        {},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        (pa.field("m", pa.map_(pa.string(), pa.int64())), "m has a type that is not read"),
+        (pa.field("s", pa.struct([("m", pa.map_(pa.string(), pa.int64()))])), "s has a type"),
+        (pa.field("i", pa.duration("us")), "i has a type that is not read from JSON"),
+        (pa.field(CORRUPT, pa.binary()), "make it a string"),
+    ],
+)
+def test_a_type_that_is_not_read_from_json_is_refused(field: pa.Field, reason: str) -> None:
+    with pytest.raises(SchemaError, match=reason):
+        check_fields(pa.schema([field]))
+
+
+def test_fields_of_values_are_beside_columns_of_the_record() -> None:
+    data = bytes(encode_batch([b'{"user":7}', b"x"], keys=[b"k", None], timestamps_ms=0))
+    fetch: RecordBatch = RecordBatch(TopicPartition("t", 3), data, base_offset=0, next_offset=2)
+    (batch,) = arrow_batches(
+        fetch, columns=("user", "partition", "key"), end_offset=2, json_fields=pa.schema([USER])
+    )
+    assert batch.to_pylist() == [
+        {"user": 7, "partition": 3, "key": b"k"},
+        {"user": None, "partition": 3, "key": None},
+    ]
