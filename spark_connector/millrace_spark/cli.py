@@ -7,12 +7,14 @@ so that `millrace --help` answers at once, with Spark or without.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from millrace.cli.exits import Exit, run_blocking
+from millrace.cli.exits import Exit, ended, run_blocking
 from millrace.cli.servers import DEFAULT_SERVERS, Servers
 from millrace.cli.table import show
 
@@ -37,6 +39,12 @@ Conf = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
 ]
+SchemaFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Fields are columns: a JSON Schema, Spark's JSON, or `name type, ...`."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
 DeadlineMs = Annotated[
     int, typer.Option("--deadline-ms", metavar="MS", help="Longest wait for the brokers.")
@@ -45,7 +53,7 @@ DeadlineMs = Annotated[
 
 @spark.command("import")
 def import_(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to land.")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to land.")],
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="Where the files go.")],
     group: Annotated[
         str | None,
@@ -61,12 +69,7 @@ def import_(
             help="A directory for each value: date, hour, topic, partition, a field of --schema.",
         ),
     ] = "",
-    schema: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Values are JSON: land their fields. JSON Schema, or Spark's."
-        ),
-    ] = None,
+    schema: SchemaFile = None,
     start: Annotated[
         str,
         typer.Option("--from", metavar="earliest|latest", help="Where a new topic begins."),
@@ -135,7 +138,140 @@ def import_(
         _tell(follow_topics(starter, settings, stop=stop, every_s=every, progress=progress))
         return Exit.OK
 
-    run_blocking(work)
+    _run(work)
+
+
+@spark.command("export")
+def export(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Files that Spark can read.")],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Where the records go.")],
+    file_format: Annotated[
+        str, typer.Option("--format", "-f", metavar="parquet|orc|csv|json", help="Of the files.")
+    ] = "parquet",
+    key: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="What becomes the key; else none.")
+    ] = None,
+    value: Annotated[
+        str | None,
+        typer.Option(
+            metavar="json|COLUMN",
+            help="What becomes the value. Without it, imported records go back as they were, and "
+            "other rows as JSON objects.",
+        ),
+    ] = None,
+    schema: SchemaFile = None,
+    create: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Create the topic with N partitions if need be."),
+    ] = None,
+    compression: Annotated[
+        str, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="Of the batches sent.")
+    ] = "none",
+    deadline_ms: DeadlineMs = 30_000,
+    master: Master = None,
+    conf: Conf = None,
+    quiet: Quiet = False,
+    servers: Servers = DEFAULT_SERVERS,
+) -> None:
+    """Publish the rows of files: each at least once, and again if run again.
+
+    In a pipe, prints one line: topic, records, seconds, records/s.
+    """
+
+    def work() -> Exit:
+        from millrace_spark.pipeline.export_run import ExportSettings, export_files
+        from millrace_spark.pipeline.progress import Progress
+        from millrace_spark.pipeline.schema_file import read_schema
+
+        settings = ExportSettings(
+            directory,
+            to,
+            servers,
+            file_format,
+            key,
+            value,
+            read_schema(schema),
+            create,
+            compression,
+            deadline_ms,
+        )
+        starter = _Starter("millrace export", master, conf)
+        done = export_files(starter, settings, progress=Progress(is_quiet=quiet))
+        show(
+            ("topic", "records #", "seconds #", "records/s #"),
+            [(done.topic, done.records, f"{done.elapsed_s:.1f}", f"{done.records_per_s:.0f}")],
+        )
+        return Exit.OK
+
+    _run(work)
+
+
+@spark.command("aggregate")
+def aggregate(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to count.")],
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN,...",
+            help="A row for each value: hour, date, key, topic, partition, a field of --schema.",
+        ),
+    ] = "hour",
+    schema: SchemaFile = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A query over `records` instead of --by."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From 2026-01-31T12:00:00Z on; or ms.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to then.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="DIR", help="All rows as files, too.")
+    ] = None,
+    file_format: Annotated[
+        str, typer.Option("--format", "-f", metavar="parquet|orc|csv|json", help="Of the files.")
+    ] = "parquet",
+    limit: Annotated[int, typer.Option(metavar="N", help="Print at most so many rows.")] = 1_000,
+    deadline_ms: DeadlineMs = 30_000,
+    master: Master = None,
+    conf: Conf = None,
+    servers: Servers = DEFAULT_SERVERS,
+) -> None:
+    """Count records, bytes and distinct keys, or ask a query of your own.
+
+    The view `records` has the columns key, value, topic, partition, offset, timestamp,
+    timestampType, headers, date and hour (UTC), and with --schema the fields of the values.
+    """
+
+    def work() -> Exit:
+        from millrace_spark.pipeline.aggregate_run import AggregateSettings
+        from millrace_spark.pipeline.aggregate_run import aggregate as figures_of
+        from millrace_spark.pipeline.schema_file import read_schema, read_text
+
+        settings = AggregateSettings(
+            tuple(topics),
+            servers,
+            _listed(by),
+            read_schema(schema),
+            None if sql is None else read_text(sql, option="--sql"),
+            since,
+            until,
+            to,
+            file_format,
+            limit,
+            deadline_ms,
+        )
+        found = figures_of(_Starter("millrace aggregate", master, conf), settings)
+        columns = [f"{name} #" if name in found.numeric else name for name in found.columns]
+        show(columns, found.rows)
+        if found.is_cut:
+            print(
+                f"only the first {limit:,} rows; --limit shows more, --to DIR has all",
+                file=sys.stderr,
+            )
+        return Exit.OK
+
+    _run(work)
 
 
 class _Starter:
@@ -172,6 +308,18 @@ class _Starter:
         if self._stop.is_set():
             raise KeyboardInterrupt
         self._stop.set()
+
+
+def _run(work: Callable[[], Exit]) -> NoReturn:
+    def equipped() -> Exit:
+        try:
+            return work()
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("numpy", "pyarrow", "pyspark"):
+                raise
+            return ended(Exit.USAGE, f"this needs {error.name}: pip install 'millrace[spark]'")
+
+    run_blocking(equipped)
 
 
 def _listed(text: str) -> tuple[str, ...]:

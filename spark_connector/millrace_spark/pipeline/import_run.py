@@ -178,12 +178,12 @@ def _run(
         landing = importer.ledger.landing
         if landing is not None:
             progress.say(f"finishing what a run has left: {len(landing):,} offsets")
-            with progress.watching(directory, landing):
+            with progress.watching_landing(directory, landing):
                 landed.append(importer.land())
         while True:
             landing = importer.plan(settings.topics, wishes)
             if landing is not None:
-                with progress.watching(directory, landing):
+                with progress.watching_landing(directory, landing):
                     landed.append(importer.land())
             if not is_again():
                 break

@@ -22,7 +22,7 @@ from millrace_spark.pipeline.errors import RecordUnfit
 from millrace_spark.pipeline.file_formats import TEXT_FORMATS, Writer, as_text, open_writer
 from millrace_spark.pipeline.ledger import Shape
 from millrace_spark.pipeline.partition_paths import cut
-from millrace_spark.pipeline.record_columns import own_name, record_batches
+from millrace_spark.pipeline.record_columns import record_batches, time_column
 from millrace_spark.ranges import OffsetRange
 
 HELD_BYTES_MAX = 64 * 1024 * 1024
@@ -71,7 +71,7 @@ class LandingTask:
         with ExitStack() as staged:
             files = _Files(self.directory, self.shape, staged)
             records = 0
-            time = own_name("timestamp", self.shape)
+            time = time_column(self.shape)
             try:
                 for batch in record_batches(wanted, self.options, self.shape):
                     records += batch.num_rows

@@ -1,7 +1,8 @@
-"""How far an import is, for who waits: a bar on a terminal, lines elsewhere, both on stderr.
+"""How far something is, for who waits: a bar on a terminal, lines elsewhere, both on stderr.
 
-Owns the looking: ranges that are done are marked in the directory, wherever their tasks run, so it
-works alike on a laptop, a cluster and Spark Connect. Stdout is the summary's.
+Owns the looking, which asks nothing of Spark: ranges that are done are marked in the directory,
+wherever their tasks run, so it works alike on a laptop, a cluster and Spark Connect. Stdout is the
+summary's.
 """
 
 from __future__ import annotations
@@ -9,31 +10,39 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from millrace.errors import MillraceError
 from millrace_spark.pipeline.directory import LandingDirectory
 from millrace_spark.pipeline.landing_task import Landed
 from millrace_spark.pipeline.ledger import Landing
-from millrace_spark.ranges import OffsetRange
 
 LOOK_S = 0.2
 LINE_S = 5.0
 
 
-class Display(Protocol):
-    """What shows the progress of one landing."""
+class Seen(NamedTuple):
+    """How far something is."""
 
-    def show(self, *, offsets: int, records: int) -> None:
-        """So many of the landing's offsets are done, and so many records were there."""
+    records: int
+    offsets: int = 0
+    """Of the total."""
+
+
+class Display(Protocol):
+    """What shows how far something is."""
+
+    def show(self, seen: Seen) -> None:
+        """So far."""
 
     def close(self) -> None:
-        """The landing is over, one way or the other."""
+        """It is over, one way or the other."""
 
 
 class Progress:
-    """Shows landings while they run, or with `is_quiet` nothing."""
+    """Shows what takes long while it runs, or with `is_quiet` nothing."""
 
     def __init__(self, *, is_quiet: bool = False) -> None:
         self._is_quiet = is_quiet
@@ -44,15 +53,32 @@ class Progress:
             print(line, file=sys.stderr, flush=True)
 
     @contextmanager
-    def watching(self, directory: LandingDirectory, landing: Landing) -> Iterator[None]:
+    def watching_landing(self, directory: LandingDirectory, landing: Landing) -> Iterator[None]:
         """Shows how far `landing` is until the block is left."""
-        if self._is_quiet or not landing.ranges:
+        done: dict[int, Landed] = {}
+
+        def look() -> Seen:
+            for index, text in directory.marks(landing.number, known=done).items():
+                landed = Landed.decode(text)
+                if landed is not None:
+                    done[index] = landed
+            offsets = sum(len(landing.ranges[index]) for index in done)
+            return Seen(sum(each.records for each in done.values()), offsets)
+
+        with self.watching("importing", look, total=len(landing)):
+            yield
+
+    @contextmanager
+    def watching(self, what: str, look: Callable[[], Seen], *, total: int | None) -> Iterator[None]:
+        """Shows what `look` sees until the block is left; `total` in offsets, if it is known."""
+        if self._is_quiet or total == 0:
             yield
             return
-        display: Display = _Bar(landing) if sys.stderr.isatty() else _Lines(landing)
+        is_terminal = sys.stderr.isatty()
+        display: Display = _Bar(what, total) if is_terminal else _Lines(what, total)
         is_over = threading.Event()
         watcher = threading.Thread(
-            target=_watch, args=(directory, landing, display, is_over), name="import-progress"
+            target=_watch, args=(look, display, is_over), name="progress", daemon=True
         )
         watcher.start()
         try:
@@ -62,55 +88,44 @@ class Progress:
             watcher.join()
 
 
-def _watch(
-    directory: LandingDirectory, landing: Landing, display: Display, is_over: threading.Event
-) -> None:
-    done: dict[int, Landed] = {}
+def _watch(look: Callable[[], Seen], display: Display, is_over: threading.Event) -> None:
     try:
         while True:
             # The last look comes after the end, so that the bar is full.
             was_over = is_over.wait(LOOK_S)
-            for index, text in directory.marks(landing.number, known=done).items():
-                landed = Landed.decode(text)
-                if landed is not None:
-                    done[index] = landed
-            display.show(
-                offsets=_offsets(landing.ranges, done),
-                records=sum(each.records for each in done.values()),
-            )
+            display.show(look())
             if was_over:
                 return
+    except (OSError, MillraceError):
+        # What cannot be looked at cannot be shown; that it failed is the work's to say.
+        return
     finally:
         display.close()
-
-
-def _offsets(ranges: Sequence[OffsetRange], done: dict[int, Landed]) -> int:
-    return sum(len(ranges[index]) for index in done)
 
 
 class _Bar:
     """A bar with rate and lag."""
 
-    def __init__(self, landing: Landing) -> None:
+    def __init__(self, what: str, total: int | None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as RichProgress
 
-        self._total = len(landing)
+        self._total = total
         self._started = time.monotonic()
         self._progress = RichProgress(
-            TextColumn("importing"),
+            TextColumn(what),
             BarColumn(),
             TextColumn("{task.fields[told]}"),
             TimeElapsedColumn(),
             console=Console(stderr=True),
         )
-        self._bar = self._progress.add_task("", total=self._total, told="")
+        self._bar = self._progress.add_task("", total=total, told="")
         self._progress.start()
 
-    def show(self, *, offsets: int, records: int) -> None:
-        told = _told(records, time.monotonic() - self._started, self._total - offsets)
-        self._progress.update(self._bar, completed=offsets, told=told)
+    def show(self, seen: Seen) -> None:
+        told = _told(seen, time.monotonic() - self._started, self._total)
+        self._progress.update(self._bar, completed=seen.offsets, told=told)
 
     def close(self) -> None:
         self._progress.stop()
@@ -119,20 +134,23 @@ class _Bar:
 class _Lines:
     """A line now and then."""
 
-    def __init__(self, landing: Landing) -> None:
-        self._total = len(landing)
+    def __init__(self, what: str, total: int | None) -> None:
+        self._what = what
+        self._total = total
         self._started = self._told = time.monotonic()
 
-    def show(self, *, offsets: int, records: int) -> None:
+    def show(self, seen: Seen) -> None:
         now = time.monotonic()
         if now - self._told >= LINE_S:
             self._told = now
-            told = _told(records, now - self._started, self._total - offsets)
-            print(f"importing: {told}", file=sys.stderr, flush=True)
+            told = _told(seen, now - self._started, self._total)
+            print(f"{self._what}: {told}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         pass
 
 
-def _told(records: int, seconds: float, lag: int) -> str:
-    return f"{records:,} rows, {records / max(seconds, 1e-3):,.0f} rows/s, lag {lag:,}"
+def _told(seen: Seen, seconds: float, total: int | None) -> str:
+    rate = seen.records / max(seconds, 1e-3)
+    told = f"{seen.records:,} rows, {rate:,.0f} rows/s"
+    return told if total is None else f"{told}, lag {total - seen.offsets:,}"

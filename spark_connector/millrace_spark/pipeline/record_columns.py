@@ -17,7 +17,7 @@ from millrace_spark.json_values import CORRUPT, parse_json
 from millrace_spark.options import ReadOptions
 from millrace_spark.pipeline.file_formats import columns_of
 from millrace_spark.pipeline.ledger import Shape
-from millrace_spark.pipeline.value_schema import field_names
+from millrace_spark.pipeline.value_schema import field_names, own_name
 from millrace_spark.range_reader import read_range
 from millrace_spark.ranges import OffsetRange
 
@@ -39,14 +39,13 @@ def landed_columns(shape: Shape) -> list[str]:
     if shape.schema is None:
         return columns_of(shape.format, COLUMNS)
     fields = [name for name in field_names(shape.schema) if name != CORRUPT]
-    beside = [own_name(name, shape) for name in _BESIDE_FIELDS]
+    beside = [own_name(name, fields) for name in _BESIDE_FIELDS]
     return [beside[0], *fields, *beside[1:], CORRUPT]
 
 
-def own_name(column: str, shape: Shape) -> str:
-    """What a record's own column is called, beside the fields of its value."""
-    is_taken = shape.schema is not None and column in field_names(shape.schema)
-    return f"record_{column}" if is_taken else column
+def time_column(shape: Shape) -> str:
+    """The name of the record's timestamp."""
+    return own_name("timestamp", field_names(shape.schema) if shape.schema else ())
 
 
 def record_batches(
@@ -60,7 +59,7 @@ def record_batches(
         return
     fields = value_fields(shape.schema)
     names = landed_columns(shape)
-    own = {own_name(name, shape): name for name in _BESIDE_FIELDS}
+    own = {own_name(name, fields.names): name for name in _BESIDE_FIELDS}
     for fetch in read_range(wanted, options):
         for batch in arrow_batches(
             fetch, columns=(*_BESIDE_FIELDS, "value"), end_offset=wanted.end_offset

@@ -5,6 +5,9 @@ Owns what `--master` means. Settings that only this machine needs are `spark_ses
 
 from __future__ import annotations
 
+import os
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millrace.errors import ConfigError
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUIET = {
-    "spark.log.level": "ERROR",
+    "spark.log.level": "FATAL",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -34,23 +37,25 @@ def start_spark(app_name: str, *, master: str | None, conf: tuple[str, ...] = ()
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ConfigError("this needs pyspark: pip install 'millrace[spark]'") from error
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     settings = {**QUIET, **parse_conf(conf)}
     try:
-        if master is None:
-            return session(app_name, conf=settings)
-        if master.startswith("local"):
-            return session(app_name, master=master, conf=settings)
+        if master is None or master.startswith("local"):
+            _calm_the_jvm()
+            return session(app_name, master=master or "local[*,3]", conf=settings)
         builder = SparkSession.builder.appName(app_name)
         builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
         for name, value in settings.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
-    except (ConfigError, ImportError):
-        raise
     except Exception as error:
-        if type(error).__module__.startswith("millrace"):
-            raise
         raise error_of_task(error) from error
+
+
+def _calm_the_jvm() -> None:
+    """Keeps it from logging before it knows the session's level; the user's own files go first."""
+    if not os.environ.keys() & {"SPARK_CONF_DIR", "SPARK_HOME"}:
+        os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark_conf")
 
 
 def parse_conf(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -55,7 +55,9 @@ class SparkTasks:
 
 
 def error_of_task(error: Exception) -> Exception:
-    """What the task raised, found in the text that Spark has made of it."""
+    """What the task raised, found in the text that Spark has made of it; ours stay as they are."""
+    if isinstance(error, MillraceError | OSError):
+        return error
     raised = _RAISED.findall(str(error))
     if not raised:
         first = next((line for line in str(error).splitlines() if line.strip()), "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from millrace_spark.pipeline.errors import SchemaFileError
@@ -63,6 +64,15 @@ def parse_schema(text: str) -> str:
 def field_names(schema: str) -> list[str]:
     """The names of the fields of what `parse_schema` made, in order."""
     return [field["name"] for field in json.loads(schema)["fields"]]
+
+
+def own_name(column: str, fields: Iterable[str]) -> str:
+    """What a record's own column is called beside the fields of its value; case is no difference.
+
+    >>> own_name("timestamp", ["Timestamp", "user"])
+    'record_timestamp'
+    """
+    return f"record_{column}" if column.lower() in map(str.lower, fields) else column
 
 
 def _struct(fields: list[tuple[str, Any]], where: str) -> dict[str, Any]:

@@ -1,0 +1,192 @@
+"""Files into a topic: what Spark reads of a directory is published by the connector's writer.
+
+Owns how a row becomes a record. A record is written at least once: run twice, it publishes twice,
+and a task that Spark tries again repeats what it had sent.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millrace.config import ClientOptions, parse_servers
+from millrace.errors import ConfigError, TopicAlreadyExists
+from millrace.sync import Admin
+from millrace_spark.patience import started
+from millrace_spark.pipeline.progress import Progress, Seen
+from millrace_spark.pipeline.spark_tasks import error_of_task
+from millrace_spark.write_options import parse_write_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = ("parquet", "orc", "csv", "json")
+_BYTES = ("binary", "string")
+_HEADERS = "array<struct<key:string,value:binary>>"
+_CSV = {"header": "true", "multiLine": "true", "escape": '"'}
+"""RFC 4180, as imports write it: a quote in quotes is doubled, and lines may end within them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSettings:
+    """What to publish, and where. Raises `ConfigError` when it is made of what cannot work."""
+
+    directory: str
+    """Anything Spark reads: a directory, a file, a URI."""
+    topic: str
+    servers: str = "localhost:9092"
+    file_format: str = "parquet"
+    key: str | None = None
+    """The column that becomes the key."""
+    value: str | None = None
+    """A column, or `json`: all columns as an object. None: records that were imported go back as
+    they were, and other rows as JSON."""
+    schema: str | None = None
+    """Of the files, for csv and json; as `value_schema.parse_schema` makes it."""
+    partitions: int | None = None
+    """Create the topic with so many, if it is not there. None: it must be there."""
+    compression: str = "none"
+    deadline_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        parse_servers(self.servers)
+        parse_write_options(self.write_options, is_stream=False)
+        if self.file_format not in FORMATS:
+            raise ConfigError(f"--format: {self.file_format!r} is none of {', '.join(FORMATS)}")
+        if self.schema is not None and self.file_format not in ("csv", "json"):
+            raise ConfigError(f"--schema: files of {self.file_format} have their own; leave it out")
+
+    @property
+    def write_options(self) -> dict[str, str]:
+        """The options of the connector's writer."""
+        return {
+            "millrace.servers": self.servers,
+            "topic": self.topic,
+            "compression": self.compression,
+            "deadlineMs": str(self.deadline_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSummary:
+    """What a run has published."""
+
+    topic: str
+    records: int
+    elapsed_s: float
+
+    @property
+    def records_per_s(self) -> float:
+        """Over the whole run."""
+        return self.records / max(self.elapsed_s, 1e-3)
+
+
+def export_files(
+    spark: Callable[[], SparkSession],
+    settings: ExportSettings,
+    *,
+    progress: Progress | None = None,
+) -> ExportSummary:
+    """Publishes every row. Raises `ConfigError`, `JobFailed` and what the clients do."""
+    began = time.monotonic()
+    progress = progress or Progress(is_quiet=True)
+    options: ClientOptions = {"client_id": "millrace-spark"}
+    admin = started(lambda: Admin(settings.servers, **options), deadline_ms=settings.deadline_ms)
+    with closing(admin):
+        _require_topic(admin, settings)
+        before = _end(admin, settings.topic)
+        progress.say(f"exporting {settings.directory} to {settings.topic}")
+
+        def look() -> Seen:
+            return Seen(_end(admin, settings.topic) - before)
+
+        with progress.watching("exporting", look, total=None):
+            records = _published(spark(), settings)
+    return ExportSummary(settings.topic, records, time.monotonic() - began)
+
+
+def _published(spark: SparkSession, settings: ExportSettings) -> int:
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    counted = Observation("export")
+    try:
+        frame = records_of(_read(spark, settings), settings)
+        frame = frame.observe(counted, f.count(f.lit(1)).alias("records"))
+        writer = frame.write.format("millrace").mode("append")
+        writer.options(**settings.write_options).save()
+        return int(counted.get["records"])
+    except Exception as error:
+        raise error_of_task(error) from error
+
+
+def records_of(frame: DataFrame, settings: ExportSettings) -> DataFrame:
+    """The rows as the writer takes them. Raises `ConfigError` for a column that is not there."""
+    from pyspark.sql import functions as f
+
+    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    for option, name in (("--key", settings.key), ("--value", settings.value)):
+        if name is not None and name not in kinds and (option, name) != ("--value", "json"):
+            raise ConfigError(
+                f"{option}: there is no column {name!r} in the files; there are {', '.join(kinds)}"
+            )
+    is_imported = kinds.get("value") in _BYTES and kinds.get("key") in _BYTES
+    columns: list[Any] = []
+    if settings.value is None and is_imported:
+        value: Any = f.col("value")
+        if kinds.get("headers") == _HEADERS:
+            columns.append(f.col("headers"))
+    elif settings.value in (None, "json"):
+        value = f.to_json(f.struct(*(f.col(_quoted(name)) for name in kinds)))
+    else:
+        value = _as_bytes(settings.value, kinds)
+    columns.append(value.alias("value"))
+    if settings.key is not None:
+        columns.append(_as_bytes(settings.key, kinds).alias("key"))
+    elif settings.value is None and is_imported:
+        columns.append(f.col("key"))
+    return frame.select(*columns)
+
+
+def _read(spark: SparkSession, settings: ExportSettings) -> DataFrame:
+    from pyspark.sql.types import StructType
+
+    reader = spark.read.format(settings.file_format)
+    if settings.file_format == "csv":
+        reader = reader.options(**_CSV)
+    if settings.schema is not None:
+        reader = reader.schema(StructType.fromJson(json.loads(settings.schema)))
+    return reader.load(settings.directory)
+
+
+def _as_bytes(name: str, kinds: dict[str, str]) -> Any:
+    from pyspark.sql import functions as f
+
+    column = f.col(_quoted(name))
+    return column if kinds[name] in _BYTES else column.cast("string")
+
+
+def _quoted(name: str) -> str:
+    """A column's name as Spark takes it, where a dot would mean a field."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _require_topic(admin: Admin, settings: ExportSettings) -> None:
+    if settings.partitions is not None:
+        try:
+            admin.create_topic(settings.topic, partitions=settings.partitions)
+        except TopicAlreadyExists:
+            return
+    else:
+        admin.describe_topic(settings.topic)
+
+
+def _end(admin: Admin, topic: str) -> int:
+    """How many records the topic has had."""
+    partitions = admin.describe_topic(topic).partitions
+    found = admin.list_offsets({(topic, each.partition): "latest" for each in partitions})
+    return sum(each.offset for each in found.values())

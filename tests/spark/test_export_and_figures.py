@@ -1,0 +1,177 @@
+"""Files that become records, and figures of topics, through Spark and a real broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.errors import ConfigError, UnknownTopicOrPartition
+from millrace.records import Record
+from millrace.sync import Admin, Consumer, Producer
+from millrace_server.testing import BrokerThread
+from millrace_spark.pipeline.aggregate_run import AggregateSettings, aggregate, query_of
+from millrace_spark.pipeline.errors import JobFailed
+from millrace_spark.pipeline.export_run import ExportSettings, export_files
+from millrace_spark.pipeline.import_run import ImportSettings, import_topics
+from millrace_spark.pipeline.value_schema import parse_schema
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:PySpark does not yet fully support pandas:FutureWarning"
+)
+FIRST_MS = int(datetime(2026, 1, 31, 22, 30, tzinfo=UTC).timestamp() * 1000)
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def admin(broker: BrokerThread) -> Iterator[Admin]:
+    """A connected admin client."""
+    with Admin(broker.servers) as connected:
+        yield connected
+
+
+def records_of(broker: BrokerThread, topic: str, count: int) -> list[Record[bytes, bytes]]:
+    """The first `count` records, sorted by value."""
+    with Consumer(broker.servers, topic) as consumer:
+        found: list[Record[bytes, bytes]] = []
+        for record in consumer:
+            found.append(record)
+            if len(found) == count:
+                return sorted(found, key=lambda each: each.value or b"")
+    raise AssertionError("the consumer ended")
+
+
+@pytest.mark.spark
+def test_imported_records_go_back_with_key_value_and_headers(
+    spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path
+) -> None:
+    admin.create_topic("out", partitions=2)
+    values = [b"\xff%d" % number for number in range(5)]
+    with Producer(broker.servers) as producer:
+        producer.send_many("out", values, keys=values, headers=[(("kind", b"test"),)] * 5)
+    import_topics(lambda: spark, ImportSettings(("out",), str(tmp_path / "out"), broker.servers))
+    settings = ExportSettings(str(tmp_path / "out"), "back", broker.servers, partitions=3)
+    assert export_files(lambda: spark, settings).records == 5
+    found = records_of(broker, "back", 5)
+    assert [(each.key, each.value, each.headers) for each in found] == [
+        (value, value, (("kind", b"test"),)) for value in values
+    ]
+
+
+@pytest.mark.spark
+def test_rows_of_csv_become_json_with_a_column_as_key(
+    spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text('id,na.me\n007,"a ""b"",\nc"\n8,\n', encoding="utf-8")
+    settings = ExportSettings(
+        str(tmp_path), "rows", broker.servers, file_format="csv", key="id", partitions=1
+    )
+    assert export_files(lambda: spark, settings).records == 2
+    found = [(each.key, json.loads(each.value or b"")) for each in records_of(broker, "rows", 2)]
+    assert found == [(b"007", {"id": "007", "na.me": 'a "b",\nc'}), (b"8", {"id": "8"})]
+
+
+@pytest.mark.spark
+def test_what_cannot_be_exported_is_said_before_a_record_is_sent(
+    spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.json").write_text('{"id": 1, "name": "a"}\n', encoding="utf-8")
+
+    def fails(error: type[Exception], match: str, **settings: Any) -> None:
+        wanted = {"directory": str(tmp_path), "topic": "sent", "servers": broker.servers}
+        with pytest.raises(error, match=match):
+            export_files(lambda: spark, ExportSettings(**(wanted | settings)))
+
+    fails(UnknownTopicOrPartition, "sent", file_format="json")
+    admin.create_topic("sent", partitions=1)
+    fails(ConfigError, "--key: there is no column 'no' in the files; there are id, name",
+          file_format="json", key="no")  # fmt: skip
+    fails(JobFailed, "PATH_NOT_FOUND", directory=str(tmp_path / "none"))
+    fails(ConfigError, "files of parquet have their own", schema=parse_schema("a int"))
+    fails(ConfigError, "'xml' is none of parquet", file_format="xml")
+    assert admin.list_offsets({("sent", 0): "latest"})["sent", 0].offset == 0  # type: ignore[index]
+
+
+@pytest.fixture(scope="module")
+def visits(broker: BrokerThread, admin: Admin) -> str:
+    """A topic with three hours of visits of two users, and one visit of nobody."""
+    admin.create_topic("visits", partitions=2)
+    with Producer(broker.servers) as producer:
+        for number in range(6):
+            value = json.dumps({"page": f"p{number % 2}", "timestamp": number}).encode()
+            producer.send_many(
+                "visits",
+                [value],
+                keys=[(b"ann", b"bob", b"ann", b"ann", b"bob", None)[number]],
+                timestamps_ms=[FIRST_MS + (number // 2) * HOUR_MS],
+            )
+    return "visits"
+
+
+@pytest.mark.spark
+def test_hours_have_records_bytes_and_distinct_keys(
+    spark: Any, broker: BrokerThread, visits: str, tmp_path: Path
+) -> None:
+    value_bytes = len(b'{"page": "p0", "timestamp": 0}')
+    settings = AggregateSettings((visits,), broker.servers, to=str(tmp_path / "figures"))
+    found = aggregate(lambda: spark, settings)
+    assert found.columns == ("hour", "records", "bytes", "keys")
+    assert found.rows == (
+        ("2026-01-31 22:00:00", "2", str(2 * value_bytes + 6), "2"),
+        ("2026-01-31 23:00:00", "2", str(2 * value_bytes + 6), "1"),
+        ("2026-02-01 00:00:00", "2", str(2 * value_bytes + 3), "1"),
+    )
+    assert found.numeric == {"records", "bytes", "keys"} and not found.is_cut
+    assert spark.read.parquet(str(tmp_path / "figures")).count() == 3
+    with pytest.raises(ConfigError, match="is there already"):
+        AggregateSettings((visits,), broker.servers, to=str(tmp_path / "figures"))
+
+
+@pytest.mark.spark
+def test_keys_and_fields_of_values_are_counted_by_how_many_records_they_have(
+    spark: Any, broker: BrokerThread, visits: str
+) -> None:
+    settings = AggregateSettings((visits,), broker.servers, by=("key",), rows_max=2)
+    found = aggregate(lambda: spark, settings)
+    assert [row[:2] for row in found.rows] == [("ann", "3"), ("bob", "2")] and found.is_cut
+    settings = AggregateSettings(
+        (visits,), broker.servers, by=("page",), schema=parse_schema("page string, timestamp long")
+    )
+    rows = aggregate(lambda: spark, settings).rows
+    assert [(row[0], row[1], row[3]) for row in rows] == [("p0", "3", "2"), ("p1", "3", "2")]
+
+
+@pytest.mark.spark
+def test_a_query_sees_the_fields_and_the_records_own_columns(
+    spark: Any, broker: BrokerThread, visits: str
+) -> None:
+    settings = AggregateSettings(
+        (visits,),
+        broker.servers,
+        schema=parse_schema("page string, timestamp long"),
+        sql="SELECT max(timestamp) AS last, max(record_timestamp) AS at, null AS none FROM visits",
+        since="2026-01-31T22:00:00Z",
+        until="2026-02-01T00:00:00Z",
+    )
+    assert aggregate(lambda: spark, settings).rows == (("3", "2026-01-31 23:30:00", None),)
+    wrong = AggregateSettings((visits,), broker.servers, sql="SELECT nothing FROM records")
+    with pytest.raises(JobFailed, match="UNRESOLVED_COLUMN"):
+        aggregate(lambda: spark, wrong)
+    unknown = AggregateSettings(("none",), broker.servers)
+    with pytest.raises(UnknownTopicOrPartition):
+        aggregate(lambda: spark, unknown)
+
+
+def test_a_query_of_columns_counts_distinct_keys_unless_it_is_by_key() -> None:
+    schema = parse_schema("key string, `a``b` long")
+    settings = AggregateSettings(("clicks",), by=("a`b", "key"), schema=schema)
+    assert query_of(settings) == (
+        "SELECT `a``b`, `key`, count(*) AS records, "
+        "coalesce(sum(octet_length(`record_key`)), 0) + coalesce(sum(octet_length(`value`)), 0) "
+        "AS bytes, count(DISTINCT `record_key`) AS keys FROM records GROUP BY `a``b`, `key` "
+        "ORDER BY records DESC, `a``b`, `key`"
+    )
