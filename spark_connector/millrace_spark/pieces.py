@@ -48,7 +48,7 @@ def joined(grains: Sequence[Piece], target_bytes: int) -> list[Piece]:
     reached = 0
     for grain in grains:
         middle = reached + grain.size_bytes // 2
-        if pieces and middle * count < total * len(pieces):
+        if len(pieces) == count or (pieces and middle * count < total * len(pieces)):
             last = pieces[-1]
             pieces[-1] = Piece(
                 replace(last.wanted, end_offset=grain.wanted.end_offset),

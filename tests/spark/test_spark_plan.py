@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millrace.records import TopicPartition
@@ -131,9 +131,11 @@ def test_a_split_into_too_many_tasks_is_refused_before_it_is_made() -> None:
         target_bytes([2**40], options(max_partition_bytes=1))
 
 
+@example(grains=[(1, 10), (1, 10), (1, 0)], target=10)
+@example(grains=[(1, 0), (1, 0)], target=5)
 @given(
-    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 1_000)), min_size=1, max_size=40),
-    st.integers(1, 5_000),
+    grains=st.lists(st.tuples(st.integers(1, 50), st.integers(0, 1_000)), min_size=1, max_size=40),
+    target=st.integers(1, 5_000),
 )
 def test_joined_grains_are_pieces_of_equal_bytes_but_for_a_grain(
     grains: list[tuple[int, int]], target: int
