@@ -5,8 +5,8 @@
     spark = session()
     clicks = (
         spark.read.format("millrace")
-        .option("servers", "localhost:9092")
-        .option("topic", "clicks")
+        .option("millrace.servers", "localhost:9092")
+        .option("subscribe", "clicks")
         .load()
     )
 
