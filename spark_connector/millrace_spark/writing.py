@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _REQUEST_TIMEOUT_MS_MAX = 30_000
 _CONNECT_TIMEOUT_MS_MAX = 10_000
+_BATCH_BYTES = 256 * 1024
+"""Rows come by the thousand: twice the producer's default takes an eighth less CPU for 1 KiB."""
 _POSTED_BYTES_MAX = 16 * 1024 * 1024
 """Keys and values that wait for acks while further rows are made; half the producer's buffer."""
 
@@ -87,6 +89,7 @@ def _producer(options: WriteOptions) -> Producer:
         request_timeout_ms=min(options.deadline_ms, _REQUEST_TIMEOUT_MS_MAX),
         connect_timeout_ms=min(options.deadline_ms, _CONNECT_TIMEOUT_MS_MAX),
         delivery_timeout_ms=options.deadline_ms,
+        batch_bytes=_BATCH_BYTES,
     )
 
 
