@@ -37,9 +37,9 @@ from millrace_spark.options import ReadOptions
 from millrace_spark.ranges import OffsetRange
 from millrace_spark.stream_offsets import StreamOffsets
 
-LOOK_PAUSE_MS_MIN = 10
+LOOK_PAUSE_MS_MIN = 20
 """Between two looks at the ends of the logs, while nothing waits."""
-LOOK_PAUSES = 10
+LOOK_PAUSES = 20
 """A pause is at least so many times as long as the look before it, which bounds what idling costs
 where there are many partitions."""
 RECEDED_WAIT_MS = 2_000

@@ -53,7 +53,8 @@ class MillraceSource(DataSource):
         """A reader of micro-batches; the options are those of a read, and some of a stream's."""
         from millrace_spark.stream_reader import make_stream_reader
 
-        return make_stream_reader(self.options, schema)
+        with sentence_first():
+            return make_stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> MillraceWriter:
         """A writer of frames with that schema; the options are `write_options.WriteOptions`."""

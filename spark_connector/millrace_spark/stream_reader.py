@@ -21,11 +21,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from millrace_spark.bounds import OFFSET_MAX
+from millrace_spark.errors import sentence_first
 from millrace_spark.group_progress import GroupProgress
 from millrace_spark.log_watch import LogWatch
 from millrace_spark.micro_batches import MicroBatches
 from millrace_spark.options import ReadOptions, parse_read_options
-from millrace_spark.reader import MillraceReader, wanted_columns
+from millrace_spark.reader import MillraceReader, json_fields, wanted_columns
 from millrace_spark.stream_offsets import Document, StreamOffsets, parse_document
 
 if TYPE_CHECKING:
@@ -40,16 +41,17 @@ nothing waits; but it asks the sources of a query one by one, and each waits for
 def make_stream_reader(options: Mapping[str, str], schema: StructType) -> MillraceStreamReader:
     """A stream reader of the columns of `schema`. Raises `OptionError` and `SchemaError`."""
     read = parse_read_options(options, is_stream=True)
-    return MillraceStreamReader(read, wanted_columns(schema, read))
+    reader = MillraceReader(read, wanted_columns(schema, read), json_fields(schema, read))
+    return MillraceStreamReader(read, reader)
 
 
 class MillraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver; one range of a micro-batch is one task."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
-        """Connects to nobody yet."""
+    def __init__(self, options: ReadOptions, reader: MillraceReader) -> None:
+        """Connects to nobody yet; `reader` reads the ranges."""
         self._options = options
-        self._reader = MillraceReader(options, columns)
+        self._reader = reader
         self._watch = LogWatch(options)
         self._batches = MicroBatches(options, self._watch)
         self._group: GroupProgress | None = None
@@ -61,11 +63,12 @@ class MillraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Document:  # noqa: N802
         """Where a stream without a checkpoint begins; the same however often it is asked."""
-        self._begin()
-        if self._initial is None:
-            self._initial = self._batches.start().document()
-            self._is_first_batch = True
-        return self._initial
+        with sentence_first():
+            self._begin()
+            if self._initial is None:
+                self._initial = self._batches.start().document()
+                self._is_first_batch = True
+            return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Says that our own limits hold; Spark replaces it where none may hold."""
@@ -73,8 +76,9 @@ class MillraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The query ends when it has read what there is now."""
-        self._begin()
-        self._batches.stop_at_latest()
+        with sentence_first():
+            self._begin()
+            self._batches.stop_at_latest()
 
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any], limit: ReadLimit
@@ -83,22 +87,9 @@ class MillraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         That Spark asks from `start` says that everything before it is done.
         """
-        self._begin()
-        whole = parse_document(start)
-        self._show_progress(whole)
-        # Under the trigger `once`, which lifts all limits, an empty batch would be all there is.
-        is_limited = not isinstance(limit, ReadAllAvailable)
-        if self._is_first_batch:
-            self._is_first_batch = False
-            if is_limited:
-                return start
-        wait_ms = 0 if self._is_hurried else WAIT_MS
-        self._is_hurried = False
-        end = self._batches.next_end(
-            whole.only(self._options.selection.selects), is_limited=is_limited, wait_ms=wait_ms
-        )
-        self._is_idle = end == whole
-        return start if self._is_idle else end.document()
+        with sentence_first():
+            self._begin()
+            return self._next_end(start, is_limited=not isinstance(limit, ReadAllAvailable))
 
     def reportLatestOffset(self) -> Document | None:  # noqa: N802
         """The ends of the logs as they were last seen, for the progress of the query."""
@@ -106,10 +97,11 @@ class MillraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a micro-batch, of which there are none when it is empty."""
-        self._begin()
-        self._is_first_batch = False
-        ranges = self._batches.ranges(parse_document(start), parse_document(end))
-        return [InputPartition(found) for found in ranges]
+        with sentence_first():
+            self._begin()
+            self._is_first_batch = False
+            ranges = self._batches.ranges(parse_document(start), parse_document(end))
+            return [InputPartition(found) for found in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range as Arrow batches."""
@@ -128,6 +120,22 @@ class MillraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watch.close()
         if self._group is not None:
             self._group.close()
+
+    def _next_end(self, start: dict[str, Any], *, is_limited: bool) -> dict[str, Any]:
+        whole = parse_document(start)
+        self._show_progress(whole)
+        if self._is_first_batch:
+            self._is_first_batch = False
+            # Under the trigger `once`, which lifts all limits, an empty batch would be all.
+            if is_limited:
+                return start
+        wait_ms = 0 if self._is_hurried else WAIT_MS
+        self._is_hurried = False
+        end = self._batches.next_end(
+            whole.only(self._options.selection.selects), is_limited=is_limited, wait_ms=wait_ms
+        )
+        self._is_idle = end == whole
+        return start if self._is_idle else end.document()
 
     def _begin(self) -> None:
         if self._is_begun:

@@ -16,7 +16,6 @@ from millrace.records import TopicPartition
 from millrace.sync import Admin, Consumer, Producer
 from millrace_server.testing import BrokerThread
 from millrace_spark.errors import DataLost, OptionError
-from millrace_spark.options import parse_read_options
 
 pytestmark = [
     pytest.mark.spark,
@@ -32,12 +31,19 @@ class Stream:
     """A reader in the hands of a driver that asks as Spark does; `documents` is its checkpoint."""
 
     def __init__(self, documents: list[Document], options: dict[str, str]) -> None:
-        from millrace_spark.stream_reader import MillraceStreamReader
-
         self.documents = documents
-        read = parse_read_options(options, is_stream=True)
-        self.reader = MillraceStreamReader(read, ("topic", "partition", "offset"))
+        self._options = options
+        self.reader = self.make_reader()
         self.records: list[Record] = []
+
+    def make_reader(self) -> Any:
+        from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+        from millrace_spark.stream_reader import make_stream_reader
+
+        types = {"topic": StringType(), "partition": IntegerType(), "offset": LongType()}
+        schema = StructType([StructField(name, each) for name, each in types.items()])
+        return make_stream_reader(self._options, schema)
 
     def stop_at_latest(self) -> Stream:
         self.reader.prepareForTriggerAvailableNow()
@@ -65,16 +71,13 @@ class Stream:
 
     def read(self, start: Any, end: Any) -> list[Record]:
         """What the tasks of a micro-batch read, each by a reader that was pickled."""
-        on_executor = pickle.loads(pickle.dumps(self.reader_for_executors()))
+        on_executor = pickle.loads(pickle.dumps(self.make_reader()))
         return [
             (row["topic"], row["partition"], row["offset"])
             for partition in self.reader.partitions(start, end)
             for rows in on_executor.read(pickle.loads(pickle.dumps(partition)))
             for row in rows.to_pylist()
         ]
-
-    def reader_for_executors(self) -> Any:
-        return type(self.reader)(self.reader._options, ("topic", "partition", "offset"))
 
     def to_the_end(self) -> list[list[Record]]:
         """All micro-batches until there is nothing to make one of."""
