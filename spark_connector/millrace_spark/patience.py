@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from millrace.config import ClientOptions
-from millrace.errors import MillraceError
+from millrace.errors import ConnectionFailed, MillraceError
 from millrace_spark.options import ReadOptions
 
 PAUSE_MS_FIRST = 50
@@ -39,7 +39,12 @@ def started(make: Callable[[], C], *, deadline_ms: int) -> C:
         try:
             client.start()
         except MillraceError as error:
-            if not error.retriable or time.monotonic() + pause_ms / 1000 >= deadline:
+            if not error.retriable:
+                raise
+            if time.monotonic() + pause_ms / 1000 >= deadline:
+                if isinstance(error, ConnectionFailed):
+                    tried = f"{error}; tried again and again for deadlineMs={deadline_ms}"
+                    raise ConnectionFailed(tried) from error
                 raise
         else:
             return client

@@ -108,7 +108,7 @@ def test_every_record_comes_back_as_it_was_produced_with_include_headers(
             *row[:3],
             None if row.key is None else bytes(row.key),
             None if row.value is None else bytes(row.value),
-            tuple((h.key, None if h.value is None else bytes(h.value)) for h in row.headers),
+            tuple((h.key, None if h.value is None else bytes(h.value)) for h in row.headers or ()),
         )
         for row in found
     ]
@@ -223,6 +223,21 @@ def test_an_error_begins_with_its_sentence(spark: Any, servers: str) -> None:
     with pytest.raises(Exception, match="DataLost") as caught:
         load(spark, servers, endingOffsets='{"clicks": {"2": 1001}}').count()
     assert "DataLost: clicks-2: records [1000, 1001) are not there" in told(caught)
+
+
+def test_a_task_that_finds_its_topic_gone_begins_with_the_sentence(
+    spark: Any, servers: str
+) -> None:
+    with Admin(servers) as admin:
+        admin.create_topic("brief", partitions=1)
+        with SyncProducer(servers) as producer:
+            producer.send_many("brief", [b"x"])
+        frame = load(spark, servers, subscribe="brief")
+        assert len(frame.collect()) == 1
+        admin.delete_topic("brief")
+    with pytest.raises(Exception, match="DataLost") as caught:
+        frame.collect()
+    assert "DataLost: brief-0 [0, 1): the topic was deleted" in str(caught.value)[:150]
 
 
 def test_load_needs_no_broker_and_an_action_fails_at_the_deadline(spark: Any) -> None:

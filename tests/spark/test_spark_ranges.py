@@ -145,7 +145,7 @@ def test_planning_gives_up_at_the_deadline_when_no_broker_answers() -> None:
     nobody = parse_read_options(
         {"millrace.servers": "127.0.0.1:1", "subscribe": "x", "deadlineMs": "200"}, is_stream=False
     )
-    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(ConnectionFailed, match=r"no broker at 127\.0\.0\.1:1.*for deadlineMs=200"):
         plan(nobody)
 
 
@@ -189,14 +189,14 @@ def test_records_that_retention_removed_after_planning_fail_or_are_skipped(
     assert [(r.start_offset, r.end_offset) for r in ranges] == [(0, 100)]
     admin.alter_configs("short", {"retention.bytes": 2048})
     where = ranges[0].where
-    while not (earliest := admin.list_offsets({where: "earliest"})[where].offset):
+    # It goes on until two segments are left.
+    while admin.list_offsets({where: "earliest"})[where].offset < 80:
         pass
     with pytest.raises(DataLost, match=r"short-0: records \[0, \d+\) are gone: retention"):
         read_offsets(failing, ranges)
     with caplog.at_level(logging.WARNING, "millrace_spark"):
         left = read_offsets(options_for(broker, "short", failOnDataLoss="false"), ranges)
-    assert left == list(range(left[0], 100))
-    assert left[0] >= earliest
+    assert left == list(range(80, 100))
     assert "skipped" in caplog.text
 
 
@@ -227,9 +227,9 @@ def test_a_pattern_reads_the_topics_of_that_name_and_not_those_of_the_broker(
         admin.create_topic(name, partitions=1)
         with Producer(broker.servers) as producer:
             producer.send_many(name, [b"x"])
-    ranges = plan(options_for(broker, "", subscribePattern="shop-.|__.*"))
+    ranges = plan(options_for(broker, "", subscribePattern="^shop-.$|__.*"))
     assert [found.topic for found in ranges] == ["shop-a", "shop-b"]
-    assert plan(options_for(broker, "", subscribePattern="shop")) == []
+    assert plan(options_for(broker, "", subscribePattern="^shop$")) == []
 
 
 def test_assign_reads_these_partitions_only(broker: BrokerThread, admin: Admin) -> None:
