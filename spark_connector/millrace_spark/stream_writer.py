@@ -61,7 +61,7 @@ class MillraceStreamWriter(DataSourceStreamArrowWriter):
 def make_stream_writer(options: Mapping[str, str], schema: StructType) -> MillraceStreamWriter:
     """A writer of micro-batches with that schema. Raises `OptionError` and `SchemaError`.
 
-    Every output mode appends, as with Kafka's sink: `complete` the whole result each time.
+    The output mode `complete` appends the whole result each time, as with Kafka's sink.
     """
     write = parse_write_options(options, is_stream=True)
     return MillraceStreamWriter(write, columns_of(schema, write))
