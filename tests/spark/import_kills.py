@@ -31,7 +31,7 @@ GROUP = "import-kills"
 PARTITIONS = 3
 RECORDS_AT_ONCE = 200
 PAUSE_S = 0.02
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 LIFE_S_MAX = 3.0
 """Longest life of an import after it has opened its first landing."""
 PIECE_BYTES = "16k"

@@ -99,8 +99,8 @@ def test_the_error_of_a_task_is_the_error_of_the_import(
     with pytest.raises(RecordUnfit) as caught:
         import_topics(lambda: spark, settings)
     assert str(caught.value) == (
-        "unfit-0 [0, 1): a key or value is not UTF-8 text; land it with --format parquet, which "
-        "takes any bytes"
+        "unfit-0 [0, 1): a key or value is not UTF-8 text; --format parquet takes any bytes, in a "
+        "directory of its own"
     )
 
 

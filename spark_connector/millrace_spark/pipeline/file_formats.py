@@ -52,7 +52,8 @@ def as_text(table: pa.Table) -> pa.Table:
         return table.cast(pa.schema(fields))
     except pa.ArrowInvalid:
         raise RecordUnfit(
-            "a key or value is not UTF-8 text; land it with --format parquet, which takes any bytes"
+            "a key or value is not UTF-8 text; --format parquet takes any bytes, in a directory "
+            "of its own"
         ) from None
 
 
@@ -111,7 +112,8 @@ def _json_value(value: object) -> object:
             return value.decode()
         except UnicodeDecodeError:
             raise RecordUnfit(
-                "a header is not UTF-8 text; land it with --format parquet, which takes any bytes"
+                "a header is not UTF-8 text; --format parquet takes any bytes, in a directory of "
+                "its own"
             ) from None
     if isinstance(value, datetime | date):
         return value.isoformat()

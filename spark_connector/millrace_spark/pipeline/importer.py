@@ -147,7 +147,7 @@ class Importer:
             try:
                 done.update(self.tasks(self.ledger, left))
             except DataLost as error:
-                raise DataLost(f"{error}. To go on without them: --skip-lost") from error
+                raise DataLost(f"{error}; for an import that is --skip-lost") from error
         if missing := [str(each) for i, each in enumerate(landing.ranges) if i not in done]:
             raise LedgerError(f"Spark is done, and there is no word of {', '.join(missing[:3])}")
         return done
