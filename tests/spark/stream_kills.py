@@ -33,7 +33,7 @@ MICRO_BATCHES_MAX = 3
 """A round lasts for so many micro-batches at most."""
 MOMENT_S_MAX = 0.25
 """A kill comes so long after a micro-batch has begun at most; that is how long one takes."""
-STALLED_S = 90.0
+STALLED_S = 180.0
 ROOT = Path(__file__).resolve().parents[2]
 
 

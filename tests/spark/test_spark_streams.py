@@ -138,11 +138,40 @@ def test_a_query_that_runs_sees_what_is_written_and_reports_how_far_the_logs_are
         query.stop()
 
 
+def test_values_in_json_are_columns_of_a_stream(
+    spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path
+) -> None:
+    admin.create_topic("json-stream", partitions=1)
+    with Producer(broker.servers) as producer:
+        producer.send_many("json-stream", [b'{"user": 7, "page": "home"}', b'{"user": 8}'])
+    named = {"millrace.servers": broker.servers, "subscribe": "json-stream"}
+    frame = (
+        spark.readStream.format("millrace")
+        .options(**named, startingOffsets="earliest", valueFormat="json")
+        .schema("offset long, user long, page string")
+        .load()
+    )
+    query = (
+        frame.writeStream.format("memory")
+        .queryName("json_stream")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    rows = spark.table("json_stream").orderBy("offset").collect()
+    assert [tuple(row) for row in rows] == [(0, 7, "home"), (1, 8, None)]
+
+
 def test_a_stream_of_an_unknown_topic_ends_with_our_sentence(
     admin: Admin, read_stream: Callable[..., Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(Exception, match="OptionError: subscribe: there is no topic clickz; create"):
+    with pytest.raises(Exception, match="OptionError") as caught:
         run_to_the_end(read_stream(subscribe="clickz"), tmp_path)
+    (line, *_) = str(caught.value).splitlines()
+    assert line.endswith(
+        "OptionError: subscribe: there is no topic clickz; create it, or correct the name"
+    )
 
 
 def test_a_stream_whose_topic_is_created_anew_ends_with_our_sentence(
@@ -157,7 +186,7 @@ def test_a_stream_whose_topic_is_created_anew_ends_with_our_sentence(
         run_to_the_end(read_stream(subscribe="anew"), tmp_path)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(500)
 def test_a_stream_that_is_killed_with_its_jvm_writes_each_record_once(
     spark: Any, tmp_path: Path
 ) -> None:
