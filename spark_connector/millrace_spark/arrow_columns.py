@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millrace.errors import CorruptMessage
 from millrace.records import RecordBatch, TopicPartition, corrupt
@@ -111,9 +112,23 @@ def _column(name: str, records: pa.RecordBatch, where: TopicPartition) -> Any:
     if name == "partition":
         return pa.repeat(pa.scalar(where.partition, pa.int32()), records.num_rows)
     try:
-        return records.column(_DECODED[name]).cast(TYPES[name])
+        found = records.column(_DECODED[name]).cast(TYPES[name])
     except pa.ArrowInvalid as error:
         raise CorruptMessage(
             f"{where}: {name} has a value that Spark has none for: {error}. Leave the column out "
             'with .schema("value binary, offset long")'
         ) from error
+    return _null_where_empty(found) if name == "headers" else found
+
+
+def _null_where_empty(lists: pa.ListArray) -> pa.ListArray:
+    """Lists with null for those without items, as Spark's Kafka source shows a record's headers.
+
+    Copies the offsets of a slice, 4 bytes a row, and nothing else.
+    """
+    return pa.ListArray.from_arrays(
+        pa.array(lists.offsets.to_numpy()),
+        lists.values,
+        type=lists.type,
+        mask=pc.equal(pc.list_value_length(lists), 0),
+    )

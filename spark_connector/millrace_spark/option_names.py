@@ -42,8 +42,14 @@ _NO_GROUP = (
     " (a stream shows its progress to group tools with commitGroup)"
 )
 _ONE_DEADLINE = "waits and tries again until one deadline; set deadlineMs instead"
+_SECURITY = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")
 _ELSEWHERE = {
     "kafka.bootstrap.servers": "names Kafka's brokers; name Millrace's with millrace.servers",
+    "kafka.auto.offset.reset": "says where to begin; use startingOffsets",
+    "kafka.enable.auto.commit": "commits nothing for Spark, whose checkpoint has the offsets; "
+    "remove it (a stream shows its progress to group tools with commitGroup)",
+    "kafka.isolation.level": "there are no transactions yet, so every record is committed; "
+    "remove it",
     "kafka.group.id": _NO_GROUP,
     "groupidprefix": _NO_GROUP,
     "kafkaconsumer.polltimeoutms": _ONE_DEADLINE,
@@ -73,11 +79,20 @@ def spelled(options: Mapping[str, str], *, is_stream: bool) -> dict[str, str]:
     return given
 
 
+def advice_on_client_setting(name: str) -> str:
+    """What to do about a `kafka.` setting that no option stands for, in a read or a write."""
+    if name.startswith(_SECURITY):
+        return "there is neither TLS nor login yet, so connections are plain; remove it"
+    if name.endswith((".serializer", ".deserializer")):
+        return "keys and values are bytes; remove it, and convert the columns with cast"
+    return "is a setting of Kafka's client, which is not used here; remove it"
+
+
 def _advice(name: str) -> str:
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
     if name.startswith("kafka."):
-        return "is a setting of Kafka's client, which is not used here; remove it"
+        return advice_on_client_setting(name)
     close = difflib.get_close_matches(name, _ALL, n=1)
     if close:
         return f"no such option; did you mean {_ALL[close[0]]}?"

@@ -33,7 +33,11 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics whose whole name matches, as Java's `matches` has it."""
+    """All partitions of the topics in whose names the pattern is found, wherever in the name.
+
+    So Spark's Kafka source has it, though Kafka's own consumers match the whole name: `shop` is
+    found in `shop-a`, and `^shop$` is not.
+    """
 
     pattern: str
 
@@ -45,7 +49,7 @@ class SubscribePattern:
         if topic.startswith(INTERNAL_PREFIX):
             return False
         # ASCII: in Java's patterns \d and \w mean no more unless asked to.
-        return re.fullmatch(self.pattern, topic, re.ASCII) is not None
+        return re.search(self.pattern, topic, re.ASCII) is not None
 
     def topics_of(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those of the names that match, sorted."""

@@ -15,6 +15,7 @@ from typing import cast
 from millrace.config import Compression, parse_servers
 from millrace.errors import ConfigError
 from millrace_spark.errors import OptionError
+from millrace_spark.option_names import advice_on_client_setting
 from millrace_spark.options import DEADLINE_MS_MAX, DEADLINE_MS_MIN
 from millrace_spark.quantities import parse_count, parse_flag, parse_word
 
@@ -51,6 +52,8 @@ _READ_ONLY = frozenset(
 _ADVICE = {
     "kafka.bootstrap.servers": "names Kafka's brokers; name Millrace's with millrace.servers",
     "kafka.acks": "every row is written with acks=all; remove it",
+    "kafka.partitioner.class": "a row goes where every Kafka client puts its key, or where the "
+    "column partition says; remove it",
     "kafka.enable.idempotence": "every write is idempotent; remove it",
     "kafka.compression.type": "use the option compression",
     "kafka.delivery.timeout.ms": "use the option deadlineMs",
@@ -118,8 +121,10 @@ def _servers(given: Mapping[str, str]) -> str:
 
 
 def _topic(given: Mapping[str, str]) -> str | None:
-    topic = given.get("topic")
-    if topic is not None and not topic.strip():
+    if "topic" not in given:
+        return None
+    topic = given["topic"].strip()
+    if not topic:
         raise OptionError("topic", "is empty; name a topic, or remove it and add a column topic")
     return topic
 
@@ -130,7 +135,7 @@ def _advice(name: str, spellings: Mapping[str, str]) -> str:
     if name in _READ_ONLY:
         return "is an option of reads; remove it (a write names its topic with topic)"
     if name.startswith("kafka."):
-        return "is a setting of Kafka's client, which is not used here; remove it"
+        return advice_on_client_setting(name)
     close = difflib.get_close_matches(name, spellings, n=1)
     if close:
         return f"no such option; did you mean {spellings[close[0]]}?"

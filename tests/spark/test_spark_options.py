@@ -63,11 +63,16 @@ def test_subscribe_same_as_kafka() -> None:
 
 
 def test_subscribe_pattern_same_as_kafka() -> None:
-    given = {**SERVERS, "subscribePattern": r"clicks-\d+|__.*"}
+    given = {**SERVERS, "subscribePattern": r" ^clicks-\d+$|__.*"}
     pattern = parse_read_options(given, is_stream=False).selection
     assert isinstance(pattern, SubscribePattern)
     names = ["clicks-2", "clicks-10", "my-clicks-1", "clicks-1-old", "__consumer_offsets"]
     assert pattern.topics_of(names) == ("clicks-10", "clicks-2")
+    assert SubscribePattern("clicks-1").topics_of(names) == (
+        "clicks-1-old",
+        "clicks-10",
+        "my-clicks-1",
+    )
     assert not pattern.selects("clicks-٣", 0)  # Java's \d is ASCII
 
 
@@ -172,7 +177,8 @@ WRONG = [
     ({**NEEDED, "kafka.bootstrap.servers": "a:1"}, "kafka.bootstrap.servers", "millrace.servers"),
     ({**NEEDED, "kafka.group.id": "g"}, "kafka.group.id", "joins no group"),
     ({**NEEDED, "groupIdPrefix": "g"}, "groupIdPrefix", "joins no group"),
-    ({**NEEDED, "kafka.security.protocol": "SSL"}, "kafka.security.protocol", "Kafka's client"),
+    ({**NEEDED, "kafka.security.protocol": "SSL"}, "kafka.security.protocol", "neither TLS nor"),
+    ({**NEEDED, "kafka.fetch.max.bytes": "1"}, "kafka.fetch.max.bytes", "Kafka's client"),
     ({**NEEDED, "kafkaConsumer.pollTimeoutMs": "1"}, "kafkaConsumer.pollTimeoutMs", "deadlineMs"),
     ({**NEEDED, "fetchOffset.numRetries": "1"}, "fetchOffset.numRetries", "deadlineMs"),
     (SERVERS, "subscribe", "one of subscribe, subscribePattern, assign"),
