@@ -6,8 +6,6 @@ records; the caller brings the values of a batch.
 
 from __future__ import annotations
 
-import io
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
@@ -120,7 +118,7 @@ def _parsed(values: pa.BinaryArray, fields: pa.StructType) -> pa.StructArray | N
         return None
     try:
         table = arrow_json.read_json(
-            io.BytesIO(text),
+            pa.BufferReader(text),
             # One block: objects are not looked for where one ends.
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
             parse_options=arrow_json.ParseOptions(

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 
+_NULLABILITY = ("nullable", "containsNull", "valueContainsNull")
+"""What says in the JSON of a type whether something within it may be null."""
+
+
 def make_reader(options: Mapping[str, str], schema: StructType) -> MillraceReader:
     """A reader of the columns of `schema`. Raises `OptionError` and `SchemaError`."""
     from millrace_spark.filters import is_pushing
@@ -115,4 +119,5 @@ class FilteringReader(MillraceReader):
 
 def _is_nullable(field: StructField) -> bool:
     """Whether the field and all within it may be null; a type's short name does not say."""
-    return field.nullable and "false" not in field.dataType.json()
+    text = field.dataType.json()
+    return field.nullable and not any(f'"{name}":false' in text for name in _NULLABILITY)

@@ -190,7 +190,8 @@ def test_values_in_json_are_columns(spark: Any, servers: str) -> None:
         good = [b'{"user": %d, "tags": ["a", "b"], "at": {"x": 1.5}}' % n for n in range(100)]
         producer.send_many("events", [*good, b"oops", None])
     schema = (
-        "offset long, user long, tags array<string>, at struct<x: double>, _corrupt_record string"
+        "offset long, user long, tags array<string>, at struct<x: double, false_x: int>, "
+        "_corrupt_record string"
     )
     frame = load(spark, servers, schema=schema, subscribe="events", valueFormat="json")
     rows = {row.offset: row for row in frame.collect()}

@@ -1,4 +1,4 @@
-"""Spark's filters, as conditions and as what is left to Spark."""
+"""What Spark hands to a reader: filters, as conditions and as what is left to it, and schemas."""
 
 from __future__ import annotations
 
@@ -74,3 +74,22 @@ def test_what_is_not_understood_goes_back_to_spark() -> None:
         sql.StringStartsWith(("topic",), "cl"),
     ]
     assert translate(filters) == ((), filters)
+
+
+@pytest.mark.parametrize("is_fit", [True, False])
+def test_a_field_within_a_field_must_be_allowed_to_be_null(is_fit: bool) -> None:
+    from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+    from millrace_spark.errors import SchemaError
+    from millrace_spark.options import parse_read_options
+    from millrace_spark.reader import wanted_columns
+
+    inner = StructType([StructField("false", StringType(), nullable=is_fit)])
+    schema = StructType([StructField("rows", ArrayType(inner))])
+    given = {"millrace.servers": "a:1", "subscribe": "clicks", "valueFormat": "json"}
+    read = parse_read_options(given, is_stream=False)
+    if is_fit:
+        assert wanted_columns(schema, read) == ("rows",)
+    else:
+        with pytest.raises(SchemaError, match="rows is declared not to be null"):
+            wanted_columns(schema, read)
