@@ -1,8 +1,8 @@
 """`millrace demo`: a year of flights through a broker and back, counted on both sides, and shared.
 
 Owns the run and the comparison. What a flight is, is `flights`; the processes that share them are
-`demo_group`'s. Brings its own broker: this and `serve` are the only modules of the clients' package
-that know the server.
+`demo_group`'s, what Spark makes of them is `demo_spark`'s. Brings its own broker: this and `serve`
+are the only modules of the clients' package that know the server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zlib import crc32
 
 import typer
 
-from millrace.cli.exits import Exit, run
+from millrace.cli.exits import Exit, ended, run
 from millrace.cli.table import show
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ def demo(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only the first so many flights.")
     ] = None,
+    plot: Annotated[Path, typer.Option(metavar="FILE", help="Where the plot goes, a PNG.")] = Path(
+        "flights.png"
+    ),
+    no_spark: Annotated[
+        bool, typer.Option("--no-spark", help="Without the part that needs Java, and its plot.")
+    ] = False,
 ) -> None:
     """Send 336,776 flights through a broker of its own, and compare what comes out.
 
@@ -48,17 +54,24 @@ def demo(
     is killed (SIGKILL) after processing and before its commit, and a fourth joins. Prints who
     processed how much.
 
+    Then Spark imports the topic as Parquet, adds up departures and delays per hour and carrier,
+    and compares them with the CSV file's. The last line names the plot of them.
+
     Ends with 0 only if all that is equal, and the group has processed every flight at least
     once, those of a carrier in order, and twice only what the killed one had not committed.
 
-    Needs pip install 'millrace[demo]'.
+    Needs pip install 'millrace[demo]'. Spark needs Java 17 or newer too; where there is none, a
+    line on stderr says so, and the exit code is that of the rest.
     """
-    run(_demo(partitions, limit))
+    if not no_spark and not plot.absolute().parent.is_dir():
+        raise typer.Exit(ended(Exit.USAGE, f"--plot {plot}: there is no such directory"))
+    run(_demo(partitions, limit, None if no_spark else plot))
 
 
-async def _demo(partitions: int, limit: int | None) -> Exit:
+async def _demo(partitions: int, limit: int | None, plot: Path | None) -> Exit:
     from millrace.admin import Admin
     from millrace.cli.demo_group import share
+    from millrace.cli.demo_spark import analyse
     from millrace.cli.flights import departures_of_csv, flights_file
     from millrace_server.testing import Broker
 
@@ -73,7 +86,10 @@ async def _demo(partitions: int, limit: int | None) -> Exit:
         compared = _compare(read, departures_of_csv(file, limit=limit))
         ordered = _compare_order(sent, received)
         shared = await share(broker.servers, TOPIC)
-    return max(compared, ordered, shared)
+        analysed = Exit.OK
+        if plot is not None:
+            analysed = await analyse(broker.servers, TOPIC, limit=limit, plot=plot)
+    return max(compared, ordered, shared, analysed)
 
 
 @dataclass

