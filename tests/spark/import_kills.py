@@ -29,8 +29,8 @@ from tests.spark.import_here import run_here
 TOPIC = "kills"
 GROUP = "import-kills"
 PARTITIONS = 3
-RECORDS_AT_ONCE = 200
-PAUSE_S = 0.02
+RECORDS_AT_ONCE = 100
+PAUSE_S = 0.05
 PATIENCE_S = 180.0
 LIFE_S_MAX = 3.0
 """Longest life of an import after it has opened its first landing."""
@@ -115,13 +115,13 @@ def _killed_import(servers: str, out: Path, rng: random.Random, *, is_spark: boo
     else:
         module = (sys.executable, "-m", "tests.spark.import_here")
         command = [*module, TOPIC, servers, str(out), GROUP, PIECE_BYTES]
-    before = _ledger(out)
+    before = _state(out)
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     ) as process:
         try:
             deadline = time.monotonic() + PATIENCE_S
-            while _ledger(out) == before and process.poll() is None:
+            while _state(out) == before and process.poll() is None:
                 if time.monotonic() > deadline:
                     raise TimeoutError("the import did nothing")
                 time.sleep(0.005)
@@ -152,11 +152,13 @@ def _until_tasks_run(out: Path, process: subprocess.Popen[bytes], deadline: floa
         time.sleep(0.005)
 
 
-def _ledger(out: Path) -> bytes:
+def _state(out: Path) -> tuple[bytes, int]:
+    """The ledger, and how many ranges of the landing under way are done."""
+    own = out / "_millrace"
     try:
-        return (out / "_millrace/ledger.json").read_bytes()
+        return (own / "ledger.json").read_bytes(), sum(1 for _ in own.glob("done/*/*"))
     except FileNotFoundError:
-        return b""
+        return b"", 0
 
 
 def _run_to_its_end(servers: str, out: Path, *, is_spark: bool) -> None:

@@ -149,7 +149,7 @@ def test_csv_and_json_have_text_and_tell_null_from_empty(
         "topic": "text",
         "partition": 0,
         "offset": 1,
-        "timestamp": "2026-01-31T23:00:00+00:00",
+        "timestamp": "2026-01-31T23:00:00.000000Z",
         "timestampType": 0,
         "headers": [{"key": "kind", "value": "test"}],
     }

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import IO, Any, Protocol
 
 import pyarrow as pa
+from pyarrow import compute as pc
 
 from millrace_spark.pipeline.errors import RecordUnfit
 
@@ -91,19 +92,29 @@ class _Orc:
 
 
 class _JsonLines:
-    """One object in a line; bytes within (of headers) are text too."""
+    """One object in a line; bytes within (of headers) are text too, and times are ISO 8601."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._file = file
+        self._encode = json.JSONEncoder(default=_json_value, ensure_ascii=False).encode
 
     def write_table(self, table: pa.Table) -> None:
+        columns = [_json_column(column).to_pylist() for column in table.columns]
+        names = table.column_names
         lines = [
-            json.dumps(row, default=_json_value, ensure_ascii=False) for row in table.to_pylist()
+            self._encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
         ]
         self._file.write("".join(f"{line}\n" for line in lines).encode())
 
     def close(self) -> None:
         pass
+
+
+def _json_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    # By far faster than one at a time.
+    if pa.types.is_timestamp(column.type):
+        return pc.strftime(column, format="%Y-%m-%dT%H:%M:%SZ")
+    return column
 
 
 def _json_value(value: object) -> object:
