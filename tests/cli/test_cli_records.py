@@ -143,8 +143,10 @@ def test_interrupt_ends_produce_cleanly_with_what_was_acked(millrace: Millrace, 
             # Sent as soon as it was typed, while stdin stays open.
             assert reader.stdout.readline() == b"typed\n"
             writer.send_signal(signal.SIGINT)
-            _, stderr = writer.communicate(timeout=30)
-        assert writer.returncode == Exit.INTERRUPTED
+            # While stdin is still open, whose end would be an end like any other.
+            assert writer.wait(timeout=30) == Exit.INTERRUPTED
+            assert writer.stderr is not None
+            stderr = writer.stderr.read()
         assert b"sent 1 records" in stderr
         assert b"Traceback" not in stderr
         reader.send_signal(signal.SIGINT)
