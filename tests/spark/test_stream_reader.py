@@ -334,6 +334,19 @@ def test_the_document_of_a_checkpoint_is_a_start(
     assert other.reader.initialOffset() == stream.documents[-1]
 
 
+def test_a_checkpoint_of_the_kafka_source_is_gone_on_from(
+    broker: BrokerThread, admin: Admin, streams: Callable[..., Stream]
+) -> None:
+    admin.create_topic("mirrored", partitions=2)
+    produce(broker, "mirrored", p0=3, p1=3)
+    # Spark had planned the second of these micro-batches, and not done it.
+    documents = [{"mirrored": {"1": 0, "0": 1}}, {"mirrored": {"1": 2, "0": 1}}]
+    stream = streams([*documents], subscribe="mirrored")
+    assert stream.repeated_batch() == records("mirrored", 1, 0, 2)
+    stream.to_the_end()
+    assert sorted(stream.records) == records("mirrored", 0, 1, 3) + records("mirrored", 1, 2, 3)
+
+
 @pytest.mark.parametrize("is_created_again", [False, True])
 def test_a_topic_that_is_deleted_fails_the_stream_unless_that_is_allowed(
     broker: BrokerThread,
