@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,13 +18,14 @@ from millrace.records import RecordBatch, TopicPartition
 from millrace.sync import Admin, Producer
 from millrace_protocol.records import encode_batch
 from millrace_server.testing import BrokerThread
+from millrace_spark import planner
 from millrace_spark.arrow_columns import ROWS_MAX, arrow_batches, arrow_schema
 from millrace_spark.errors import DataLost, OptionError, ReadTimedOut
 from millrace_spark.options import ReadOptions, parse_read_options
 from millrace_spark.patience import started
 from millrace_spark.planner import plan
 from millrace_spark.range_reader import read_range
-from millrace_spark.ranges import OffsetRange
+from millrace_spark.ranges import LogExtent, OffsetRange
 from millrace_spark.schema import COLUMNS
 
 
@@ -198,6 +200,33 @@ def test_records_that_retention_removed_after_planning_fail_or_are_skipped(
         left = read_offsets(options_for(broker, "short", failOnDataLoss="false"), ranges)
     assert left == list(range(80, 100))
     assert "skipped" in caplog.text
+
+
+def test_what_retention_removes_while_a_read_is_planned_is_not_planned(
+    broker: BrokerThread, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.create_topic("while", partitions=1, configs={"segment.bytes": 1024})
+    with Producer(broker.servers) as producer:
+        for _ in range(10):
+            producer.send_many("while", [bytes(100)] * 10)
+    asked: list[int] = []
+    extents_now = planner.extents
+
+    def extents(*args: Any) -> dict[TopicPartition, LogExtent]:
+        """What the log held; then retention comes, when that is known and nothing else is."""
+        found = extents_now(*args)
+        if not asked:
+            admin.alter_configs("while", {"retention.bytes": 2048})
+            where = TopicPartition("while", 0)
+            while admin.list_offsets({where: "earliest"})[where].offset < 80:
+                pass
+        asked.append(1)
+        return found
+
+    options = options_for(broker, "while")
+    monkeypatch.setattr(planner, "extents", extents, raising=True)
+    (wanted,) = plan(options)
+    assert (wanted.start_offset, wanted.end_offset, len(asked)) == (80, 100, 2)
 
 
 @pytest.mark.parametrize("is_created_again", [False, True])
