@@ -132,17 +132,19 @@ class _Bar:
 
 
 class _Lines:
-    """A line now and then."""
+    """A line now and then, if there is news."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self._what = what
         self._total = total
         self._started = self._told = time.monotonic()
+        self._seen: Seen | None = None
 
     def show(self, seen: Seen) -> None:
         now = time.monotonic()
-        if now - self._told >= LINE_S:
+        if now - self._told >= LINE_S and seen != self._seen:
             self._told = now
+            self._seen = seen
             told = _told(seen, now - self._started, self._total)
             print(f"{self._what}: {told}", file=sys.stderr, flush=True)
 
@@ -151,6 +153,8 @@ class _Lines:
 
 
 def _told(seen: Seen, seconds: float, total: int | None) -> str:
+    if not seen.records and not seen.offsets:
+        return "waiting for Spark's first tasks"
     rate = seen.records / max(seconds, 1e-3)
     told = f"{seen.records:,} rows, {rate:,.0f} rows/s"
     return told if total is None else f"{told}, lag {total - seen.offsets:,}"
