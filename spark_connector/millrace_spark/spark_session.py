@@ -39,8 +39,8 @@ def session(
     _require_java()
     # Workers are the `python3` of the PATH otherwise, which may lack this very package; Spark
     # then reports no more than a worker that exited.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in {**_SETTINGS, **(conf or {})}.items():
