@@ -31,9 +31,10 @@ GROUP = "import-kills"
 PARTITIONS = 3
 RECORDS_AT_ONCE = 100
 PAUSE_S = 0.05
-PATIENCE_S = 180.0
-LIFE_S_MAX = 3.0
-"""Longest life of an import after it has opened its first landing."""
+PATIENCE_S = 600.0
+LIFE_SHARE_MAX = 0.5
+"""Longest life of an import after it has done something, to the time that took: on a busy machine
+everything takes longer, and landings must come to an end between kills."""
 PIECE_BYTES = "16k"
 """Of one range: many ranges, so that a kill falls between them."""
 FAST_START = "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -120,7 +121,8 @@ def _killed_import(servers: str, out: Path, rng: random.Random, *, is_spark: boo
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     ) as process:
         try:
-            deadline = time.monotonic() + PATIENCE_S
+            started = time.monotonic()
+            deadline = started + PATIENCE_S
             while _state(out) == before and process.poll() is None:
                 if time.monotonic() > deadline:
                     raise TimeoutError("the import did nothing")
@@ -128,7 +130,7 @@ def _killed_import(servers: str, out: Path, rng: random.Random, *, is_spark: boo
             if is_spark and rng.random() < 0.6:
                 _until_tasks_run(out, process, deadline)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(rng.uniform(0, LIFE_S_MAX if is_spark else LIFE_S_MAX / 10))
+                process.wait(rng.uniform(0, LIFE_SHARE_MAX * (time.monotonic() - started)))
             if process.poll() not in (None, 0):
                 assert process.stderr is not None
                 raise RuntimeError(process.stderr.read().decode(errors="replace"))
