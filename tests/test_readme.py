@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -40,16 +41,30 @@ class Step:
     expected: list[str]
 
 
-def tour() -> list[Step]:
-    """The `$` lines of all console blocks, with the output shown below each."""
-    steps: list[Step] = []
-    for block in re.findall(r"^```console\n(.*?)^```", README.read_text(), re.M | re.S):
-        for line in block.splitlines():
+def section(title: str) -> str:
+    """The text below a heading, up to the next one."""
+    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", README.read_text(), re.M | re.S)
+    assert found is not None, title
+    return found[1]
+
+
+STEP = re.compile(
+    r"^```console\n(.*?)^```|^```python\n(.*?)^```\s+prints\s+^```text\n(.*?)^```", re.M | re.S
+)
+
+
+def steps(text: str) -> list[Step]:
+    """The `$` lines of console blocks, with the output below each; Python with what it prints."""
+    found: list[Step] = []
+    for console, code, printed in STEP.findall(text):
+        if code:
+            found.append(Step(f"python - <<'END'\n{code}END", printed.splitlines()))
+        for line in console.splitlines():
             if line.startswith("$ "):
-                steps.append(Step(line.removeprefix("$ "), []))
+                found.append(Step(line.removeprefix("$ "), []))
             else:
-                steps[-1].expected.append(line)
-    return steps
+                found[-1].expected.append(line)
+    return found
 
 
 class Shell:
@@ -102,19 +117,52 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 def test_every_line_of_the_tour_prints_what_the_readme_says(shell: Shell) -> None:
+    port = free_port(shell)
+    tour = steps(section("Tour"))
+    assert len(tour) > 8
+    for step in tour:
+        check(shell, step, port)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(
+    not os.environ.get("JAVA_HOME") and shutil.which("java") is None,
+    reason="needs Java 17 or newer on the PATH, or JAVA_HOME",
+)
+def test_every_line_about_spark_prints_what_the_readme_says(shell: Shell, tmp_path: Path) -> None:
+    port = free_port(shell)
+    # Java and Spark have things to say; they are shown if a line fails.
+    stderr = tmp_path / "stderr"
+    shell.run(f"exec 2>{stderr}")
+    tour = steps(section("With Spark"))
+    assert len(tour) > 3
+    for step in [*steps(section("Tour"))[:2], *tour]:
+        try:
+            check(shell, step, port)
+        except AssertionError as error:
+            error.add_note(stderr.read_text())
+            raise
+
+
+def free_port(shell: Shell) -> str:
+    """One that the broker of the tour will have, and its commands are told of."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     shell.run(f"export MILLRACE_SERVERS=localhost:{port} MILLRACE_LISTEN=127.0.0.1:{port}")
     shell.run("export MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS=0")
-    steps = tour()
-    assert len(steps) > 8
-    for step in steps:
-        lines, code = shell.run(step.command.replace("9092", port))
-        shown = [line.rstrip().replace(port, "9092") for line in lines]
-        wanted = [line.rstrip() for line in step.expected]
-        report = [f"$ {step.command}", "README says:", *wanted, "but it prints:", *shown]
-        assert matches(wanted, shown), "\n".join(report)
-        assert code == 0, step.command
+    return port
+
+
+def check(shell: Shell, step: Step, port: str) -> None:
+    """Types a line, and compares."""
+    lines, code = shell.run(step.command.replace("9092", port))
+    # A table of Spark's has an empty line behind it.
+    shown = "\n".join(line.rstrip().replace(port, "9092") for line in lines).rstrip().splitlines()
+    wanted = [line.rstrip() for line in step.expected]
+    report = [f"$ {step.command}", "README says:", *wanted, "but it prints:", *shown]
+    assert matches(wanted, shown), "\n".join(report)
+    assert code == 0, step.command
 
 
 def matches(wanted: list[str], shown: list[str]) -> bool:
