@@ -34,13 +34,20 @@ class Millrace:
         environment = {"MILLRACE_SERVERS": self.servers, **self.environment}
         return CliRunner().invoke(app, list(arguments), env=environment)
 
-    def process(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def process(
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        cwd: Path | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> subprocess.CompletedProcess[bytes]:
         """As a process, with `stdin` as a pipe."""
         return subprocess.run(
             [COMMAND, *arguments],
             input=stdin,
             capture_output=True,
-            timeout=TIMEOUT_S,
+            cwd=cwd,
+            timeout=timeout_s,
             env={**os.environ, "MILLRACE_SERVERS": self.servers, **self.environment},
         )
 

@@ -33,7 +33,7 @@ def test_demo_prints_the_figures_of_the_csv_twice_and_how_a_group_shared_the_fli
             if n < limit and row["dep_time"] != "NA":
                 carriers[row["carrier"]] += 1
                 hours[row["hour"]] += 1
-    ended = millrace.process("demo", "--limit", str(limit))
+    ended = millrace.process("demo", "--limit", str(limit), "--no-spark")
     assert ended.returncode == 0, ended.stderr
     printed = [line.split("\t") for line in ended.stdout.decode().splitlines()]
     *figures, first, second, third, fourth = printed
