@@ -24,6 +24,7 @@ from millrace_protocol.records.header import (
     BatchHeader,
     ReadBuffer,
 )
+from millrace_protocol.records.starts import RecordStarts
 from millrace_protocol.records.validate import check_batch
 from millrace_protocol.records.varint import NULL, OFFSET_DELTA_WIDTHS, TABLE_SIZE, varint
 
@@ -141,11 +142,11 @@ def encode_arrow(
 # and over 64 such batches at once 260. So the batches are read as one, uncompressed ones where
 # they lie, and a constant of each batch is repeated for its records.
 #
-# Only the chain of lengths has to be followed record by record, because each says where the next
-# begins. From there on every field is one gather over all records: `_varints` reads a number at
-# each of the positions it is given, and returns where each number ends, which is where the next
-# field begins. All checks are made on these arrays. When one fails, the tuple decoder reads that
-# batch again, for the sole purpose of saying what is wrong with it.
+# Only the chain of lengths, each of which says where the next one is, is `RecordStarts`' and not
+# always an array's. From there on every field is one gather over all records: `_varints` reads a
+# number at each of the positions it is given, and returns where each number ends, which is where
+# the next field begins. All checks are made on these arrays. When one fails, the tuple decoder
+# reads that batch again, for the sole purpose of saying what is wrong with it.
 class _Fetch:
     """The records of a fetch as positions in one buffer, all checked once this is made."""
 
@@ -160,14 +161,16 @@ class _Fetch:
         self._batches = list(self._whole_batches(from_offset, check_crc))
         self._flat, extents = self._lay_out(limit_bytes)
         self._bytes = np.frombuffer(self._flat, dtype=np.uint8)
-        starts: list[int] = []
-        for index, (start, end) in enumerate(extents):
-            self._follow_lengths(starts, index, start, end)
+        # Every four bytes as one number, wherever they begin.
+        self._every_word: npt.NDArray[np.uint32] = np.ndarray(
+            max(len(self._flat) - 3, 0), "<u4", self._flat, strides=(1,)
+        )
+        starts = self._record_starts(extents)
         self.count = len(starts)
         self._batch_of = np.repeat(
             np.arange(len(self._batches)), [header.record_count for _, header in self._batches]
         )
-        self._read_fields(np.array(starts, np.int64))
+        self._read_fields(starts)
 
     def binary(self, positions: _Integers, sizes: _Integers) -> pa.BinaryArray:
         """Build a binary column from bytes in the buffer; a size of -1 is null.
@@ -236,29 +239,18 @@ class _Fetch:
             end = extents[-1][1]
         return b"".join(parts), extents
 
-    def _follow_lengths(self, starts: list[int], batch: int, position: int, end: int) -> None:
-        """Append where each record of a batch begins; together they fill `[position, end)`.
+    def _record_starts(self, extents: list[tuple[int, int]]) -> _Integers:
+        """Return where each record begins; together, those of a batch fill its extent.
 
         A sign is not looked at here; it makes the length negative in `_read_fields`.
         """
-        flat, append = self._flat, starts.append
-        try:
-            for _ in range(self._batches[batch][1].record_count):
-                append(position)
-                length = flat[position]
-                if length < 128:
-                    position += 1 + (length >> 1)
-                    continue
-                second = flat[position + 1]
-                if second < 128:
-                    position += 2 + ((length - 128 + (second << 7)) >> 1)
-                else:
-                    size, position = read_varint(flat, position)
-                    position += size
-        except (IndexError, Malformed):
-            raise self._corrupt(batch) from None
-        if position != end:
-            raise self._corrupt(batch)
+        starts = RecordStarts(self._flat)
+        for index, (start, end) in enumerate(extents):
+            try:
+                starts.follow(start, end, self._batches[index][1].record_count)
+            except (IndexError, Malformed):
+                raise self._corrupt(index) from None
+        return starts.positions()
 
     def _read_fields(self, starts: _Integers) -> None:
         lengths, bodies = self._varints(starts)
@@ -277,27 +269,42 @@ class _Fetch:
         self.timestamps = self._absolute_timestamps(time_deltas)
 
     def _varints(self, positions: _Integers) -> tuple[_Integers, _Integers]:
-        """Read a number at each position; return the numbers and where each ends."""
-        data = self._bytes
-        self._require(positions < len(data))
-        byte = data[positions]
-        numbers = (byte & 0x7F).astype(np.uint64)
-        following = positions + 1
-        pending = np.flatnonzero(byte > 127)
-        shift = 7
-        while pending.size:
-            at = following[pending]
-            if at.max() >= len(data):
-                raise self._corrupt(self._batch_of[pending[at.argmax()]])
-            byte = data[at]
-            if shift == 63 and byte.max() > 1:
-                raise self._corrupt(self._batch_of[pending[byte.argmax()]])
-            numbers[pending] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-            following[pending] = at + 1
-            pending = pending[byte > 127]
-            shift += 7
-        magnitudes = (numbers >> np.uint64(1)).view(np.int64)
-        return magnitudes ^ -((numbers & np.uint64(1)).view(np.int64)), following
+        """Read a number at each position; return the numbers and where each ends.
+
+        The next four bytes are taken as one word, in which the lowest clear top bit of a byte says
+        where the number ends. Longer numbers are read one by one.
+        """
+        words = self._words(positions)
+        tops = ~words & np.uint32(0x80808080)
+        end_bits = tops & (~tops + np.uint32(1))
+        words &= end_bits - np.uint32(1)
+        numbers = words & np.uint32(0x7F)
+        widths = np.ones(len(words), np.uint8)
+        for width in range(1, 4):
+            group = np.uint32(0x7F << 7 * width)
+            numbers |= (words >> np.uint32(width)) & group
+            widths += end_bits > np.uint32(0x80 << 8 * (width - 1))
+        signs = -(numbers & np.uint32(1)).view(np.int32)
+        found = ((numbers >> np.uint32(1)).view(np.int32) ^ signs).astype(np.int64)
+        following = positions + widths
+        for row in np.flatnonzero(end_bits == 0).tolist():
+            try:
+                found[row], following[row] = read_varint(self._flat, int(positions[row]))
+            except (IndexError, Malformed):
+                raise self._corrupt(self._batch_of[row]) from None
+        return found, following
+
+    def _words(self, positions: _Integers) -> npt.NDArray[np.uint32]:
+        """Return the four bytes at each position, zeros behind the end of the buffer."""
+        last = len(self._bytes) - 4
+        if positions.max(initial=0) <= last:
+            words: npt.NDArray[np.uint32] = self._every_word[positions]
+            return words
+        self._require((positions < len(self._bytes)) & (last >= 0))
+        words = self._every_word[np.minimum(positions, last)]
+        late = np.flatnonzero(positions > last)
+        words[late] >>= (8 * (positions[late] - last)).astype(np.uint32)
+        return words
 
     def _skip(self, positions: _Integers, sizes: _Integers, ends: _Integers) -> _Integers:
         """Return where nullable fields end that are inside their records."""

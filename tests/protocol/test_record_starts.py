@@ -1,0 +1,57 @@
+"""Where records begin: runs of one size, sizes that differ, and lengths that lie."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace_protocol.records.fields import Malformed
+from millrace_protocol.records.starts import PAUSE_FIRST, RUN_MIN, RecordStarts
+from millrace_protocol.records.varint import varint
+
+# Lengths of one, two and three bytes; and runs that are too short, long enough, and longer than
+# the records for which looking is given up.
+SIZES = st.sampled_from((1, 2, 63, 64, 100, 8191, 8192))
+RUN_LENGTHS = st.sampled_from((1, 2, RUN_MIN - 1, RUN_MIN, RUN_MIN + 1, 3 * PAUSE_FIRST))
+
+
+def record(size: int) -> bytes:
+    """A length, and as many bytes that are like any length's."""
+    return varint(size) + (varint(size) * size)[:size]
+
+
+@given(st.lists(st.lists(st.tuples(SIZES, RUN_LENGTHS), max_size=6), max_size=4))
+def test_every_record_of_every_batch_is_found(batches: list[list[tuple[int, int]]]) -> None:
+    records = [[record(size) for size, count in runs for _ in range(count)] for runs in batches]
+    flat = b"between".join([b"", *map(b"".join, records), b""])
+    starts = RecordStarts(flat)
+    due: list[int] = []
+    position = 0
+    for batch in records:
+        position += len(b"between")
+        first = position
+        for each in batch:
+            due.append(position)
+            position += len(each)
+        starts.follow(first, position, len(batch))
+    assert starts.positions().tolist() == due
+
+
+@pytest.mark.parametrize("count", [1, RUN_MIN, 10 * RUN_MIN])
+@pytest.mark.parametrize("claimed", [-1, 1, 1 << 30])
+def test_records_that_do_not_fill_their_batch_are_refused(count: int, claimed: int) -> None:
+    batch = record(100) * count
+    for flat in (batch, batch + record(63) * 3):
+        with pytest.raises((Malformed, IndexError)):
+            RecordStarts(flat).follow(0, len(batch), count + claimed)
+
+
+@pytest.mark.parametrize("row", [0, 1, 50, 98, 99])
+@pytest.mark.parametrize("size", [0, 1, 99, 101, 8192])
+def test_one_length_that_lies_in_a_run_is_seen(row: int, size: int) -> None:
+    records = [record(100)] * 100
+    records[row] = varint(size) + records[row][2:]
+    flat = b"".join(records)
+    with pytest.raises((Malformed, IndexError)):
+        RecordStarts(flat).follow(0, 100 * len(record(100)), 100)
