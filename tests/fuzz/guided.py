@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 
 import atheris
 
-from tests.fuzz.mutation import INPUT_BYTES_MAX
-
 if TYPE_CHECKING:
     from tests.fuzz.driver import Outcome
 
@@ -59,7 +57,7 @@ def run_guided(
             [
                 sys.argv[0],
                 f"-seed={seed or 1}",
-                f"-max_len={INPUT_BYTES_MAX}",
+                f"-max_len={target.bytes_max}",
                 f"-timeout={TIMEOUT_S}",
                 f"-rss_limit_mb={MEMORY_MIB_MAX}",
                 f"-artifact_prefix={corpus}/",

@@ -16,8 +16,11 @@ _LARGE_NUMBERS = (2**31 - 1, -(2**31), 2**31 - 2, 2**24, 100_000, 20_001)
 _HUGE_NUMBERS = (2**63 - 1, -(2**63), 2**62, 2**32)
 
 
-def mutations(seeds: Sequence[bytes], *, count: int, seed: int) -> Iterator[bytes]:
-    """The seeds themselves, then `count` changed ones; some of them become seeds in turn."""
+def mutations(
+    seeds: Sequence[bytes], *, count: int, seed: int, bytes_max: int = INPUT_BYTES_MAX
+) -> Iterator[bytes]:
+    """The seeds themselves, then `count` changed ones of at most `bytes_max`; some of them become
+    seeds in turn."""
     rng = random.Random(seed)
     pool = list(seeds)
     yield from pool
@@ -25,7 +28,7 @@ def mutations(seeds: Sequence[bytes], *, count: int, seed: int) -> Iterator[byte
         changed = bytearray(rng.choice(pool))
         for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
             rng.choice(_MUTATORS)(changed, rng, pool)
-        made = bytes(changed[:INPUT_BYTES_MAX])
+        made = bytes(changed[:bytes_max])
         if len(pool) < 4 * len(seeds) + 64:
             pool.append(made)
         elif rng.random() < 0.01:

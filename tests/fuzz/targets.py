@@ -66,6 +66,7 @@ from millrace_protocol.records import (
 from millrace_protocol.schema import Message
 from millrace_server.config import ConfigError, load
 from millrace_server.log.checkpoint import Checkpoint, ClosedSegment
+from millrace_server.log.durable_mark import MARK_SIZE, DurableMark
 from millrace_server.log.offset_index import OffsetIndex
 from millrace_server.log.producers import Producers
 from millrace_server.log.time_index import TimeIndex
@@ -75,9 +76,12 @@ from millrace_server.metadata.records import (
     decode_record,
     encode_record,
 )
+from tests.fuzz.mutation import INPUT_BYTES_MAX
 from tests.fuzz.samples import FRAMES, batches, body, resealed
 
 DECOMPRESSED_BYTES_MAX = 1 << 20
+SHOWN_BYTES_MAX = 1024
+"""Every byte is shown in a line or two."""
 """What a target lets bytes expand to."""
 
 
@@ -88,6 +92,8 @@ class Target:
     name: str
     run: Callable[[bytes], None]
     seeds: tuple[bytes, ...]
+    bytes_max: int = INPUT_BYTES_MAX
+    """Of an input; less where a longer one is only more of the same."""
 
 
 def _request_header(data: bytes) -> None:
@@ -272,6 +278,17 @@ def _checkpoint(data: bytes) -> None:
         assert len(producers) <= len(candidate)
 
 
+def _durable_mark(data: bytes) -> None:
+    """Also with a checksum that fits, behind which the fields are read."""
+    import crc32c
+
+    crc = struct.pack(">I", crc32c.crc32c(data[12:MARK_SIZE]))
+    for candidate in (data, data[:8] + crc + data[12:]):
+        mark = DurableMark.decode(candidate)
+        if mark is not None:
+            assert mark.encode() == candidate[:MARK_SIZE]
+
+
 def _producers(data: bytes) -> None:
     try:
         producers = Producers.decode(data)
@@ -407,15 +424,17 @@ TARGETS = (
         )
         for codec in Codec
     ),
-    Target("dissect a stream", _shown, FRAMES),
-    Target("dissect a capture", _shown, (_pcap(FRAMES[:4]), _pcap(FRAMES[4:]))),
+    Target("dissect a stream", _shown, FRAMES, SHOWN_BYTES_MAX),
+    Target("dissect a capture", _shown, (_pcap(FRAMES[:4]), _pcap(FRAMES[4:])), SHOWN_BYTES_MAX),
     Target("dissect hex", _hex, tuple(frame.hex(" ").encode() for frame in FRAMES)),
-    Target("dissect a segment", _segment_file, batches()),
+    Target("dissect a segment", _segment_file, batches(), SHOWN_BYTES_MAX),
     Target(
         "index files",
         _index_files,
         (struct.pack(">iiii", 1, 100, 5, 900), struct.pack(">qiqi", 5, 1, 6, 9)),
+        200,
     ),
+    Target("durable mark", _durable_mark, (DurableMark(9, 5, 900).encode(),)),
     Target("checkpoint", _checkpoint, (_checkpoint_seed(),)),
     Target("producers", _producers, (_checkpoint_seed()[-55:],)),
     Target("metadata record", _metadata_record, (_METADATA,)),

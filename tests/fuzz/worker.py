@@ -51,7 +51,13 @@ def main(name: str, inputs: int, seed: int, corpus: str | None = None) -> None:
         gauge = Gauge(target)
         _bound_memory()
         with _watched(gauge.outcome):
-            for data in mutations(target.seeds, count=inputs - len(target.seeds), seed=seed):
+            made = mutations(
+                target.seeds,
+                count=inputs - len(target.seeds),
+                seed=seed,
+                bytes_max=target.bytes_max,
+            )
+            for data in made:
                 gauge.run(data)
                 if gauge.outcome.has_ended:
                     break
