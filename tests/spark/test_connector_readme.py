@@ -1,0 +1,72 @@
+"""spark_connector/README.md: its code runs, top to bottom, and its tables have every option."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.sync import Admin
+from millrace_server.testing import BrokerThread
+from millrace_spark.option_names import BATCH_ONLY, BOTH, STREAM_ONLY
+from millrace_spark.write_options import NAMES
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "spark_connector" / "README.md").read_text("utf-8")
+ADDRESS = "localhost:9092"
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_the_code_runs_from_top_to_bottom(
+    spark: Any, broker: BrokerThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = {
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
+        "MILLRACE_SERVERS": broker.servers,
+    }
+    commands = blocks("bash")[0]
+    subprocess.run(["bash", "-ec", commands], env={**os.environ, **here}, check=True, timeout=60)
+    names: dict[str, Any] = {}
+    for block in blocks("python"):
+        assert ADDRESS in block
+        code = block.replace(ADDRESS, broker.servers).replace("/data/", f"{tmp_path}/")
+        exec(compile(code, "spark_connector/README.md", "exec"), names)
+    names["query"].awaitTermination()
+
+    assert names["spark"] is spark
+    shown = capsys.readouterr().out
+    assert '{"user": 7, "page": "/home"}' in shown
+    assert "|   8|/cart|" in shown
+    assert names["narrow"].columns == ["value", "offset"]
+    assert spark.read.parquet(str(tmp_path / "clicks")).count() == 2
+    with Admin(broker.servers) as admin:
+        committed = admin.list_group_offsets("clicks-to-parquet")
+        assert sum(each.offset for each in committed.values()) == 2
+    written = {(bytes(row.key), bytes(row.value)) for row in names["records"].collect()}
+    assert written == {(b"7", b'{"page":"/home"}'), (b"8", b'{"page":"/cart"}')}
+
+
+def test_every_option_is_in_a_table() -> None:
+    head, write = PAGE.split("\n## Writing\n")
+    batch, stream = head.split("\n## Streaming reads\n")
+    for part, wanted in (
+        (batch, {*BOTH, *BATCH_ONLY}),
+        (stream, {*STREAM_ONLY}),
+        (write, {*NAMES}),
+    ):
+        cells = re.findall(r"^\| (`[\w.]+`(?:, `[\w.]+`)*) \| [^|]*\| ", part, re.M)
+        named = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
+        assert wanted <= named, f"without a row: {sorted(wanted - named)}"
+        assert named & {*BOTH, *BATCH_ONLY, *STREAM_ONLY} - {*BOTH} <= wanted
