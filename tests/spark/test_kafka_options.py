@@ -157,10 +157,14 @@ def test_ending_offsets(broker: BrokerThread, admin: Admin) -> None:
             batch(broker, subscribe=topic, endingOffsets=earliest)
 
 
-def test_starting_timestamp_is_the_first_record_as_late(broker: BrokerThread, admin: Admin) -> None:
+def test_starting_timestamp_is_the_first_record_as_late(
+    broker: BrokerThread, admin: Admin, streams: Callable[..., MicroBatches]
+) -> None:
     topic = made(broker, admin, "since", 5, 3)
     found = ranges(broker, subscribe=topic, startingTimestamp="1101")
     assert found == [(topic, 0, 2, 5), (topic, 1, 2, 3)]
+    begun = streams(subscribe=topic, startingTimestamp="1101").start()
+    assert list(begun.offsets.values()) == [2, 2]
     given = {"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"since": {"0": 0}}'}
     assert batch(broker, subscribe=topic, startingTimestamp="7", **given).start == AtTime(7)
 
@@ -175,7 +179,9 @@ def test_ending_timestamp_is_before_the_first_record_as_late(
     assert batch(broker, subscribe=topic, endingTimestamp="7", **given).end == AtTime(7)
 
 
-def test_times_by_partition_go_before_offsets(broker: BrokerThread, admin: Admin) -> None:
+def test_times_by_partition_go_before_offsets(
+    broker: BrokerThread, admin: Admin, streams: Callable[..., MicroBatches]
+) -> None:
     topic = made(broker, admin, "times", 5, 5)
     given = {
         "startingOffsetsByTimestamp": '{"times": {"0": 1000, "1": 1250}}',
@@ -185,6 +191,8 @@ def test_times_by_partition_go_before_offsets(broker: BrokerThread, admin: Admin
     }
     found = ranges(broker, subscribe=topic, **given)
     assert found == [(topic, 0, 0, 3), (topic, 1, 3, 5)]
+    starts = {name: text for name, text in given.items() if name.startswith("starting")}
+    assert list(streams(subscribe=topic, **starts).start().offsets.values()) == [0, 3]
 
 
 def test_starting_offsets_by_timestamp_strategy(broker: BrokerThread, admin: Admin) -> None:
@@ -232,8 +240,8 @@ def test_include_headers_adds_a_column_that_is_null_without_headers(
     assert found == [first, *rest, *rest]
 
 
-def test_max_records_per_partition_before_min_partitions(
-    broker: BrokerThread, admin: Admin
+def test_max_records_per_partition_beside_min_partitions(
+    broker: BrokerThread, admin: Admin, streams: Callable[..., MicroBatches]
 ) -> None:
     topic = made(broker, admin, "cut", 10, 3)
     found = ranges(broker, subscribe=topic, maxRecordsPerPartition="4")
@@ -242,9 +250,14 @@ def test_max_records_per_partition_before_min_partitions(
     more = ranges(broker, subscribe=topic, maxRecordsPerPartition="4", minPartitions="6")
     assert len(more) >= 6
     assert max(end - start for _, _, start, end in more) <= 4
+    given = {"startingOffsets": "earliest", "maxRecordsPerPartition": "4", "minPartitions": "6"}
+    stream = streams(subscribe=topic, **given)
+    start = stream.start()
+    tasks = stream.ranges(start, next_end(stream, start))
+    assert [(t.topic, t.partition, t.start_offset, t.end_offset) for t in tasks] == more
 
 
-def test_min_partitions(broker: BrokerThread, admin: Admin) -> None:
+def test_min_partitions_are_at_least_so_many(broker: BrokerThread, admin: Admin) -> None:
     topic = made(broker, admin, "spread", 8, 2)
     found = ranges(broker, subscribe=topic, minPartitions="5")
     assert len(found) >= 5
