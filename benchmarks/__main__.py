@@ -7,7 +7,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import appends, clients, crowd, fetches, footprint, groups, restart, small_requests
+from benchmarks import (
+    appends,
+    clients,
+    crowd,
+    fetches,
+    footprint,
+    groups,
+    restart,
+    small_requests,
+    spark_group,
+)
 from benchmarks.machine import machine_facts
 from benchmarks.processes import raise_open_files_limit
 from benchmarks.results import Results, Row, Skipped, to_json, to_markdown
@@ -22,6 +32,7 @@ GROUPS: dict[str, tuple[str, Callable[[Session], list[Row]]]] = {
     crowd.GROUP: ("Broker: idle connections", crowd.run),
     groups.GROUP: ("Broker: consumer groups", groups.run),
     restart.GROUP: ("Broker: restart after kill -9", restart.run),
+    spark_group.GROUP: ("Spark connector", spark_group.run),
 }
 HEADINGS = {group: heading for group, (heading, _) in GROUPS.items()}
 JSON_NAME = "results.json"

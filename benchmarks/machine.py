@@ -9,7 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 
-PACKAGES = ("uvloop", "crc32c", "pyarrow", "aiokafka", "confluent-kafka")
+PACKAGES = ("uvloop", "crc32c", "pyarrow", "pyspark", "aiokafka", "confluent-kafka")
 
 
 def machine_facts(directory: Path) -> dict[str, str]:

@@ -45,6 +45,10 @@ class Scale:
     commits: int
     offset_records: int
     """In the offsets topic, when the broker is killed."""
+    spark_rounds: int
+    spark_rows: int
+    """Of 100 bytes; of 1 KiB a quarter of them."""
+    micro_batches: int
 
 
 # Many short rounds rather than a few long ones: a neighbour's burst then spoils a few ratios, which
@@ -69,6 +73,9 @@ FULL = Scale(
     group_partitions=1_000,
     commits=20_000,
     offset_records=1_000_000,
+    spark_rounds=5,
+    spark_rows=2_000_000,
+    micro_batches=40,
 )
 QUICK = Scale(
     rounds=3,
@@ -90,6 +97,9 @@ QUICK = Scale(
     group_partitions=1_000,
     commits=5_000,
     offset_records=100_000,
+    spark_rounds=2,
+    spark_rows=500_000,
+    micro_batches=20,
 )
 TINY = Scale(
     rounds=2,
@@ -111,6 +121,9 @@ TINY = Scale(
     group_partitions=10,
     commits=200,
     offset_records=2_000,
+    spark_rounds=1,
+    spark_rows=8_000,
+    micro_batches=3,
 )
 SCALES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from benchmarks import spark_group
 from benchmarks.__main__ import HEADINGS, main
 from benchmarks.bare import bare_server
 from benchmarks.batches import batch_of
 from benchmarks.machine import machine_facts
-from benchmarks.processes import measured
+from benchmarks.processes import measured, tree_cpu_s
 from benchmarks.restart import CHECKPOINT_BATCHES, Snapshot, batch_counts
 from benchmarks.results import Fact, Results, Skipped, compare, to_json, to_markdown
 from benchmarks.samples import Sample, Spread, best_ratio, interleave, wall_ratios
+from benchmarks.session import TINY, open_session
 from benchmarks.wire import UnexpectedAnswer, connect, pump
 from millrace_protocol.records import check_produced_batch
 
@@ -155,3 +162,47 @@ def test_clients_are_measured_beside_the_peers(tmp_path: Path) -> None:
     pairs = {(ratio["ours"], ratio["theirs"]) for row in rows for ratio in row["ratios"]}
     assert ("millrace send", "confluent produce") in pairs
     assert ("millrace async for", "aiokafka getone") in pairs
+
+
+def test_the_processor_time_of_a_tree_has_children_that_run_and_that_ended() -> None:
+    burn = "import time\nwhile time.process_time() < 0.1: pass\n"
+    nested = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\n"
+    before_s = tree_cpu_s(os.getpid())
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{nested}print(flush=True)\ninput()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        running_s = tree_cpu_s(os.getpid()) - before_s
+        process.communicate(b"\n")
+    assert running_s >= 0.1
+    assert tree_cpu_s(os.getpid()) - before_s >= 0.1
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_connector_is_measured_beside_prebuilt_batches(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        pytest.skip("needs Java 17 or newer on the PATH, or JAVA_HOME")
+    assert main(["--scale", "tiny", "--out", str(tmp_path), "--only", "spark"]) == 0
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert [row["kind"] for row in rows] == ["comparison"] * 6 + ["fact"] * 2
+    pairs = {(ratio["ours"], ratio["theirs"]) for row in rows[:6] for ratio in row["ratios"]}
+    assert {("millrace", "prebuilt Arrow"), ("millrace", "a sink that drops")} <= pairs
+    for row in rows[:6]:
+        assert all(one["per_cpu_s"]["low"] > 0 for one in row["contestants"])
+    assert str(tmp_path) not in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_without_spark_its_group_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with open_session(TINY, tmp_path) as session:
+        (row,) = spark_group.run(session)
+    assert isinstance(row, Skipped)
+    assert not row.failed
+    assert "pip install" in row.reason

@@ -1,0 +1,26 @@
+"""The group `spark`, where Spark is: it needs pyspark, pyarrow and Java."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+
+from benchmarks.results import Row, Skipped
+from benchmarks.session import Session
+
+GROUP = "spark"
+
+
+def run(session: Session) -> list[Row]:
+    """All rows of the group, or a line that says what is missing."""
+    missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        names = " and ".join(missing)
+        return [Skipped(GROUP, f"{names} not installed: pip install 'millrace[spark]'")]
+    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        return [Skipped(GROUP, "no java on the PATH: Spark needs Java 17 or newer")]
+    # Not before it is known that they can be imported.
+    from benchmarks.spark_arena import measure
+
+    return measure(session, GROUP)
