@@ -35,7 +35,7 @@ PATIENCE_S = 600.0
 LIFE_SHARE_MAX = 0.5
 """Longest life of an import after it has done something, to the time that took: on a busy machine
 everything takes longer, and landings must come to an end between kills."""
-PIECE_BYTES = "16k"
+PIECE_BYTES = "64k"
 """Of one range: many ranges, so that a kill falls between them."""
 FAST_START = "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
