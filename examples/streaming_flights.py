@@ -78,6 +78,7 @@ def send_flights() -> int:
 # order, none does. No micro-batch has more than a second's worth of flights.
 
 # %%
+warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
 spark = session(
     "streaming flights",
     conf={
@@ -89,7 +90,6 @@ spark = session(
     },
 )
 running.callback(spark.stop)
-warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
 hourly = (
     spark.readStream.format("millrace")
     .option("millrace.servers", broker.servers)

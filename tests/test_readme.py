@@ -135,6 +135,8 @@ def test_every_line_about_spark_prints_what_the_readme_says(shell: Shell, tmp_pa
     # Java and Spark have things to say; they are shown if a line fails.
     stderr = tmp_path / "stderr"
     shell.run(f"exec 2>{stderr}")
+    # Half of what a JVM costs here is its start and its compiler.
+    shell.run("export JDK_JAVA_OPTIONS='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'")
     tour = steps(section("With Spark"))
     assert len(tour) > 3
     for step in [*steps(section("Tour"))[:2], *tour]:

@@ -86,7 +86,11 @@ def _start() -> SparkSession:
     from millrace_spark.pipeline.errors import JobFailed
     from millrace_spark.pipeline.spark_start import start_spark
 
-    conf = ("spark.sql.shuffle.partitions=2",)
+    conf = (
+        "spark.sql.shuffle.partitions=2",
+        # It lives for seconds: what its compiler would optimize is over before that pays.
+        "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    )
     with tempfile.TemporaryFile() as said:
         stderr = os.dup(2)
         os.dup2(said.fileno(), 2)
