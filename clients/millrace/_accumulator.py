@@ -181,7 +181,7 @@ class Accumulator:
             start = intake.taken
             free = self._buffer_bytes - self.buffered_bytes
             lane = self._lanes.get(topic)
-            if lane is not None and not self._scatters(partition, columns):
+            if lane is not None and not self._scatters(lane, partition, columns):
                 intake.took(self._extend(lane, topic, partition, columns, start, end, free))
                 return
             count, size = columns.fitting(start, end - start, free)
@@ -389,14 +389,19 @@ class Accumulator:
         self._refused.append(batch)
         return batch, 0, count
 
-    def _scatters(self, partition: int | None, columns: Columns) -> bool:
+    def _scatters(self, lane: _Lane, partition: int | None, columns: Columns) -> bool:
         """Whether records that name no partition may be bound to several."""
-        return partition is None and (columns.keys is not None or self._partitioner is not None)
+        if partition is not None:
+            return False
+        if self._partitioner is not None:
+            return True
+        return columns.keys is not None and len(lane.queues) > 1
 
     def _choose(self, lane: _Lane, topic: str, key: bytes | None) -> int | None:
         """The partition of a record that names none; None for the sticky one."""
         if self._partitioner is None:
-            return by_key(topic, key, len(lane.queues))
+            # Of one partition all records keep the order they were given in, with keys or without.
+            return 0 if len(lane.queues) == 1 else by_key(topic, key, len(lane.queues))
         return self._partitioner(topic, key, len(lane.queues))
 
     def _queue_at(self, lane: _Lane, topic: str, partition: int) -> PartitionQueue:

@@ -104,6 +104,20 @@ async def test_send_many_acks_all_in_the_callers_order(broker: FakeBroker, keyed
     assert sum(len(broker.logs["t", p].records()) for p in range(3)) == 5000
 
 
+async def test_records_with_and_without_keys_keep_their_order_in_one_partition(
+    broker: FakeBroker,
+) -> None:
+    sent = [b"%d" % i for i in range(100)]
+    keys = [None if i % 3 else b"k%d" % (i % 7) for i in range(100)]
+    async with Producer(broker.address) as producer:
+        for _ in ("before anything is known of the topic", "after"):
+            producer.send_many("one", sent, keys=keys)
+            for key, value in zip(keys, sent, strict=True):
+                producer.send("one", value, key=key)
+            await producer.flush()
+    assert values(broker, "one") == sent * 4
+
+
 def values_at(broker: FakeBroker, receipt: Receipt) -> bytes | None:
     log = broker.logs[receipt.topic, receipt.partition]
     for batch in log.batches:
