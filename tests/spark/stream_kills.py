@@ -186,12 +186,13 @@ def committed_files(out: Path) -> list[Path]:
 
 def _start(servers: str, folder: Path, *, is_last: bool = False) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "tests.spark.stream_kills", "--stream", servers]
-    return subprocess.Popen(
-        [*command, "--folder", str(folder), *(["--last"] if is_last else [])],
-        cwd=ROOT,
-        start_new_session=True,
-        stderr=(folder / "stderr").open("ab"),
-    )
+    with (folder / "stderr").open("ab") as stderr:
+        return subprocess.Popen(
+            [*command, "--folder", str(folder), *(["--last"] if is_last else [])],
+            cwd=ROOT,
+            start_new_session=True,
+            stderr=stderr,
+        )
 
 
 def _last_words(folder: Path) -> str:
