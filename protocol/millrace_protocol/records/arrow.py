@@ -26,7 +26,13 @@ from millrace_protocol.records.header import (
 )
 from millrace_protocol.records.starts import RecordStarts
 from millrace_protocol.records.validate import check_batch
-from millrace_protocol.records.varint import NULL, OFFSET_DELTA_WIDTHS, TABLE_SIZE, varint
+from millrace_protocol.records.varint import (
+    NULL,
+    OFFSET_DELTA_WIDTHS,
+    TABLE_SIZE,
+    VARINT_BYTES_MAX,
+    varint,
+)
 
 _Integers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
@@ -153,7 +159,7 @@ class _Fetch:
     def __init__(
         self, buf: ReadBuffer, from_offset: int, check_crc: bool, limit_bytes: int
     ) -> None:
-        self._source = buf if isinstance(buf, bytes) else bytes(buf)
+        self._source = memoryview(buf)
         if len(self._source) > FETCH_PAYLOAD_BYTES_MAX:
             raise ValueError(
                 f"{len(self._source)} bytes in one fetch: ask for at most {FETCH_PAYLOAD_BYTES_MAX}"
@@ -222,7 +228,7 @@ class _Fetch:
                 yield position, header
             position += header.size_bytes
 
-    def _lay_out(self, limit_bytes: int) -> tuple[bytes, list[tuple[int, int]]]:
+    def _lay_out(self, limit_bytes: int) -> tuple[memoryview, list[tuple[int, int]]]:
         """Return one buffer, and where in it each batch's records begin and end."""
         if all(header.codec is Codec.NONE for _, header in self._batches):
             return self._source, [
@@ -237,7 +243,7 @@ class _Fetch:
             parts.append(decompress_payload(self._source, position, header, limit_bytes=room))
             extents.append((end, end + len(parts[-1])))
             end = extents[-1][1]
-        return b"".join(parts), extents
+        return memoryview(b"".join(parts)), extents
 
     def _record_starts(self, extents: list[tuple[int, int]]) -> _Integers:
         """Return where each record begins; together, those of a batch fill its extent.
@@ -289,7 +295,10 @@ class _Fetch:
         following = positions + widths
         for row in np.flatnonzero(end_bits == 0).tolist():
             try:
-                found[row], following[row] = read_varint(self._flat, int(positions[row]))
+                first = int(positions[row])
+                encoded = bytes(self._flat[first : first + VARINT_BYTES_MAX])
+                found[row], width = read_varint(encoded, 0)
+                following[row] = first + width
             except (IndexError, Malformed):
                 raise self._corrupt(self._batch_of[row]) from None
         return found, following
@@ -317,12 +326,12 @@ class _Fetch:
         self._headers = []
         for index in np.flatnonzero(self._header_counts).tolist():
             try:
-                headers, positions[index] = read_headers(
-                    self._flat,
-                    int(positions[index]),
-                    int(ends[index]),
-                    int(self._header_counts[index]),
+                first = int(positions[index])
+                encoded = bytes(self._flat[first : int(ends[index])])
+                headers, size = read_headers(
+                    encoded, 0, len(encoded), int(self._header_counts[index])
                 )
+                positions[index] = first + size
             except (IndexError, Malformed):
                 raise self._corrupt(self._batch_of[index]) from None
             self._headers.append(headers)

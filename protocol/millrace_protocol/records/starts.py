@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millrace_protocol.records.fields import Malformed, read_varint
+from millrace_protocol.records.header import ReadBuffer
+from millrace_protocol.records.varint import VARINT_BYTES_MAX
 
 RUN_MIN: Final = 16
 """Records of equal size in a row that are worth looking for: what looking costs, about."""
@@ -25,8 +27,8 @@ PAUSE_MAX: Final = 1 << 20
 class RecordStarts:
     """The positions of the records of one batch after the other, in one buffer."""
 
-    def __init__(self, flat: bytes) -> None:
-        self._flat = flat
+    def __init__(self, flat: ReadBuffer) -> None:
+        self._flat = memoryview(flat)
         self._parts: list[npt.NDArray[np.int64]] = []
         self._singles: list[int] = []
         self._pause = PAUSE_FIRST
@@ -38,10 +40,13 @@ class RecordStarts:
         A sign of a length is not looked at when its record is followed by one of another size.
         Raises `Malformed` or `IndexError` when they do not fill it.
         """
+        first, records = position, b""
         while count:
             if self._singles_due or count < RUN_MIN:
+                # Of bytes, single ones are had in half the time.
+                records = records or bytes(self._flat[first:end])
                 size = min(self._singles_due or count, count)
-                position = self._follow_singly(position, size)
+                position = self._follow_singly(records, first, position, size)
                 self._singles_due -= min(size, self._singles_due)
             else:
                 step, size = self._run(position, end, count)
@@ -67,30 +72,31 @@ class RecordStarts:
             self._singles = []
         self._parts.append(part)
 
-    def _follow_singly(self, position: int, count: int) -> int:
-        """Adds records and returns where the last one ends."""
-        flat, append = self._flat, self._singles.append
+    def _follow_singly(self, records: bytes, first: int, position: int, count: int) -> int:
+        """Adds records and returns where the last one ends; `records` begin at `first`."""
+        append = self._singles.append
+        position -= first
         for _ in range(count):
-            append(position)
-            length = flat[position]
+            append(first + position)
+            length = records[position]
             if length < 128:
                 position += 1 + (length >> 1)
                 continue
-            second = flat[position + 1]
+            second = records[position + 1]
             if second < 128:
                 position += 2 + ((length - 128 + (second << 7)) >> 1)
             else:
-                size, position = read_varint(flat, position)
+                size, position = read_varint(records, position)
                 position += size
-        return position
+        return first + position
 
     def _run(self, position: int, end: int, count: int) -> tuple[int, int]:
         """The size of the first record, and how many from there on have it; at least one."""
-        length, body = read_varint(self._flat, position)
+        length, width = read_varint(bytes(self._flat[position : position + VARINT_BYTES_MAX]), 0)
         if length <= 0:
             raise Malformed("has no bytes")
-        step = body + length - position
-        for index in range(position, body):
-            column = self._flat[index : min(end, index + step * count) : step]
+        step = width + length
+        for index in range(position, position + width):
+            column = bytes(self._flat[index : min(end, index + step * count) : step])
             count = len(column) - len(column.lstrip(column[:1]))
         return step, count

@@ -12,6 +12,8 @@ from typing import Final
 
 TABLE_SIZE: Final = 8192
 """Every number from here on takes three bytes or more, and is rare as a length or a delta."""
+VARINT_BYTES_MAX: Final = 10
+"""Of a number of 64 bits."""
 
 
 def varint(number: int) -> bytes:
