@@ -73,7 +73,7 @@ FULL = Scale(
     group_partitions=1_000,
     commits=20_000,
     offset_records=1_000_000,
-    spark_rounds=5,
+    spark_rounds=4,
     spark_rows=2_000_000,
     micro_batches=40,
 )
@@ -98,8 +98,8 @@ QUICK = Scale(
     commits=5_000,
     offset_records=100_000,
     spark_rounds=2,
-    spark_rows=500_000,
-    micro_batches=20,
+    spark_rows=300_000,
+    micro_batches=10,
 )
 TINY = Scale(
     rounds=2,
