@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar, cast
 
+from millrace._frame_buffers import FrameBuffers
 from millrace.errors import (
     Closed,
     ConnectionFailed,
@@ -94,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._kept = 0
+        self._buffers = FrameBuffers()
         self._large: memoryview | None = None
         self._large_have = 0
 
@@ -323,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
             size = LENGTH_SIZE + length
             if size > end - start:
                 if size > SCRATCH_BYTES:
-                    self._large = memoryview(bytearray(size))
+                    self._large = self._buffers.take(size)
                     self._large_have = end - start
                     self._large[: end - start] = scratch[start:end]
                     start = end
