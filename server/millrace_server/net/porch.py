@@ -19,7 +19,8 @@ import socket
 import struct
 import termios
 from collections.abc import Callable
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
 
 EVENTS_PER_PASS: Final = 8
 """Some 100 us of work when they hang up, and less than 300 us when `ADMITTED_PER_PASS` come in."""
@@ -29,9 +30,18 @@ FIRST_BYTES: Final = 1024
 STRANGERS_MAX: Final = 4096
 """As many as the kernel queues for us. The one who has waited longest makes room for one more."""
 
+TICKS_MAX: Final = 3
+"""Looks at who waits; at the third since somebody came, two whole ticks have passed."""
+
 _LENGTH = struct.Struct(">i")
 _GONE: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _INTEREST: Final = select.EPOLLIN | select.EPOLLRDHUP
+
+
+class _Stranger(NamedTuple):
+    socket: socket.socket
+    came: int
+    """The number of ticks by then."""
 
 
 class Porch:
@@ -45,29 +55,29 @@ class Porch:
         timeout_ms: int,
         frame_bytes_max: int,
     ) -> None:
-        """Who has said nothing whole for `timeout_ms` is sent away, half as long later at most.
-        A frame of more than `frame_bytes_max` is not waited for: it is to be refused."""
+        """Who has said nothing whole for `timeout_ms` is sent away: not before, and half as long
+        later at most. A frame of more than `frame_bytes_max` is not waited for, but to be refused.
+        """
         self._loop = loop
         self._admit = admit
         self._frame_bytes_max = frame_bytes_max
         self._epoll = select.epoll()
-        self._recent: dict[int, socket.socket] = {}
-        """By descriptor, those that came since the last tick; in the order they came."""
-        self._earlier: dict[int, socket.socket] = {}
-        self._overdue: dict[int, socket.socket] = {}
-        self._tick_s = timeout_ms / 2000
+        self._strangers: dict[int, _Stranger] = {}
+        """By descriptor, in the order they came."""
+        self._ticks = 0
+        self._tick_s = timeout_ms / 1000 / (TICKS_MAX - 1)
         self._tick: asyncio.TimerHandle | None = None
         self._sweep: asyncio.Handle | None = None
         loop.add_reader(self._epoll.fileno(), self._look)
 
     def __len__(self) -> int:
-        return len(self._recent) + len(self._earlier) + len(self._overdue)
+        return len(self._strangers)
 
     def take(self, stranger: socket.socket) -> None:
         """Keeps a connection until it may come in."""
         if len(self) >= STRANGERS_MAX:
-            self._send_away(next(iter(self._overdue or self._earlier or self._recent)))
-        self._recent[stranger.fileno()] = stranger
+            self._send_away(next(iter(self._strangers)))
+        self._strangers[stranger.fileno()] = _Stranger(stranger, self._ticks)
         self._epoll.register(stranger.fileno(), _INTEREST)
         if self._tick is None:
             self._tick = self._loop.call_later(self._tick_s, self._on_tick)
@@ -78,19 +88,16 @@ class Porch:
             if handle is not None:
                 handle.cancel()
         self._loop.remove_reader(self._epoll.fileno())
-        for waiting in (self._recent, self._earlier, self._overdue):
-            for stranger in waiting.values():
-                stranger.close()
-            waiting.clear()
+        for stranger in self._strangers.values():
+            stranger.socket.close()
+        self._strangers.clear()
         self._epoll.close()
 
     def _look(self) -> None:
         """Some of what is ready; the rest is reported again in the next pass."""
         admitted = 0
         for descriptor, events in self._epoll.poll(0, EVENTS_PER_PASS):
-            stranger = self._socket(descriptor)
-            if stranger is None:
-                continue
+            stranger = self._strangers[descriptor].socket
             try:
                 is_welcome = self._has_spoken(stranger, is_gone=bool(events & _GONE))
             except OSError:
@@ -101,44 +108,36 @@ class Porch:
                 if admitted == ADMITTED_PER_PASS:
                     continue
                 admitted += 1
-                self._forget(descriptor)
-                self._admit(stranger)
+                self._admit(self._let_go(descriptor))
 
     def _on_tick(self) -> None:
+        self._ticks += 1
         self._tick = None
-        self._overdue |= self._earlier
-        self._earlier, self._recent = self._recent, {}
-        if self._overdue and self._sweep is None:
-            self._sweep = self._loop.call_soon(self._send_some_away)
-        if len(self):
+        if self._strangers:
             self._tick = self._loop.call_later(self._tick_s, self._on_tick)
+            if self._sweep is None:
+                self._send_some_away()
 
     def _send_some_away(self) -> None:
+        """Those whose time is over, who came first; a few in each pass."""
         self._sweep = None
-        for descriptor in list(self._overdue)[:EVENTS_PER_PASS]:
+        for descriptor in list(islice(self._strangers, EVENTS_PER_PASS)):
+            if self._ticks - self._strangers[descriptor].came < TICKS_MAX:
+                return
             self._send_away(descriptor)
-        if self._overdue:
+        if self._strangers:
             self._sweep = self._loop.call_soon(self._send_some_away)
 
-    def _socket(self, descriptor: int) -> socket.socket | None:
-        for waiting in (self._recent, self._earlier, self._overdue):
-            if (stranger := waiting.get(descriptor)) is not None:
-                return stranger
-        return None
-
-    def _forget(self, descriptor: int) -> None:
+    def _let_go(self, descriptor: int) -> socket.socket:
         self._epoll.unregister(descriptor)
-        for waiting in (self._recent, self._earlier, self._overdue):
-            waiting.pop(descriptor, None)
+        return self._strangers.pop(descriptor).socket
 
     def _send_away(self, descriptor: int) -> None:
-        stranger = self._socket(descriptor)
-        self._forget(descriptor)
-        if stranger is not None:
-            # Unread bytes would make the end a reset.
-            with contextlib.suppress(OSError):
-                stranger.recv(FIRST_BYTES)
-            stranger.close()
+        stranger = self._let_go(descriptor)
+        # Unread bytes would make the end a reset.
+        with contextlib.suppress(OSError):
+            stranger.recv(FIRST_BYTES)
+        stranger.close()
 
     def _has_spoken(self, stranger: socket.socket, *, is_gone: bool) -> bool | None:
         """Whether there is something to answer; None when nothing will come any more.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 
 import pytest
@@ -103,6 +104,29 @@ async def test_who_takes_too_long_is_sent_away(serve: Serve, said: bytes) -> Non
     for peer in peers:
         async with asyncio.timeout(20):
             assert await peer.receive_to_end() == b""
+
+
+async def test_nobody_is_sent_away_before_his_time_is_over() -> None:
+    """Whenever he came: one in the tick that is about to end, one right behind its end."""
+    loop = asyncio.get_running_loop()
+    waiting = porch.Porch(loop, lambda _: None, timeout_ms=600_000, frame_bytes_max=100)
+    assert waiting._tick_s * (porch.TICKS_MAX - 1) == 600
+    pairs = []
+    left = []
+    for tick in range(porch.TICKS_MAX + 2):
+        if tick < 2:
+            pairs.append(socket.socketpair())
+            pairs[-1][0].setblocking(False)
+            waiting.take(pairs[-1][0])
+        waiting._on_tick()
+        await asyncio.sleep(0)
+        left.append(len(waiting))
+    # The first came before tick 1, which counts as no time at all.
+    assert left == [1, 2, 1, 0, 0]
+    waiting.close()
+    for pair in pairs:
+        for end in pair:
+            end.close()
 
 
 async def test_the_longest_silent_makes_room(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
