@@ -36,7 +36,8 @@ STREAM_ONLY = (
     "maxBytesPerTrigger",
     "commitGroup",
 )
-_ALL = {name.lower(): name for name in (*BOTH, *BATCH_ONLY, *STREAM_ONLY)}
+NAMES = (*BOTH, *BATCH_ONLY, *STREAM_ONLY)
+_ALL = {name.lower(): name for name in NAMES}
 _NO_GROUP = (
     "a read joins no group, so that every query reads all of the data; remove it"
     " (a stream shows its progress to group tools with commitGroup)"

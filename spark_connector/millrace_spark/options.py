@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from millrace.config import parse_servers
-from millrace.errors import ConfigError
 from millrace_spark.bounds import (
     Bound,
     Edge,
@@ -25,6 +23,7 @@ from millrace_spark.bounds import (
 from millrace_spark.errors import OptionError
 from millrace_spark.option_names import spelled
 from millrace_spark.quantities import (
+    parse_brokers,
     parse_bytes,
     parse_count,
     parse_duration_ms,
@@ -90,7 +89,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool) -> ReadOp
     default_start = Edge.LATEST if is_stream else Edge.EARLIEST
     strategy = given.get("startingOffsetsByTimestampStrategy", "latest")
     read = ReadOptions(
-        servers=_servers(given),
+        servers=parse_brokers("millrace.servers", given.get("millrace.servers")),
         selection=_selection(given),
         start=_bound(given, "starting", default_start),
         end=_bound(given, "ending", Edge.LATEST),
@@ -132,17 +131,6 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool) -> ReadOp
     _check_named(read)
     _check_admission(read)
     return read
-
-
-def _servers(given: Mapping[str, str]) -> str:
-    if "millrace.servers" not in given:
-        raise OptionError("millrace.servers", "is missing; name the brokers, as in localhost:9092")
-    try:
-        parse_servers(given["millrace.servers"])
-    except ConfigError as error:
-        reason = str(error).removeprefix("servers: ")
-        raise OptionError("millrace.servers", reason) from None
-    return given["millrace.servers"]
 
 
 def _selection(given: Mapping[str, str]) -> Selection:

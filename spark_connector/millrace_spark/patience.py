@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from millrace.config import ClientOptions
 from millrace.errors import ConnectionFailed, MillraceError
 from millrace_spark.options import ReadOptions
+from millrace_spark.write_options import WriteOptions
 
 PAUSE_MS_FIRST = 50
 PAUSE_MS_MAX = 1_000
@@ -52,8 +53,8 @@ def started(make: Callable[[], C], *, deadline_ms: int) -> C:
         pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
 
 
-def client_options(options: ReadOptions) -> ClientOptions:
-    """The settings of every client of a read."""
+def client_options(options: ReadOptions | WriteOptions) -> ClientOptions:
+    """The settings of every client of a read or a write."""
     return {
         "client_id": "millrace-spark",
         "request_timeout_ms": min(options.deadline_ms, _REQUEST_TIMEOUT_MS_MAX),

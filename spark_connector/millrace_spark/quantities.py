@@ -1,4 +1,4 @@
-"""Counts, sizes, durations and choices in the text of an option.
+"""Counts, sizes, durations, choices and addresses in the text of an option.
 
 Owns the spellings, which are those of Spark's own settings: `128m` is 128 MiB, `15m` 15 minutes.
 Each function takes the option's name, for the error, and its text. All raise `OptionError`.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from millrace.config import parse_servers
+from millrace.errors import ConfigError
 from millrace_spark.errors import OptionError
 
 COUNT_MAX = 2**63 - 1
@@ -71,3 +73,14 @@ def parse_word(name: str, text: str, words: tuple[str, ...]) -> str:
 def parse_flag(name: str, text: str) -> bool:
     """`true` or `false`, in any case."""
     return parse_word(name, text, ("true", "false")) == "true"
+
+
+def parse_brokers(name: str, text: str | None) -> str:
+    """One `host:port`, or several with commas between."""
+    if text is None:
+        raise OptionError(name, "is missing; name the brokers, as in localhost:9092")
+    try:
+        parse_servers(text)
+    except ConfigError as error:
+        raise OptionError(name, str(error).removeprefix("servers: ")) from None
+    return text

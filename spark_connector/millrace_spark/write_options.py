@@ -12,43 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from millrace.config import Compression, parse_servers
-from millrace.errors import ConfigError
+from millrace.config import Compression
 from millrace_spark.errors import OptionError
+from millrace_spark.option_names import NAMES as READ_NAMES
 from millrace_spark.option_names import advice_on_client_setting
 from millrace_spark.options import DEADLINE_MS_MAX, DEADLINE_MS_MIN
-from millrace_spark.quantities import parse_count, parse_flag, parse_word
+from millrace_spark.quantities import parse_brokers, parse_count, parse_flag, parse_word
 
 NAMES = ("millrace.servers", "topic", "includeHeaders", "compression", "deadlineMs")
 STREAM_ONLY = ("checkpointLocation", "queryName")
 """Spark's own options of a stream, which it passes on."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_READ_ONLY = frozenset(
-    name.lower()
-    for name in (
-        "subscribe",
-        "subscribePattern",
-        "assign",
-        "startingOffsets",
-        "endingOffsets",
-        "startingTimestamp",
-        "endingTimestamp",
-        "startingOffsetsByTimestamp",
-        "endingOffsetsByTimestamp",
-        "startingOffsetsByTimestampStrategy",
-        "failOnDataLoss",
-        "minPartitions",
-        "maxRecordsPerPartition",
-        "maxPartitionBytes",
-        "maxOffsetsPerTrigger",
-        "minOffsetsPerTrigger",
-        "maxTriggerDelay",
-        "maxBytesPerTrigger",
-        "valueFormat",
-        "pushFilters",
-        "commitGroup",
-    )
-)
+_READ_ONLY = {name.lower() for name in READ_NAMES} - {name.lower() for name in NAMES}
 _ADVICE = {
     "kafka.bootstrap.servers": "names Kafka's brokers; name Millrace's with millrace.servers",
     "kafka.acks": "every row is written with acks=all; remove it",
@@ -95,7 +70,7 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> Write
     if "includeHeaders" in given:
         parse_flag("includeHeaders", given["includeHeaders"])
     return WriteOptions(
-        servers=_servers(given),
+        servers=parse_brokers("millrace.servers", given.get("millrace.servers")),
         topic=_topic(given),
         compression=cast(
             Compression, parse_word("compression", given.get("compression", "none"), CODECS)
@@ -107,17 +82,6 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> Write
             maximum=DEADLINE_MS_MAX,
         ),
     )
-
-
-def _servers(given: Mapping[str, str]) -> str:
-    if "millrace.servers" not in given:
-        raise OptionError("millrace.servers", "is missing; name the brokers, as in localhost:9092")
-    try:
-        parse_servers(given["millrace.servers"])
-    except ConfigError as error:
-        reason = str(error).removeprefix("servers: ")
-        raise OptionError("millrace.servers", reason) from None
-    return given["millrace.servers"]
 
 
 def _topic(given: Mapping[str, str]) -> str | None:
