@@ -13,6 +13,7 @@ from typing import Protocol
 
 from millrace._cluster import UNKNOWN_TOPIC_TRIES, Cluster
 from millrace._coordinator import Coordinator
+from millrace._leaders import PartitionResult
 from millrace.errors import (
     IllegalGeneration,
     MemberFenced,
@@ -234,18 +235,7 @@ class Commits:
         }
 
 
-class _Result(Protocol):
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def error_code(self) -> int: ...
-    @property
-    def error_message(self) -> str | None: ...
-
-
-def _error_of(result: _Result) -> MillraceError | None:
+def _error_of(result: PartitionResult) -> MillraceError | None:
     if not result.error_code:
         return None
     about = str(TopicPartition(result.topic, result.partition))
