@@ -61,7 +61,7 @@ CATALOGUE: dict[str, tuple[str, ...]] = {
         "a hundred thousand requests and no reader",
         "answers that nobody reads",
     ),
-    # Neither replication nor groups have an api yet: every key that could be one is tried.
+    # Replication has no api yet: every key that could be one is tried.
     "a forged replica id or broker epoch": ("apis that do not exist", "numbers at their limits"),
     "somebody else's producer id": (
         "somebody elses producer id",
