@@ -29,7 +29,8 @@ from millrace_protocol.records import (
     murmur2,
     partition_for_key,
 )
-from millrace_protocol.records.arrow import decode_arrow, encode_arrow
+from millrace_protocol.records.arrow import decode_arrow
+from millrace_protocol.records.arrow_encode import encode_arrow
 
 CONTESTANTS = ("millrace", "aiokafka")
 RUNS = 60

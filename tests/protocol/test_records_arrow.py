@@ -20,7 +20,8 @@ from millrace_protocol.records import (
     read_header,
     stamp_log_append_time,
 )
-from millrace_protocol.records.arrow import SCHEMA, decode_arrow, encode_arrow
+from millrace_protocol.records.arrow import SCHEMA, decode_arrow
+from millrace_protocol.records.arrow_encode import encode_arrow
 
 NULLABLE = st.none() | st.binary(max_size=12) | st.sampled_from([b"x" * 70, b"x" * 9000])
 HEADERS = st.lists(st.tuples(st.text(max_size=4), st.none() | st.binary(max_size=4)), max_size=3)
@@ -142,16 +143,23 @@ def test_a_flipped_bit_is_a_wrong_crc_unless_the_check_is_off() -> None:
     assert decode_arrow(batch, check_crc=False)["value"].to_pylist() == [b"valud"]
 
 
-COLUMN = st.lists(st.none() | st.binary(max_size=70), min_size=1, max_size=90)
+ANY_SIZE = (
+    st.none() | st.binary(max_size=70) | st.sampled_from([b"x" * 8190, b"y" * 9000, b"z" * 70_000])
+)
+COLUMN = st.lists(st.none() | st.binary(max_size=70), min_size=1, max_size=90) | st.lists(
+    ANY_SIZE, min_size=1, max_size=5
+)
+ONE_LENGTH = st.integers(0, 70).flatmap(
+    lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=90)
+)
 
 
-@given(COLUMN, st.booleans(), st.sampled_from([Codec.NONE, Codec.ZSTD]), st.data())
+@given(COLUMN | ONE_LENGTH, st.booleans(), st.sampled_from([Codec.NONE, Codec.ZSTD]), st.data())
 def test_arrow_columns_encode_to_the_bytes_of_lists(
     values: list[bytes | None], is_keyed: bool, codec: Codec, data: st.DataObject
 ) -> None:
     size = len(values)
-    nullable = st.none() | st.binary(max_size=70)
-    keys = data.draw(st.lists(nullable, min_size=size, max_size=size)) if is_keyed else None
+    keys = data.draw(st.lists(ANY_SIZE, min_size=size, max_size=size)) if is_keyed else None
     skipped = data.draw(st.integers(0, size - 1))
     batch = encode_arrow(
         pa.array(values, pa.binary()).slice(skipped),
@@ -185,8 +193,13 @@ def test_arrow_columns_encode_to_the_bytes_of_lists(
         [b"v"] * 64 + [b"w"],
         [b"v"] * 8192,
         [b"v"] * 8193,
+        [b"v"] * 8193 + [b"w" * 8193],
+        [b"v" * 8185] * 65,
+        [b"v" * 70_000] * 3,
+        [b"v"] * (1 << 14),
+        [b"v"] * ((1 << 14) + 1),
     ],
-    ids=lambda values: f"{len(values)} of {len(values[0])}",
+    ids=lambda values: f"{len(values)} of {len(values[0])} to {len(values[-1])}",
 )
 def test_arrow_columns_at_the_edge_of_the_tables(values: list[bytes]) -> None:
     batch = encode_arrow(pa.array(values, pa.binary()), timestamp_ms=7)

@@ -1,7 +1,7 @@
-"""Whole fetches to Arrow columns, and an Arrow column to a batch.
+"""Whole fetches to Arrow columns.
 
-Owns the vectorised reading and writing of records; the layout is drawn in `encode`. Refuses to
-know topics and partitions, which the caller adds as columns. Imports numpy and pyarrow (the
+Owns the vectorised reading of records; the layout is drawn in `encode`. Refuses to know topics and
+partitions, which the caller adds as columns. Imports numpy and pyarrow (the
 `arrow` extra), so nothing else in this package imports it.
 """
 
@@ -11,12 +11,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millrace_protocol.records.compression import Codec
 from millrace_protocol.records.corruption import CorruptBatch, Fault
 from millrace_protocol.records.decode import decode_records, decompress_payload
-from millrace_protocol.records.encode import encode_batch, finish_batch
 from millrace_protocol.records.fields import Malformed, read_headers, read_varint
 from millrace_protocol.records.header import (
     HEADER_SIZE,
@@ -26,13 +24,7 @@ from millrace_protocol.records.header import (
 )
 from millrace_protocol.records.starts import RecordStarts
 from millrace_protocol.records.validate import check_batch
-from millrace_protocol.records.varint import (
-    NULL,
-    OFFSET_DELTA_WIDTHS,
-    TABLE_SIZE,
-    VARINT_BYTES_MAX,
-    varint,
-)
+from millrace_protocol.records.varint import VARINT_BYTES_MAX
 
 _Integers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
@@ -88,59 +80,6 @@ def decode_arrow(
     if fetch.count and fetch.offsets[0] < from_offset:
         return records.filter(pa.array(fetch.offsets >= from_offset))
     return records
-
-
-def encode_arrow(
-    values: pa.BinaryArray,
-    *,
-    timestamp_ms: int,
-    keys: pa.BinaryArray | None = None,
-    codec: Codec = Codec.NONE,
-    level: int | None = None,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-) -> bytearray:
-    """Encode binary Arrow columns as one sealed batch; `encode_batch` for everything else.
-
-    Raises `ValueError` as that does.
-    """
-    count = len(values)
-    if keys is not None and len(keys) != count:
-        raise ValueError(f"{len(keys)} keys for {count} values: columns must be equal")
-    pieces = _encoded_columns(values, keys) if 0 < count <= TABLE_SIZE else None
-    if pieces is None:
-        return encode_batch(
-            values.to_pylist(),
-            keys=None if keys is None else keys.to_pylist(),
-            timestamps_ms=timestamp_ms,
-            codec=codec,
-            level=level,
-            base_offset=base_offset,
-            leader_epoch=leader_epoch,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-        )
-    batch = bytearray(HEADER_SIZE)
-    batch += pieces
-    return finish_batch(
-        batch,
-        codec=codec,
-        level=level,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        attributes=0,
-        last_offset_delta=count - 1,
-        base_timestamp=timestamp_ms,
-        max_timestamp=timestamp_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=count,
-    )
 
 
 # Why a whole fetch. A NumPy call costs a microsecond or more whatever its length, and reading a
@@ -374,40 +313,3 @@ class _Fetch:
         except CorruptBatch as corrupt:
             return corrupt
         return CorruptBatch("the records contradict each other", position, Fault.PAYLOAD)
-
-
-def _table(before: bytes = b"", behind: bytes = b"") -> pa.BinaryArray:
-    encoded = [before + varint(number) + behind for number in range(TABLE_SIZE)]
-    return pa.array(encoded, pa.binary())
-
-
-_LENGTHS: Final = _table()
-_OFFSETS: Final = _table(b"\x00\x00")
-_OFFSETS_NULL_KEY: Final = _table(b"\x00\x00", NULL)
-
-
-def _encoded_columns(values: pa.BinaryArray, keys: pa.BinaryArray | None) -> pa.Buffer | None:
-    """Return the records' bytes, or None if a length is beyond the tables.
-
-    The interleaving is done by `binary_join_element_wise`, and the data of its result, an array
-    of records, is the payload as it stands.
-    """
-    count = len(values)
-    columns = [_OFFSETS_NULL_KEY.slice(0, count) if keys is None else _OFFSETS.slice(0, count)]
-    sizes = np.full(count, 3 if keys is None else 2, np.int64)
-    for column in (values,) if keys is None else (keys, values):
-        lengths = pc.binary_length(column)
-        numbers = lengths.fill_null(0).to_numpy(zero_copy_only=False)
-        if numbers.max() >= TABLE_SIZE:
-            return None
-        columns += (_LENGTHS.take(lengths).fill_null(NULL), column.fill_null(b""))
-        sizes += numbers + np.where(numbers < 64, 1, 2)
-    for width, first, end in OFFSET_DELTA_WIDTHS:
-        sizes[first:end] += width
-    sizes += 1
-    if sizes.max() >= TABLE_SIZE:
-        return None
-    heads = _LENGTHS.take(pa.array(sizes))
-    tails = pa.repeat(b"\x00", count)
-    records = pc.binary_join_element_wise(heads, *columns, tails, b"")
-    return records.buffers()[2]

@@ -265,14 +265,21 @@ def _encode_values(values: Sequence[bytes | None], length: int) -> bytearray:
     count = len(values)
     pieces: list[bytes] = [b""] * (2 * count + 2)
     pieces[0], pieces[-1] = bytes(HEADER_SIZE - 1), b"\x00"
-    pieces[1:-1:2] = _pieces_between(length, 1 << (count - 1).bit_length())[:count]
+    pieces[1:-1:2] = _kept_pieces(length, 1 << (count - 1).bit_length())[:count]
     pieces[2:-1:2] = values  # type: ignore[assignment]
     return bytearray().join(pieces)
 
 
 @lru_cache(maxsize=8)
-def _pieces_between(length: int, count: int) -> list[bytes]:
-    """Return what stands before each of `count` values of one length."""
+def _kept_pieces(length: int, count: int) -> list[bytes]:
+    return pieces_between(length, count)
+
+
+def pieces_between(length: int, count: int) -> list[bytes]:
+    """Return what stands before each of `count` values of one length, with one time and no keys.
+
+    Each piece begins with the zero that ends the record before it, the first one too.
+    """
     value_length = varint(length)
     pieces: list[bytes] = []
     for width, first, end in OFFSET_DELTA_WIDTHS:
