@@ -251,12 +251,12 @@ def removes_one_segment_too_many(patch: Patch) -> None:
 
 
 def finds_a_time_one_segment_too_late(patch: Patch) -> None:
-    original = timestamps.first_at_or_after
+    original = timestamps.first_candidate
 
-    def first_at_or_after(segments: Any, *args: Any, **options: Any) -> Any:
+    def first_candidate(segments: Any, *args: Any, **options: Any) -> Any:
         return original(segments[1:] or segments, *args, **options)
 
-    patch(partition_log, "first_at_or_after", first_at_or_after)
+    patch(partition_log, "first_candidate", first_candidate)
 
 
 def hands_out_what_fails_its_crc(patch: Patch) -> None:

@@ -17,7 +17,9 @@ from millrace_protocol.records.decode import (
     CHUNK_RECORDS,
     decode_columns,
     decode_fetch,
+    decode_payload,
     decode_records,
+    decompress_payload,
     offset_after,
 )
 from millrace_protocol.records.encode import (
@@ -86,8 +88,10 @@ __all__ = [
     "compress",
     "decode_columns",
     "decode_fetch",
+    "decode_payload",
     "decode_records",
     "decompress",
+    "decompress_payload",
     "encode_batch",
     "encode_records",
     "murmur2",

@@ -6,6 +6,8 @@ producer sealed, so every length, count and delta behind it is checked here, and
 with records. Source: Kafka protocol guide, "Record"; the layout is drawn in `encode`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Final
 
@@ -57,7 +59,7 @@ def decode_records(
     records once decompressed. Raises `CorruptBatch`.
     """
     header = check_batch(buf, position, check_crc=check_crc)
-    payload = _Payload(buf, position, header, limit_bytes)
+    payload = _payload_of(buf, position, header, limit_bytes)
     return [record for columns in payload.chunks(CHUNK_RECORDS) for record in columns.records()]
 
 
@@ -110,7 +112,7 @@ def decode_columns(
             raise
         reached = from_offset
         if header.next_offset > from_offset and not header.is_control:
-            payload = _Payload(whole, position, header, limit_bytes)
+            payload = _payload_of(whole, position, header, limit_bytes)
             for columns in payload.chunks(chunk_records):
                 columns.drop_before(from_offset)
                 if len(columns):
@@ -119,6 +121,17 @@ def decode_columns(
         if header.next_offset > reached:
             yield Columns(range(0)), header.next_offset
         position += header.size_bytes
+
+
+def decode_payload(
+    payload: bytes, header: BatchHeader, *, chunk_records: int = CHUNK_RECORDS
+) -> Iterator[list[Record]]:
+    """Yield the records of a checked batch, a chunk at a time, from what `decompress_payload` gave.
+
+    For who decompresses elsewhere than it decodes. Raises `CorruptBatch`, after the chunks before.
+    """
+    for columns in _Payload(header, payload, 0, len(payload)).chunks(chunk_records):
+        yield list(columns.records())
 
 
 def offset_after(buf: ReadBuffer, *, from_offset: int) -> int:
@@ -149,8 +162,17 @@ def decompress_payload(
         ) from error
 
 
+def _payload_of(buf: ReadBuffer, position: int, header: BatchHeader, limit_bytes: int) -> _Payload:
+    if header.codec is not Codec.NONE:
+        payload = decompress_payload(buf, position, header, limit_bytes=limit_bytes)
+        return _Payload(header, payload, 0, len(payload), position)
+    whole = buf if isinstance(buf, bytes) else bytes(buf)
+    end = position + header.size_bytes
+    return _Payload(header, whole, position + HEADER_SIZE, end, position)
+
+
 class _Payload:
-    """The records of one checked batch, decompressed."""
+    """The records of one checked batch, decompressed: `buf[start:end]`."""
 
     __slots__ = (
         "_base_timestamp",
@@ -164,21 +186,16 @@ class _Payload:
     )
 
     def __init__(
-        self, buf: ReadBuffer, position: int, header: BatchHeader, limit_bytes: int
+        self, header: BatchHeader, buf: bytes, start: int, end: int, batch_position: int = 0
     ) -> None:
         self._header = header
-        self._batch_position = position
+        self._buf, self._start, self._end = buf, start, end
+        self._batch_position = batch_position
         self._base_timestamp = header.base_timestamp
         self._fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
         self._is_time_plain = (
             not header.is_log_append_time and abs(header.base_timestamp) < _INT64_MAX - TABLE_SIZE
         )
-        self._start, self._end = position + HEADER_SIZE, position + header.size_bytes
-        if header.codec is Codec.NONE:
-            self._buf = buf if isinstance(buf, bytes) else bytes(buf)
-        else:
-            self._buf = decompress_payload(buf, position, header, limit_bytes=limit_bytes)
-            self._start, self._end = 0, len(self._buf)
 
     def chunks(self, chunk_records: int) -> Iterator[Columns]:
         """Yield all records, `chunk_records` at a time; none of the chunks is empty."""

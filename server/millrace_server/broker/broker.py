@@ -19,6 +19,7 @@ from millrace_server.broker.compactor import Compactor
 from millrace_server.broker.fetches import Fetches
 from millrace_server.broker.groups import Groups
 from millrace_server.broker.housekeeping import Housekeeping
+from millrace_server.broker.lookups import Lookups
 from millrace_server.broker.metadata_log import METADATA_TOPIC, MetadataLog
 from millrace_server.broker.opening import Opening
 from millrace_server.broker.partition import Partition
@@ -64,10 +65,8 @@ class Broker:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         defaults = TopicDefaults(config.partitions, 1, config.topic, config.partitions_max)
         self.controller = Controller(self.image, defaults, broker_count=1)
-        self.lookups = asyncio.Lock()
-        """Held while records are decoded for somebody, and given up after each batch: however many
-        ask, one batch at most is between two turns of the loop."""
         self.turns = Turns(asyncio.get_running_loop())
+        self.lookups = Lookups(host.spawn, self.turns)
         self._append_waits = WaitingRoom(host)
         self._fetch_waits = WaitingRoom(host)
         self.fetches = Fetches(self.partitions, self._fetch_waits)

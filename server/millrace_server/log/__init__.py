@@ -20,12 +20,13 @@ from millrace_server.log.recovery import RecoveryReport
 from millrace_server.log.rot import Rot
 from millrace_server.log.scrub import DurableSegment
 from millrace_server.log.splitting import Piece
-from millrace_server.log.timestamps import FoundTime
+from millrace_server.log.timestamps import Candidate, FoundTime
 
 __all__ = [
     "DISK_FULL_ERRNOS",
     "PASSING_ERRNOS",
     "Appended",
+    "Candidate",
     "Cleaning",
     "CorruptLog",
     "DurableSegment",

@@ -40,7 +40,7 @@ from millrace_server.log.rot import Rot
 from millrace_server.log.scrub import DurableSegment, durable_segments
 from millrace_server.log.segment import RELATIVE_OFFSET_MAX, Segment
 from millrace_server.log.splitting import Piece, split
-from millrace_server.log.timestamps import FoundTime, first_at_or_after, newest
+from millrace_server.log.timestamps import Candidate, first_candidate, largest_timestamp
 from millrace_server.log.verification import Boundary
 
 CHECKPOINT_BYTES: Final = 32 * 1024 * 1024
@@ -316,22 +316,24 @@ class PartitionLog:
     def _durable_end(self) -> Boundary:
         return Boundary(self._durable_position, self._durable_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> FoundTime | None:
-        """Finds the first record before `end_offset` that is not older than `timestamp_ms`.
+    def candidate_for_timestamp(
+        self, timestamp_ms: int, *, from_offset: int, end_offset: int
+    ) -> Candidate | None:
+        """Finds the first batch in `[from_offset, end_offset)` that may have a record not older.
 
-        "First" by offset: where timestamps are out of order, later records may be older. Decodes
-        one batch. Raises `CorruptLog` and `OSError`.
+        "First" by offset: where timestamps are out of order, later records may be older. Raises
+        `CorruptLog` and `OSError`.
         """
-        return first_at_or_after(
+        return first_candidate(
             self._chain.segments,
             timestamp_ms,
-            start_offset=self._start_offset,
+            start_offset=max(from_offset, self._start_offset),
             end_offset=end_offset,
         )
 
-    def max_timestamp(self, *, end_offset: int) -> FoundTime | None:
-        """Finds the first record with the largest timestamp before `end_offset`; None if none."""
-        return newest(self._chain.segments, start_offset=self._start_offset, end_offset=end_offset)
+    def largest_timestamp(self, *, end_offset: int) -> int:
+        """The largest timestamp before `end_offset`, -1 if there is none."""
+        return largest_timestamp(self._chain.segments, end_offset=end_offset)
 
     # Durability
 

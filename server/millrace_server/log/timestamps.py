@@ -1,8 +1,9 @@
-"""From a time to an offset.
+"""From a time to the batch that can hold the answer.
 
-Owns the search through segments, headers and one batch. Refuses to know when it is asked, and by
-whom. The time indexes narrow the search to one index interval; only the batch that can hold the
-answer is decoded, and only if its records stay below `DECODED_BYTES_MAX` and `DECODED_RECORDS_MAX`.
+Owns the search through segments and headers. Refuses to know when it is asked, and by whom, and
+reads no record: the time indexes narrow the search to one index interval, and what a header leaves
+open is for who looks into that one batch. If the records are older than their header says, the
+search goes on behind it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from millrace_protocol.records import CorruptBatch, decode_fetch, read_header
-from millrace_server.limits import DECODED_BYTES_MAX, DECODED_RECORDS_MAX
-from millrace_server.log.segment import Segment, Span
+from millrace_protocol.records import read_header
+from millrace_server.log.segment import Segment
 
 
 class FoundTime(NamedTuple):
@@ -22,16 +22,33 @@ class FoundTime(NamedTuple):
     offset: int
 
 
-def first_at_or_after(
+class Candidate(NamedTuple):
+    """A batch whose largest timestamp is late enough."""
+
+    batch: bytes
+    by_header: FoundTime
+    """What is known without its records: its largest timestamp, and its first offset."""
+    is_certain: bool
+    """Every record has that timestamp, so `by_header` is the answer."""
+    next_offset: int
+    """Where to search on when no record of it is late enough."""
+
+
+def first_candidate(
     segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, end_offset: int
-) -> FoundTime | None:
-    """Finds the first record in `[start_offset, end_offset)` not older than `timestamp_ms`."""
+) -> Candidate | None:
+    """Finds the first batch with records in `[start_offset, end_offset)` that may be the answer.
+
+    The question: which is the first record there that is not older than `timestamp_ms`?
+    """
     for segment in segments:
         if segment.base_offset >= end_offset:
             break
-        if segment.max_timestamp < timestamp_ms:
+        if segment.max_timestamp < timestamp_ms or segment.end_offset <= start_offset:
             continue
-        relative_offset = segment.times.floor_timestamp(timestamp_ms)
+        relative_offset = max(
+            segment.times.floor_timestamp(timestamp_ms), start_offset - segment.base_offset
+        )
         relative_offset, position = segment.offsets.floor_offset(relative_offset)
         offset = segment.base_offset + relative_offset
         for span in segment.spans(position, segment.size_bytes, offset=offset):
@@ -39,15 +56,20 @@ def first_at_or_after(
                 break
             if span.max_timestamp < timestamp_ms or span.last_offset < start_offset:
                 continue
-            found = _first_in_batch(segment, span, timestamp_ms, start_offset)
-            if found is not None:
-                return found
+            batch = segment.pread(span.size_bytes, span.position)
+            header = read_header(batch)
+            return Candidate(
+                batch,
+                FoundTime(span.max_timestamp, max(span.base_offset, start_offset)),
+                header.is_log_append_time and header.record_count == header.last_offset_delta + 1,
+                header.next_offset,
+            )
     return None
 
 
-def newest(segments: Sequence[Segment], *, start_offset: int, end_offset: int) -> FoundTime | None:
-    """Finds the first record with the largest timestamp in `[start_offset, end_offset)`."""
-    largest = max(
+def largest_timestamp(segments: Sequence[Segment], *, end_offset: int) -> int:
+    """The largest timestamp of the batches below `end_offset`, -1 if there are none."""
+    return max(
         (
             segment.max_timestamp_before(end_offset)
             for segment in segments
@@ -55,29 +77,3 @@ def newest(segments: Sequence[Segment], *, start_offset: int, end_offset: int) -
         ),
         default=-1,
     )
-    if largest < 0:
-        return None
-    return first_at_or_after(segments, largest, start_offset=start_offset, end_offset=end_offset)
-
-
-def _first_in_batch(
-    segment: Segment, span: Span, timestamp_ms: int, start_offset: int
-) -> FoundTime | None:
-    data = segment.pread(span.size_bytes, span.position)
-    header = read_header(data)
-    by_header = FoundTime(span.max_timestamp, max(span.base_offset, start_offset))
-    is_dense = header.record_count == header.last_offset_delta + 1
-    if (header.is_log_append_time and is_dense) or header.record_count > DECODED_RECORDS_MAX:
-        return by_header
-    try:
-        for records, _ in decode_fetch(
-            data, from_offset=start_offset, limit_bytes=DECODED_BYTES_MAX
-        ):
-            for offset, record_timestamp_ms, *_ in records:
-                if record_timestamp_ms >= timestamp_ms:
-                    return FoundTime(record_timestamp_ms, offset)
-    except CorruptBatch:
-        # The broker never looks into a batch, so a client may have sent one that nobody can read.
-        # Its header is all that is known of it, and its reader is told there.
-        return by_header
-    return None

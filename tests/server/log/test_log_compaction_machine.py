@@ -19,6 +19,7 @@ from millrace_protocol.records import Codec, Record
 from millrace_server.log import LogConfig, PartitionLog
 from tests.server.log.keyed_log import append_pairs, clean, final_map, read_records
 from tests.server.log.log_model import DIRECTORY
+from tests.server.log.times import first_at_or_after, newest
 from tests.sim.disk import FaultyDisk
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d" * 40])
@@ -139,11 +140,11 @@ class CompactionMachine(RuleBasedStateMachine):
         found = read_records(self.log)
         time = self.now_ms - back
         expected = next(((ts, offset) for offset, ts, *_ in found if ts >= time), None)
-        looked_up = self.log.offset_for_timestamp(time, end_offset=self.log.end_offset)
+        looked_up = first_at_or_after(self.log, time, end_offset=self.log.end_offset)
         assert looked_up == expected
-        newest = max((ts for _, ts, *_ in found), default=None)
-        expected = next(((ts, offset) for offset, ts, *_ in found if ts == newest), None)
-        assert self.log.max_timestamp(end_offset=self.log.end_offset) == expected
+        largest = max((ts for _, ts, *_ in found), default=None)
+        expected = next(((ts, offset) for offset, ts, *_ in found if ts == largest), None)
+        assert newest(self.log, end_offset=self.log.end_offset) == expected
 
     @rule()
     def append_the_last_batch_again(self) -> None:

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from millrace_server.log import LogConfig, PartitionLog
 from tests.server.log.log_model import DIRECTORY, LogModel, append, fetch
+from tests.server.log.times import first_at_or_after, newest
 from tests.sim.disk import FaultyDisk
 
 TIMES = st.integers(min_value=0, max_value=30)
@@ -94,10 +95,9 @@ class LogMachine(RuleBasedStateMachine):
     @rule(timestamp_ms=TIMES, data=st.data())
     def look_up_time(self, timestamp_ms: int, data: st.DataObject) -> None:
         end_offset = data.draw(st.sampled_from(self.boundaries))
-        found = self.log.offset_for_timestamp(timestamp_ms, end_offset=end_offset)
+        found = first_at_or_after(self.log, timestamp_ms, end_offset=end_offset)
         assert found == self.model.first_at_or_after(timestamp_ms, end_offset)
-        newest = self.log.max_timestamp(end_offset=end_offset)
-        assert newest == self.model.newest(end_offset)
+        assert newest(self.log, end_offset=end_offset) == self.model.newest(end_offset)
 
     @rule(now_ms=st.sampled_from([0, 20, 50]))
     def retain(self, now_ms: int) -> None:

@@ -26,6 +26,7 @@ from millrace_server.log import (
 from millrace_server.log import partition_log as partition_log_module
 from millrace_server.log.producers import PRODUCERS_MAX, Producers
 from tests.server.log.log_model import DIRECTORY, append, fetch, read_all
+from tests.server.log.times import first_at_or_after, newest
 
 
 @pytest.fixture
@@ -75,8 +76,8 @@ def test_log_append_time_is_stamped_and_sealed(disk: OsDisk) -> None:
     log = create(disk, timestamp_type="LogAppendTime")
     assert append(log, [b"a", b"b"], timestamps_ms=[5, 9], now_ms=7777).log_append_time_ms == 7777
     assert [record[1] for record in decode_records(raw(log, 0))] == [7777, 7777]
-    assert log.offset_for_timestamp(7000, end_offset=2) == (7777, 0)
-    assert log.max_timestamp(end_offset=2) == (7777, 0)
+    assert first_at_or_after(log, 7000, end_offset=2) == (7777, 0)
+    assert newest(log, end_offset=2) == (7777, 0)
 
 
 def test_a_batch_over_the_limit_is_refused_and_changes_nothing(disk: OsDisk) -> None:

@@ -11,6 +11,7 @@ from millrace_server.log import CorruptLog, LogConfig, PartitionLog
 from millrace_server.log.recovery import Standing, Verdict, verdict
 from millrace_server.log.scan import Ending
 from tests.server.log.log_model import DIRECTORY, append, read_all
+from tests.server.log.times import first_at_or_after
 
 CONFIG = LogConfig(segment_bytes=4000, index_interval_bytes=300)
 VALUES = [b"%03d-" % number + b"v" * 100 for number in range(60)]
@@ -252,7 +253,7 @@ def test_indexes_that_are_gone_or_wrong_are_rebuilt(
     log = open_log(disk)
     assert values(log) == VALUES
     for number in range(60):
-        found = log.offset_for_timestamp(number, end_offset=60)
+        found = first_at_or_after(log, number, end_offset=60)
         assert found == (number, number)
     assert append(log, [b"next"]).base_offset == 60
 

@@ -14,6 +14,7 @@ from millrace_server.log import CorruptLog, LogConfig, PartitionLog, RottenBatch
 from millrace_server.log.durable_mark import MARK_NAME, MARK_SIZE
 from tests.crash.durable_states import MomentDisk
 from tests.server.log.log_model import DIRECTORY, append, fetch, read_all
+from tests.server.log.times import first_at_or_after
 
 CONFIG = LogConfig(segment_bytes=1_200, index_interval_bytes=200)
 COUNT = 16
@@ -60,7 +61,7 @@ def test_any_bit_of_an_index_may_change_and_no_reader_sees_it(segment: str, suff
         log = PartitionLog.open(flipped(name, *divmod(place, 8)), DIRECTORY, CONFIG, now_ms=1)
         assert read_all(log, max_bytes=300) == RECORDS
         for number in range(COUNT):
-            assert log.offset_for_timestamp(number, end_offset=COUNT) == (number, number)
+            assert first_at_or_after(log, number, end_offset=COUNT) == (number, number)
         assert append(log, [b"next"]).base_offset == COUNT
         log.discard()
 

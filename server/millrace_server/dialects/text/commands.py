@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.records import batch_positions, decode_fetch, encode_batch, read_header
+from millrace_protocol.records import CorruptBatch, encode_batch
 from millrace_server.broker.appends import ACKS_ALL, Produced
 from millrace_server.broker.broker import Broker
 from millrace_server.broker.partition import Partition
 from millrace_server.dialects.text.groups import groups, lag
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, record_line
-from millrace_server.limits import DECODED_BYTES_MAX, DECODED_RECORDS_MAX
 from millrace_server.log import OffsetOutOfRange
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
@@ -26,6 +26,8 @@ FETCH_COUNT_DEFAULT = 10
 FETCH_COUNT_MAX = 1_000
 FETCH_BYTES = 64 << 10
 """Bytes of log that one FETCH reads, unless the first batch is larger."""
+TURN_CHARACTERS = 8 << 10
+"""Of records that are made into lines in one go: when all have to be escaped, some 200 us."""
 PRODUCE_TIMEOUT_MS = 30_000
 
 
@@ -136,12 +138,10 @@ async def fetch(
     if not 1 <= wanted <= FETCH_COUNT_MAX:
         raise usage_error(f"COUNT is {wanted}; it is 1 to {FETCH_COUNT_MAX}")
     first = number(offset, "OFFSET")
-    async with broker.lookups:
-        found = broker.partitions.get(topic, number(partition, "PARTITION"))
-        if not found.log.start_offset <= first <= found.high_watermark:
-            raise OffsetOutOfRange(first, found.log.start_offset, found.high_watermark)
-        lines, next_offset = read_lines(found, first, wanted)
-        await asyncio.sleep(0)
+    found = broker.partitions.get(topic, number(partition, "PARTITION"))
+    if not found.log.start_offset <= first <= found.high_watermark:
+        raise OffsetOutOfRange(first, found.log.start_offset, found.high_watermark)
+    lines, next_offset = await read_lines(broker, found, first, wanted)
     return [
         *lines,
         f"OK {counted(len(lines), 'record')}, next offset {next_offset}, "
@@ -149,12 +149,13 @@ async def fetch(
     ]
 
 
-def read_lines(
-    partition: Partition, offset: int, count: int, *, room: int = ANSWER_CHARACTERS
+async def read_lines(
+    broker: Broker, partition: Partition, offset: int, count: int, *, room: int = ANSWER_CHARACTERS
 ) -> tuple[Lines, int]:
     """Up to `count` records from `offset` as lines, and the offset after them.
 
-    Ends with the record that fills `room` characters.
+    Ends with the record that fills `room` characters, and before a batch that cannot be read unless
+    it is the first. Others have their turn while it works.
 
     Raises `CorruptBatch` and `Refused` for a batch that cannot be read, or not in text.
     """
@@ -168,35 +169,29 @@ def read_lines(
         finally:
             found.slice.release()
         before = offset
-        for records, next_offset in decode_fetch(
-            _decodable(data), from_offset=offset, limit_bytes=DECODED_BYTES_MAX
-        ):
-            for record in records:
-                lines.append(record_line(record))
-                offset = record[0] + 1
-                room -= len(lines[-1])
-                if len(lines) == count or room <= 0:
-                    return lines, offset
-            offset = next_offset
+        try:
+            async with aclosing(broker.lookups.records(data, from_offset=offset)) as chunks:
+                async for records, next_offset in chunks:
+                    in_turn = 0
+                    for record in records:
+                        line = record_line(record)
+                        lines.append(line)
+                        offset = record[0] + 1
+                        room -= len(line)
+                        if len(lines) == count or room <= 0:
+                            return lines, offset
+                        in_turn += len(line)
+                        if in_turn >= TURN_CHARACTERS:
+                            in_turn = 0
+                            await broker.turns.turn()
+                    offset = next_offset
+        except (CorruptBatch, Refused):
+            if not lines:
+                raise
+            break
         if offset == before:
             break
     return lines, offset
-
-
-def _decodable(data: bytes) -> bytes:
-    """The batches before the first that holds too many records; it must not be the first."""
-    for position in batch_positions(data):
-        header = read_header(data, position)
-        if header.record_count <= DECODED_RECORDS_MAX:
-            continue
-        if position:
-            return data[:position]
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            f"The batch at offset {header.base_offset} holds {header.record_count} records, and "
-            f"text shows batches of up to {DECODED_RECORDS_MAX}; read it with a client",
-        )
-    return data
 
 
 def offsets(broker: Broker, name: str) -> Lines:

@@ -130,7 +130,7 @@ class TextDialect:
             stream.finish(reply([error_line(refused)]))
             return
         if not stream.ended:
-            self._tails[connection] = Tail(partition, stream, self._broker.turns)
+            self._tails[connection] = Tail(self._broker, partition, stream)
 
     def _check_on(self) -> None:
         if not self._broker.config.text_dialect:

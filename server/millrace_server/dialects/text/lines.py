@@ -11,15 +11,17 @@ from millrace_server.refusal import Refused
 Lines = list[str]
 
 ANSWER_CHARACTERS = 256 << 10
-"""An answer of many lines ends with the line that reaches this, and what is left out is said. When
-every character has to be escaped it takes some 3 ms, in which nobody else is answered."""
+"""An answer of many lines ends with the line that reaches this, and what is left out is said."""
 VALUE_BYTES_SHOWN = 4 << 10
 """A longer key or value is cut in the answer, and the cut is said."""
+HEADER_BYTES_SHOWN = 256
+"""The same for the name and the content of a header, of which a record may have many."""
 HEADERS_SHOWN = 16
-"""The same for how many headers of one record are shown."""
+"""The same for how many headers of one record are shown. When all of a record has to be escaped,
+16 KiB at most, its line takes 1 ms, in which nobody else is answered."""
 
 
-def shown(data: bytes | None) -> str:
+def shown(data: bytes | None, *, bytes_max: int = VALUE_BYTES_SHOWN) -> str:
     """Bytes as one line: UTF-8 with control characters, backslashes and bad bytes escaped.
 
     >>> shown(b"caf\\xc3\\xa9\\n\\xff"), shown(None)
@@ -28,9 +30,9 @@ def shown(data: bytes | None) -> str:
     if data is None:
         return "(null)"
     cut = ""
-    if len(data) > VALUE_BYTES_SHOWN:
+    if len(data) > bytes_max:
         cut = f"... ({len(data)} bytes)"
-        data = data[:VALUE_BYTES_SHOWN]
+        data = data[:bytes_max]
     text = data.replace(b"\\", b"\\\\").decode("utf-8", "surrogateescape")
     if not text.isprintable():
         text = text.translate(_ESCAPES)
@@ -72,7 +74,7 @@ def record_line(record: Record) -> str:
     """One record as one line: offset, time, key, headers if any, and the value last."""
     offset, timestamp_ms, key, value, headers = record
     listed = "".join(
-        f" header {shown(name.encode())}={shown(content)}"
+        f" header {_in_short(name.encode())}={_in_short(content)}"
         for name, content in headers[:HEADERS_SHOWN]
     )
     if len(headers) > HEADERS_SHOWN:
@@ -81,6 +83,10 @@ def record_line(record: Record) -> str:
         f"offset {offset} time {timestamp_text(timestamp_ms)} key {shown(key)}{listed} "
         f"value {shown(value)}"
     )
+
+
+def _in_short(data: bytes | None) -> str:
+    return shown(data, bytes_max=HEADER_BYTES_SHOWN)
 
 
 def counted(number: int, noun: str) -> str:

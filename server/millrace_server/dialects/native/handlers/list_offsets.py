@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.list_offsets import (
     EARLIEST,
@@ -14,7 +12,8 @@ from millrace_protocol.messages.list_offsets import (
     ListOffsetsResult,
 )
 from millrace_server.broker.broker import Broker
-from millrace_server.broker.offsets import find_offset
+from millrace_server.broker.offsets import FoundOffset, find_end, find_offset
+from millrace_server.broker.partition import Partition
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.dialects.native.answer import Answered, AnswerPieces
 from millrace_server.net.connection import Connection
@@ -28,7 +27,7 @@ def handle(broker: Broker, connection: Connection, request: ListOffsetsRequest) 
     if all(asked.timestamp_ms in (LATEST, EARLIEST) for asked in request.partitions):
         if len(request.partitions) > PIECE_ENTRIES:
             return _find_in_pieces(broker, request)
-        return ListOffsetsResponse(tuple(_find(broker, asked) for asked in request.partitions))
+        return ListOffsetsResponse(tuple(_find_end(broker, asked) for asked in request.partitions))
     return broker.host.spawn.task(_search(broker, connection, request), name="list offsets")
 
 
@@ -36,7 +35,7 @@ def _find_in_pieces(broker: Broker, request: ListOffsetsRequest) -> AnswerPieces
     results: list[ListOffsetsResult] = []
     for start in range(0, len(request.partitions), PIECE_ENTRIES):
         piece = request.partitions[start : start + PIECE_ENTRIES]
-        results += [_find(broker, asked) for asked in piece]
+        results += [_find_end(broker, asked) for asked in piece]
         yield
     return ListOffsetsResponse(tuple(results))
 
@@ -46,23 +45,30 @@ async def _search(
 ) -> ListOffsetsResponse:
     results: list[ListOffsetsResult] = []
     for asked in request.partitions:
-        async with broker.lookups:
-            if connection.closed:
-                break
-            results.append(_find(broker, asked))
-            await asyncio.sleep(0)
+        if connection.closed:
+            break
+        await broker.turns.turn()
+        try:
+            partition = broker.partitions.get(asked.topic, asked.partition)
+            found = await find_offset(partition, asked.timestamp_ms, broker.lookups)
+        except CORE_REFUSALS as error:
+            results.append(_refused(asked, error))
+        else:
+            results.append(_found(asked, partition, found))
     return ListOffsetsResponse(tuple(results))
 
 
-def _find(broker: Broker, asked: ListOffsetsPartition) -> ListOffsetsResult:
+def _find_end(broker: Broker, asked: ListOffsetsPartition) -> ListOffsetsResult:
     try:
         partition = broker.partitions.get(asked.topic, asked.partition)
-        found = find_offset(partition, asked.timestamp_ms)
     except CORE_REFUSALS as error:
-        refused = as_refused(error)
-        return ListOffsetsResult(
-            asked.topic, asked.partition, refused.code, refused.sentence, -1, -1, -1
-        )
+        return _refused(asked, error)
+    return _found(asked, partition, find_end(partition, asked.timestamp_ms))
+
+
+def _found(
+    asked: ListOffsetsPartition, partition: Partition, found: FoundOffset
+) -> ListOffsetsResult:
     return ListOffsetsResult(
         asked.topic,
         asked.partition,
@@ -71,4 +77,11 @@ def _find(broker: Broker, asked: ListOffsetsPartition) -> ListOffsetsResult:
         found.timestamp_ms,
         found.offset,
         partition.leader_epoch,
+    )
+
+
+def _refused(asked: ListOffsetsPartition, error: Exception) -> ListOffsetsResult:
+    refused = as_refused(error)
+    return ListOffsetsResult(
+        asked.topic, asked.partition, refused.code, refused.sentence, -1, -1, -1
     )
