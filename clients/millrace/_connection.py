@@ -11,12 +11,15 @@ answer comes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import socket
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar, cast
 
 from millrace._frame_buffers import FrameBuffers
+from millrace._frame_writing import write_frame
 from millrace.errors import (
     Closed,
     ConnectionFailed,
@@ -50,6 +53,8 @@ Address = tuple[str, int]
 
 SCRATCH_BYTES = 64 * 1024
 """Frames up to this size are received into one buffer that is used again."""
+WAKE_BYTES = 1024 * 1024
+"""Of a larger frame, so much is waited for before the loop wakes up, or what is left of it."""
 _API_OF: dict[type[Message], Api] = {api.request: api for api in APIS.values()}
 _HELLO_LIMITS = (FRAME_BYTES_MAX_BEFORE_HELLO, 1)
 
@@ -98,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffers = FrameBuffers()
         self._large: memoryview | None = None
         self._large_have = 0
+        self._wake_bytes = 1
 
     @classmethod
     async def open(
@@ -208,7 +214,8 @@ class Connection(asyncio.BufferedProtocol):
         header = HEADER.pack(
             length, MAGIC, api.key, api_version, correlation_id, len(self._client_id)
         )
-        self._transport.writelines([header + self._client_id, *parts])
+        pieces = [header + self._client_id, *parts]
+        write_frame(self._transport, pieces, LENGTH_SIZE + length)
         return correlation_id, api.key, api_version
 
     async def _hello(self, timeout_ms: int) -> None:
@@ -302,6 +309,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._scan(self._kept + nbytes)
                 return
             self._large_have += nbytes
+            self._wake_after(len(self._large) - self._large_have)
             if self._large_have == len(self._large):
                 frame, self._large = self._large, None
                 self._on_frame(frame)
@@ -328,6 +336,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._large = self._buffers.take(size)
                     self._large_have = end - start
                     self._large[: end - start] = scratch[start:end]
+                    self._wake_after(size - self._large_have)
                     start = end
                 break
             self._on_frame(memoryview(bytes(scratch[start : start + size])))
@@ -335,6 +344,22 @@ class Connection(asyncio.BufferedProtocol):
         self._kept = end - start
         if start and self._kept:
             scratch[: self._kept] = bytes(scratch[start:end])
+
+    # Who wakes up for each segment receives little at a time, and has the kernel do the sender's
+    # work in its place: of a local broker, receiving takes a third of the CPU time this way. Never
+    # more is waited for than the frame still lacks, so that nothing has to follow it.
+    def _wake_after(self, left: int) -> None:
+        """Has the loop wake up when `WAKE_BYTES` of the `left` are there; of 0, when any are."""
+        wake_bytes = min(WAKE_BYTES, max(1, left))
+        if wake_bytes == self._wake_bytes:
+            return
+        self._wake_bytes = wake_bytes
+        sock = self._transport.get_extra_info("socket")
+        # Not every system knows the option, nor does a simulated one; waking up more often is
+        # all that it costs.
+        if sock is not None and hasattr(socket, "SO_RCVLOWAT"):
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
 
     def _on_frame(self, frame: memoryview) -> None:
         header = read_response_header(frame)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from millrace._connection import Connection
+from millrace._connection import SCRATCH_BYTES, WAKE_BYTES, Connection
 from millrace.errors import (
     Closed,
     ConnectionFailed,
@@ -236,3 +237,37 @@ async def test_a_dead_connection_leaves_nothing_behind(broker: FakeBroker) -> No
     gc.collect()
     assert connection.pending_count == 0
     assert connection._timer is None
+
+
+def test_no_more_of_a_large_frame_is_waited_for_than_it_lacks() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        connection = Connection(("test", 1), client_id="test", receive_bytes_max=8 << 20)
+        connection.connection_made(SocketHolder(left))
+        connection._receive_limit = 8 << 20
+
+        def receive(data: bytes) -> int:
+            room = connection.get_buffer(-1)
+            room[: len(data)] = data
+            connection.buffer_updated(len(data))
+            return left.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+        size = 2 * WAKE_BYTES + 1000
+        assert receive((size - 4).to_bytes(4, "big") + bytes(96)) == WAKE_BYTES
+        assert receive(bytes(WAKE_BYTES)) == WAKE_BYTES
+        assert receive(bytes(WAKE_BYTES)) == 900
+        assert receive(bytes(899)) == 1
+        assert connection.fault is None
+        assert receive(bytes(1)) == 1
+        assert connection.pending_count == 0
+        assert size > SCRATCH_BYTES
+
+
+class SocketHolder(asyncio.Transport):
+    """A transport that has a socket, and is told to abort at most."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__({"socket": sock})
+
+    def abort(self) -> None:
+        """Nothing is under way."""
