@@ -57,10 +57,10 @@ class Hold(Flag):
 class Slice(NamedTuple):
     """Whole batches as they came; records before `from_offset` are not wanted.
 
-    `next_offset` follows the last record.
+    `next_offset` follows the last record. `data` may be a view of the frame it came in.
     """
 
-    data: bytes
+    data: bytes | memoryview
     from_offset: int
     next_offset: int
 
@@ -369,7 +369,7 @@ class Positions:
                 state.attempts = state.denials = 0
                 state.high_watermark = result.high_watermark
                 if len(result.records):
-                    self._buffer(state, bytes(result.records), result.high_watermark)
+                    self._buffer(state, _kept(result.records), result.high_watermark)
                 state.hot = found_some and state.fetch_offset < result.high_watermark
 
     def on_fetch_failed(self, fetch: Fetch, now_ms: int) -> None:
@@ -450,7 +450,7 @@ class Positions:
         state.error = error
         self._note_ready(state)
 
-    def _buffer(self, state: PartitionState, data: bytes, high_watermark: int) -> None:
+    def _buffer(self, state: PartitionState, data: bytes | memoryview, high_watermark: int) -> None:
         """Takes the whole batches of an answer, as far as their offsets can be true.
 
         No CRC covers a base offset, and a bit that changed on a disk must not lead a reader past
@@ -514,6 +514,16 @@ class Positions:
         self.in_flight_requests -= 1
         self._fetching.discard((fetch.node_id, fetch.hot))
         self._reserved_bytes -= fetch.request.max_bytes
+
+
+def _kept(records: bytes | memoryview) -> bytes | memoryview:
+    """Records to be buffered: as they lie in their frame where they are most of it, and a copy.
+
+    A view keeps all of what it is a part of in memory, and only the part is counted.
+    """
+    if isinstance(records, memoryview) and 2 * len(records) < memoryview(records.obj).nbytes:
+        return bytes(records)
+    return records
 
 
 def no_committed_offset(where: TopicPartition) -> NoCommittedOffset:

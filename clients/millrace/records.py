@@ -183,11 +183,11 @@ class RecordBatch(Generic[K, V]):
     """
 
     __slots__ = (
+        "_data",
         "_key_deserializer",
         "_length",
         "_value_deserializer",
         "base_offset",
-        "data",
         "next_offset",
         "where",
     )
@@ -195,7 +195,7 @@ class RecordBatch(Generic[K, V]):
     def __init__(
         self,
         where: TopicPartition,
-        data: bytes,
+        data: bytes | memoryview,
         *,
         base_offset: int,
         next_offset: int,
@@ -203,7 +203,7 @@ class RecordBatch(Generic[K, V]):
         value_deserializer: Deserializer | None = None,
     ) -> None:
         self.where = where
-        self.data = data
+        self._data = data
         self.base_offset = base_offset
         self.next_offset = next_offset
         self._key_deserializer = key_deserializer
@@ -219,6 +219,18 @@ class RecordBatch(Generic[K, V]):
     def partition(self) -> int:
         """The partition read from."""
         return self.where.partition
+
+    @property
+    def data(self) -> bytes:
+        """The encoded batches, one after the other; the first call may copy them."""
+        if not isinstance(self._data, bytes):
+            self._data = bytes(self._data)
+        return self._data
+
+    @property
+    def view(self) -> memoryview:
+        """The encoded batches where they lie; never a copy."""
+        return memoryview(self._data)
 
     @property
     def last_offset(self) -> int:
@@ -253,7 +265,7 @@ class RecordBatch(Generic[K, V]):
                 "to_arrow() needs pyarrow and numpy: pip install 'millrace[arrow]'"
             ) from error
         try:
-            return decode_arrow(self.data, from_offset=self.base_offset, check_crc=False)
+            return decode_arrow(self.view, from_offset=self.base_offset, check_crc=False)
         except CorruptBatch as error:
             raise corrupt(self.where, self.base_offset, error) from error
 
@@ -270,5 +282,5 @@ class RecordBatch(Generic[K, V]):
     def __repr__(self) -> str:
         return (
             f"RecordBatch({self.where}, offsets [{self.base_offset}, {self.next_offset}), "
-            f"{len(self.data)} bytes)"
+            f"{len(self._data)} bytes)"
         )

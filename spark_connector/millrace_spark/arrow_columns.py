@@ -74,7 +74,7 @@ def arrow_batches(
         wanted.append("value")
     try:
         records = decode_arrow(
-            fetch.data,
+            fetch.view,
             from_offset=fetch.base_offset,
             columns=[*dict.fromkeys((*wanted, "offset"))],
             check_crc=False,  # the consumer has checked it

@@ -59,7 +59,7 @@ class Rig:
                 )
             self.positions.on_fetched(fetch, tuple(results), self.now_ms)
 
-    def answer(self, plan: Plan, data: bytes, *, high_watermark: int) -> None:
+    def answer(self, plan: Plan, data: bytes | memoryview, *, high_watermark: int) -> None:
         """Answers the fetches of a plan with the same bytes."""
         for fetch in plan.fetches:
             results = [
@@ -142,7 +142,9 @@ def test_each_record_comes_once_and_in_order_however_they_are_taken(
     assert rig.positions.buffered_bytes == 0
 
 
-def answered(rig: Rig, data: bytes, *, high_watermark: int) -> tuple[int, int, bytes]:
+def answered(
+    rig: Rig, data: bytes | memoryview, *, high_watermark: int
+) -> tuple[int, int, bytes | memoryview]:
     """What is taken of an answer to the first fetch: from offset, next offset, bytes."""
     rig.positions.assign(rig.where[:1], EARLIEST)
     rig.serve(rig.plan(), works=True)
@@ -150,6 +152,18 @@ def answered(rig: Rig, data: bytes, *, high_watermark: int) -> tuple[int, int, b
     taken = rig.positions.take(rig.now_ms)
     assert taken is not None
     return taken[1].from_offset, taken[1].next_offset, taken[1].data
+
+
+def test_records_are_buffered_where_they_lie_unless_that_keeps_a_larger_frame() -> None:
+    for before, is_view in ((0, True), (100, True), (10_000, False)):
+        rig = Rig([3, 3, 3])
+        whole = rig.logs[0].read(0, 10_000)
+        frame = bytearray(bytes(before) + whole)
+        data = answered(rig, memoryview(frame)[before:], high_watermark=9)[2]
+        assert isinstance(data, memoryview) == is_view
+        if not is_view:
+            frame[:] = bytes(len(frame))
+        assert data == whole
 
 
 @pytest.mark.parametrize("bit", range(64))

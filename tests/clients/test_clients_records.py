@@ -96,6 +96,19 @@ def test_the_first_refusal_of_either_column_is_told(
     assert values == list(range(first))
 
 
+def test_the_bytes_of_a_batch_are_had_with_and_without_a_copy() -> None:
+    encoded = bytes(encode_batch([b"a", b"b"], timestamps_ms=7))
+    frame = bytearray(encoded)
+    batch: RecordBatch = RecordBatch(WHERE, memoryview(frame), base_offset=0, next_offset=2)
+    assert batch.view.obj is frame
+    assert batch.view == encoded
+    data = batch.data
+    frame[:] = bytes(len(frame))
+    assert isinstance(data, bytes)
+    assert data == batch.data == batch.view == encoded
+    assert batch.values() == [b"a", b"b"]
+
+
 def test_the_values_of_a_batch_are_those_of_its_records() -> None:
     data = b"".join(
         encode_batch([b"%d" % index] * 40, timestamps_ms=7, base_offset=index * 40)
