@@ -26,6 +26,7 @@ from millrace_server.group.records import (
     encode_record,
 )
 from millrace_server.group.requests import Moment
+from millrace_server.group.room import Room
 from millrace_server.host import Host
 from millrace_server.log_lines import get_logger
 from millrace_server.net.alarm import Alarm
@@ -43,9 +44,16 @@ class GroupShard:
     """
 
     def __init__(
-        self, partition: Partition, config: GroupConfig, host: Host, alarm: Alarm[GroupShard]
+        self,
+        partition: Partition,
+        config: GroupConfig,
+        room: Room,
+        host: Host,
+        alarm: Alarm[GroupShard],
     ) -> None:
-        self.coordinator = Coordinator(config, make_id=lambda: f"{host.rng.getrandbits(128):032x}")
+        self.coordinator = Coordinator(
+            config, room=room, make_id=lambda: f"{host.rng.getrandbits(128):032x}"
+        )
         self._partition = partition
         self._host = host
         self._alarm = alarm

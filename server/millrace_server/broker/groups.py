@@ -20,6 +20,7 @@ from millrace_server.group.coordinator import Coordinator
 from millrace_server.group.effects import Effect, GroupListing, Result
 from millrace_server.group.offsets_topic import OFFSETS_TOPIC, partition_for_group
 from millrace_server.group.requests import Moment
+from millrace_server.group.room import Room
 from millrace_server.host import Host
 from millrace_server.log_lines import get_logger
 from millrace_server.metadata.image import ClusterImage
@@ -50,6 +51,7 @@ class Groups:
         self._topics = topics
         self._image = image
         self._config = config
+        self._room = Room(config.memory_bytes)
         self._offsets_partitions = offsets_partitions
         self._alarm: Alarm[GroupShard] = Alarm(
             host.clock, asyncio.get_running_loop(), lambda shard: shard.ring()
@@ -154,7 +156,7 @@ class Groups:
         await self._partitions.until_opened(OFFSETS_TOPIC, number)
         try:
             partition = self._partitions.get(OFFSETS_TOPIC, number)
-            shard = GroupShard(partition, self._config, self._host, self._alarm)
+            shard = GroupShard(partition, self._config, self._room, self._host, self._alarm)
             # In its place before it is loaded: until then the coordinator itself refuses.
             self._shards[number] = shard
             await shard.load()

@@ -47,8 +47,13 @@ class GroupConfig:
     """Groups of one coordinator, of which a broker has one per partition of the offsets topic."""
 
     pending_members_max: int = 10_000
-    """Member ids given out and not used yet, in all groups of a coordinator, some 500 bytes each.
-    Above it the oldest is forgotten; who comes back with it has to begin again."""
+    """Member ids given out and not used yet, in all groups of a broker, some 500 bytes each, and
+    3,000 with a group of its own. Above it a coordinator forgets its oldest; who comes back with
+    it has to begin again."""
+
+    memory_bytes: int = 64 << 20
+    """Groups and members of all coordinators of a broker, with what they say and are assigned:
+    twenty thousand members. At the limit nobody is let in."""
 
     group_metadata_bytes_max: int = 900_000
     """What the members of a group say of themselves, all together, and the record of a group with
@@ -92,6 +97,7 @@ class GroupConfig:
             "group_size_max",
             "groups_max",
             "pending_members_max",
+            "memory_bytes",
             "group_metadata_bytes_max",
             "offsets_max",
             "offsets_retention_ms",

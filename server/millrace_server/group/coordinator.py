@@ -59,6 +59,7 @@ from millrace_server.group.requests import (
     Sync,
     TopicPartition,
 )
+from millrace_server.group.room import Room
 from millrace_server.group.states import GroupState
 from millrace_server.group.syncs import Syncs
 from millrace_server.refusal import Refused
@@ -69,23 +70,26 @@ class Coordinator:
 
     Life: `replay` every record of the partition, `on_loaded`, then events, at last `unload`. Before
     `on_loaded` and after `unload` requests are refused as Kafka refuses them. `make_id` gives what
-    makes a member id unique.
+    makes a member id unique; `room` is shared with the other coordinators of the broker.
 
     Events that take a token return effects, among which, now or later, is one `Reply` with that
     token. Questions and heartbeats, which never wait, return their answer or raise `Refused`.
     """
 
-    def __init__(self, config: GroupConfig, *, make_id: Callable[[], str]) -> None:
+    def __init__(
+        self, config: GroupConfig, *, make_id: Callable[[], str], room: Room | None = None
+    ) -> None:
+        room = room or Room(config.memory_bytes)
         self._image = GroupsImage()
         self._deadlines = Deadlines[Due]()
         self._appends = Appends()
         self._rebalances = Rebalances(config, self._deadlines, self._appends)
-        self._liveness = Liveness(config, self._rebalances, self._deadlines)
-        self._joins = Joins(config, self._rebalances, self._liveness, self._appends, make_id)
-        self._syncs = Syncs(config, self._rebalances, self._appends)
+        self._liveness = Liveness(config, room, self._rebalances, self._deadlines)
+        self._joins = Joins(config, room, self._rebalances, self._liveness, self._appends, make_id)
+        self._syncs = Syncs(config, room, self._rebalances, self._appends)
         self._offsets = Offsets(config, self._image, self._appends)
         self._groups = Registry(
-            config, self._image, self._appends, self._rebalances, self._liveness
+            config, room, self._image, self._appends, self._rebalances, self._liveness
         )
         self._removals = Removals(
             config, self._groups, self._image, self._offsets, self._appends, self._deadlines

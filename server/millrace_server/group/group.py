@@ -15,6 +15,7 @@ from millrace_server.group.effects import JoinedMember, Token
 from millrace_server.group.member import Member
 from millrace_server.group.records import StoredGroup
 from millrace_server.group.requests import OfferedProtocol
+from millrace_server.group.room import GROUP_BYTES, Room
 from millrace_server.group.states import GroupState, Lifecycle, Step
 from millrace_server.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from millrace_server.refusal import Refused
@@ -29,7 +30,9 @@ class Group:
     """
 
     __slots__ = (
+        "_held_bytes",
         "_life",
+        "_room",
         "_supports",
         "awaiting_join",
         "generation",
@@ -48,8 +51,13 @@ class Group:
         "unsynced",
     )
 
-    def __init__(self, name: str, *, wall_ms: int, state: GroupState = GroupState.EMPTY) -> None:
+    def __init__(
+        self, name: str, room: Room, *, wall_ms: int, state: GroupState = GroupState.EMPTY
+    ) -> None:
         self.name = name
+        self._room = room
+        self._held_bytes = GROUP_BYTES
+        room.held_bytes += GROUP_BYTES
         self._life = Lifecycle(state)
         self.state_wall_ms = wall_ms
         """Since when it has been in its state; for a dead group, since when it was empty."""
@@ -77,10 +85,10 @@ class Group:
         self._supports: Counter[str] = Counter()
 
     @classmethod
-    def restored(cls, name: str, stored: StoredGroup) -> Group:
+    def restored(cls, name: str, room: Room, stored: StoredGroup) -> Group:
         """The group as its last record has it."""
         state = GroupState.STABLE if stored.members else GroupState.EMPTY
-        group = cls(name, wall_ms=stored.state_wall_ms, state=state)
+        group = cls(name, room, wall_ms=stored.state_wall_ms, state=state)
         group.generation = stored.generation
         group.protocol_type = stored.protocol_type or None
         group.protocol = stored.protocol
@@ -90,6 +98,11 @@ class Group:
             group.leader_id = stored.leader_id
         group.topics = group._subscribed_topics()
         return group
+
+    def close(self) -> None:
+        """Gives back the room that it took; the group is not used any more."""
+        self._room.held_bytes -= self._held_bytes
+        self._held_bytes = 0
 
     @property
     def state(self) -> GroupState:
@@ -172,6 +185,16 @@ class Group:
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
         self._count(member, 1)
+
+    def growth_by(self, assignments: Mapping[str, bytes]) -> int:
+        """By how many bytes these assignments are larger than those of the last generation."""
+        before = sum(len(member.assignment) for member in self.members.values())
+        return sum(map(len, assignments.values())) - before
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Gives a member its part of the work."""
+        self._hold(len(assignment) - len(member.assignment))
+        member.assignment = assignment
 
     def park_join(self, member: Member, token: Token) -> Token | None:
         """Keeps a join until the rebalance is complete; returns the one whose place it takes."""
@@ -301,6 +324,11 @@ class Group:
             if not self._supports[offered.name]:
                 del self._supports[offered.name]
         self.metadata_bytes += sign * member.metadata_bytes
+        self._hold(sign * member.held_bytes)
+
+    def _hold(self, size_bytes: int) -> None:
+        self._held_bytes += size_bytes
+        self._room.held_bytes += size_bytes
 
     def _subscribed_topics(self) -> frozenset[str] | None:
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:

@@ -19,6 +19,7 @@ from millrace_server.group.member import Member, metadata_of
 from millrace_server.group.rebalances import Rebalances, generation_of
 from millrace_server.group.records import GroupWritten
 from millrace_server.group.requests import NO_MEMBER, Join, OfferedProtocol
+from millrace_server.group.room import MEMBER_BYTES, Room
 from millrace_server.group.states import GroupState
 from millrace_server.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from millrace_server.refusal import Refused
@@ -27,17 +28,19 @@ from millrace_server.refusal import Refused
 class Joins:
     """The joins of one coordinator's groups; `make_id` gives what makes a member id unique."""
 
-    __slots__ = ("_appends", "_config", "_liveness", "_make_id", "_rebalances")
+    __slots__ = ("_appends", "_config", "_liveness", "_make_id", "_rebalances", "_room")
 
     def __init__(
         self,
         config: GroupConfig,
+        room: Room,
         rebalances: Rebalances,
         liveness: Liveness,
         appends: Appends,
         make_id: Callable[[], str],
     ) -> None:
         self._config = config
+        self._room = room
         self._rebalances = rebalances
         self._liveness = liveness
         self._appends = appends
@@ -235,7 +238,8 @@ class Joins:
         most = self._config.group_metadata_bytes_max
         size = sum(len(offered.metadata) for offered in request.protocols)
         member = group.members.get(_place_of(group, request))
-        others = group.metadata_bytes - (member.metadata_bytes if member else 0)
+        before = member.metadata_bytes if member else 0
+        others = group.metadata_bytes - before
         if size + others > most:
             raise Refused(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -243,6 +247,7 @@ class Joins:
                 f"{group.name!r} have {others}; all together may have {most}; subscribe to fewer "
                 "topics or use more groups",
             )
+        self._room.check(size - before if member else size + MEMBER_BYTES)
 
     def _new_id(self, prefix: str) -> str:
         return f"{prefix}-{self._make_id()}"

@@ -15,6 +15,7 @@ from millrace_server.group.group import Group
 from millrace_server.group.member import Member
 from millrace_server.group.rebalances import Due, Rebalances
 from millrace_server.group.requests import NO_MEMBER, Heartbeat, Leave, LeavingMember
+from millrace_server.group.room import Room
 from millrace_server.group.states import GroupState
 from millrace_server.refusal import Refused
 
@@ -22,12 +23,17 @@ from millrace_server.refusal import Refused
 class Liveness:
     """The members of one coordinator's groups, as far as being there goes."""
 
-    __slots__ = ("_config", "_deadlines", "_expected", "_rebalances")
+    __slots__ = ("_config", "_deadlines", "_expected", "_rebalances", "_room")
 
     def __init__(
-        self, config: GroupConfig, rebalances: Rebalances, deadlines: Deadlines[Due]
+        self,
+        config: GroupConfig,
+        room: Room,
+        rebalances: Rebalances,
+        deadlines: Deadlines[Due],
     ) -> None:
         self._config = config
+        self._room = room
         self._rebalances = rebalances
         self._deadlines = deadlines
         self._expected: dict[Due, Group] = {}
@@ -59,9 +65,12 @@ class Liveness:
 
     def expect(self, group: Group, member_id: str, timeout_ms: int, turn: Turn) -> None:
         """A newcomer has been told its id; over the limit the oldest such id is forgotten."""
-        while len(self._expected) >= self._config.pending_members_max:
-            self.forget_oldest(turn)
+        most = self._config.pending_members_max
+        # At the limit a coordinator that has no such id may still give one.
+        while self._room.pending_count >= most and self.forget_oldest(turn):
+            pass
         due = Due("pending", group.name, member_id)
+        self._room.pending_count += 1
         group.pending.add(member_id)
         self._expected[due] = group
         self._deadlines.set(due, turn.moment.now_ms + timeout_ms)
@@ -71,6 +80,7 @@ class Liveness:
         due = Due("pending", group.name, member_id)
         group.pending.discard(member_id)
         if self._expected.pop(due, None) is not None:
+            self._room.pending_count -= 1
             self._deadlines.cancel(due)
 
     def forget_oldest(self, turn: Turn) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from millrace_server.group.effects import Token
 from millrace_server.group.records import StoredMember
 from millrace_server.group.requests import OfferedProtocol
+from millrace_server.group.room import MEMBER_BYTES
 
 
 @dataclass(slots=True)
@@ -36,6 +37,13 @@ class Member:
     @property
     def is_static(self) -> bool:
         return self.instance_id is not None
+
+    @property
+    def held_bytes(self) -> int:
+        """About what it takes in memory; a new member id does not change it."""
+        names = sum(len(offered.name) for offered in self.protocols)
+        names += 2 * (len(self.client_id) + len(self.instance_id or ""))
+        return MEMBER_BYTES + names + self.metadata_bytes + len(self.assignment)
 
     @property
     def metadata_bytes(self) -> int:

@@ -160,7 +160,7 @@ class Rebalances:
         if group is None or not self._awaits(group, done):
             return
         for member in group.members.values():
-            member.assignment = done.assignments.get(member.member_id, b"")
+            group.assign(member, done.assignments.get(member.member_id, b""))
             if member.sync_token is not None:
                 token, member.sync_token = member.sync_token, None
                 turn.reply(token, assignment_of(group, member))

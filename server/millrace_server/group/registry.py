@@ -16,24 +16,27 @@ from millrace_server.group.group import Group
 from millrace_server.group.image import GroupsImage
 from millrace_server.group.liveness import Liveness
 from millrace_server.group.rebalances import Rebalances
+from millrace_server.group.room import GROUP_BYTES, Room
 from millrace_server.group.states import GroupState
 from millrace_server.refusal import Refused
 
 
 class Registry:
-    """Name to group. Every group that the image tells of is here."""
+    """Name to group. Every group that the image tells of is here, and takes room."""
 
-    __slots__ = ("_appends", "_config", "_groups", "_image", "_liveness", "_rebalances")
+    __slots__ = ("_appends", "_config", "_groups", "_image", "_liveness", "_rebalances", "_room")
 
     def __init__(
         self,
         config: GroupConfig,
+        room: Room,
         image: GroupsImage,
         appends: Appends,
         rebalances: Rebalances,
         liveness: Liveness,
     ) -> None:
         self._config = config
+        self._room = room
         self._image = image
         self._appends = appends
         self._rebalances = rebalances
@@ -62,7 +65,8 @@ class Registry:
                 f"The coordinator of group {group_id!r} has {len(self._groups)} groups, which is "
                 "all it may; delete groups that are not used any more",
             )
-        group = self._groups[group_id] = Group(group_id, wall_ms=turn.moment.wall_ms)
+        self._room.check(GROUP_BYTES)
+        group = self._groups[group_id] = Group(group_id, self._room, wall_ms=turn.moment.wall_ms)
         turn.perhaps_idle.append(group_id)
         return group
 
@@ -71,9 +75,9 @@ class Registry:
         stored = self._image.groups.get(group_id)
         if stored is None:
             if group_id in self._image:
-                self._groups[group_id] = Group(group_id, wall_ms=turn.moment.wall_ms)
+                self._groups[group_id] = Group(group_id, self._room, wall_ms=turn.moment.wall_ms)
             return
-        group = self._groups[group_id] = Group.restored(group_id, stored)
+        group = self._groups[group_id] = Group.restored(group_id, self._room, stored)
         for member in group.members.values():
             self._rebalances.touch(group, member, turn)
         if len(group.members) > self._config.group_size_max:
@@ -88,7 +92,8 @@ class Registry:
         """
         dead = self._groups[group_id]
         self._liveness.cancel(dead)
-        group = self._groups[group_id] = Group(group_id, wall_ms=dead.state_wall_ms)
+        dead.close()
+        group = self._groups[group_id] = Group(group_id, self._room, wall_ms=dead.state_wall_ms)
         group.generation, group.protocol_type = dead.generation, dead.protocol_type
 
     def forget(self, group_id: str) -> None:
@@ -96,6 +101,7 @@ class Registry:
         group = self._groups.pop(group_id, None)
         if group is not None:
             self._liveness.cancel(group)
+            group.close()
 
     def drop_idle(self, turn: Turn) -> None:
         """Forgets those of `perhaps_idle` of which nothing is left or on its way to the log."""

@@ -14,6 +14,7 @@ from millrace_server.group.group import Group
 from millrace_server.group.rebalances import Rebalances, assignment_of
 from millrace_server.group.records import GroupWritten, encode_record
 from millrace_server.group.requests import Sync
+from millrace_server.group.room import Room
 from millrace_server.group.states import GroupState
 from millrace_server.refusal import Refused
 
@@ -21,10 +22,13 @@ from millrace_server.refusal import Refused
 class Syncs:
     """The syncs of one coordinator's groups."""
 
-    __slots__ = ("_appends", "_config", "_rebalances")
+    __slots__ = ("_appends", "_config", "_rebalances", "_room")
 
-    def __init__(self, config: GroupConfig, rebalances: Rebalances, appends: Appends) -> None:
+    def __init__(
+        self, config: GroupConfig, room: Room, rebalances: Rebalances, appends: Appends
+    ) -> None:
         self._config = config
+        self._room = room
         self._rebalances = rebalances
         self._appends = appends
 
@@ -66,14 +70,19 @@ class Syncs:
         stored = group.stored(assignments, wall_ms=turn.moment.wall_ms)
         size = len(encode_record(GroupWritten(group.name, stored))[1] or b"")
         most = self._config.group_metadata_bytes_max
-        if size <= most:
-            self._rebalances.store(group, stored, assignments, turn)
-            return
-        refusal = Refusal.saying(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
+        sentence = (
             f"The record of group {group.name!r} with its assignment has {size} bytes and may have "
-            f"{most}; read fewer topics in one group, or have fewer members",
+            f"{most}; read fewer topics in one group, or have fewer members"
         )
+        if size <= most:
+            try:
+                self._room.check(group.growth_by(assignments))
+            except Refused as refused:
+                sentence = refused.sentence
+            else:
+                self._rebalances.store(group, stored, assignments, turn)
+                return
+        refusal = Refusal.saying(ErrorCode.UNKNOWN_SERVER_ERROR, sentence)
         self._rebalances.give_up_assignment(group, refusal, turn)
 
 

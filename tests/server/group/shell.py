@@ -30,6 +30,7 @@ from millrace_server.group.requests import (
     Sync,
     TopicPartition,
 )
+from millrace_server.group.room import Room
 from millrace_server.refusal import Refused
 
 R = TypeVar("R")
@@ -63,11 +64,12 @@ class Shell:
         """How long the log was when the token was answered."""
         self.tokens = 0
         self._ids = 0
+        self.room = Room(self.config.memory_bytes)
         self.coordinator = self._new_coordinator()
         self.run(self.coordinator.on_loaded(self.moment))
 
     def _new_coordinator(self) -> Coordinator:
-        return Coordinator(self.config, make_id=self._make_id)
+        return Coordinator(self.config, make_id=self._make_id, room=self.room)
 
     def _make_id(self) -> str:
         self._ids += 1
@@ -118,6 +120,7 @@ class Shell:
     def restart(self, *, compacted: bool = False) -> None:
         """The process dies with everything that is not durable, and another one begins."""
         self.held.clear()
+        self.room = Room(self.config.memory_bytes)
         self.coordinator = self._new_coordinator()
         self.load(self.coordinator, compacted=compacted)
         self.run(self.coordinator.on_loaded(self.moment))

@@ -17,6 +17,7 @@ from millrace_server.group.effects import GroupDeleted, PartitionOutcomes, Synce
 from millrace_server.group.group import Group
 from millrace_server.group.records import GroupForgotten, encode_record
 from millrace_server.group.requests import LeavingMember, TopicPartition
+from millrace_server.group.room import GROUP_BYTES
 from millrace_server.group.states import GroupState
 from tests.server.group.members import PARTITIONS, Consumer
 from tests.server.group.shell import SESSION_MS, Shell
@@ -233,6 +234,9 @@ class GroupMachine(RuleBasedStateMachine):
         group = self.group
         if group is not None:
             check_books(group)
+        groups = self.shell.coordinator._groups
+        assert self.shell.room.held_bytes == sum(each._held_bytes for each in groups)
+        assert self.shell.room.pending_count == sum(len(each.pending) for each in groups)
 
     def teardown(self) -> None:
         """The living are left alone with a disk that works: they settle by themselves."""
@@ -289,6 +293,7 @@ def check_books(group: Group) -> None:
         each.instance_id: each.member_id for each in members.values() if each.instance_id
     }
     assert group.metadata_bytes == sum(each.metadata_bytes for each in members.values())
+    assert group._held_bytes == GROUP_BYTES + sum(each.held_bytes for each in members.values())
     if group.state is not GroupState.PREPARING_REBALANCE:
         assert group.awaiting_join == 0
     if group.state is not GroupState.COMPLETING_REBALANCE:
