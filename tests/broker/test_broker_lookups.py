@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from millrace_protocol.records import HEADER_SIZE, Codec, encode_batch, read_header, seal
 from millrace_server.limits import LOOKED_AT_BYTES_MAX
 from millrace_server.testing import Broker
-from tests.broker.wire import Text, Wire, batch, connect, connect_text
+from tests.broker.wire import Text, Wire, batch, connect, connect_text, until
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 
@@ -55,8 +54,7 @@ async def test_compressed_batches_are_followed(
     values = [b"value number %d" % number for number in range(1_000)]
     text.type("TAIL t 0")
     partition = broker.node.broker.partitions.get("t", 0)
-    while not partition.watchers:
-        await asyncio.sleep(0)
+    await until(lambda: bool(partition.watchers))
     for _ in range(3):
         await wire.produce("t", compressed(values, codec, timestamps_ms=1))
     for offset in range(3_000):

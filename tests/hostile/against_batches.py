@@ -15,7 +15,7 @@ from millrace_protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from millrace_protocol.records import CorruptBatch, decode_fetch, encode_batch
+from millrace_protocol.records import Codec, CorruptBatch, decode_fetch, encode_batch
 from tests.broker.wire import Text, Wire, batch, connect, connect_text, sequenced
 from tests.hostile.attack import hostile
 from tests.hostile.forgery import LYING_PAYLOADS, bombs, forged
@@ -284,15 +284,22 @@ async def a_thousand_questions_about_one_bomb(target: Target) -> str:
 
 @hostile
 async def a_text_answer_of_gigabytes(target: Target) -> str:
-    """A thousand records whose every byte is shown as four."""
+    """Records whose every byte is shown as four: as much of each as is shown, and much more."""
     name = f"large-{next(_numbers)}"
-    count = target.sized(60, 1_000)
-    headers = [("h", b"\xff" * 16_000)] * 50
-    made = bytes(encode_batch([b"\xff" * 16_000], headers=[headers], timestamps_ms=2**42))
+    count = target.sized(60, 10_000)
+    headers = [("h" * 300, b"\xff" * 300)] * 17
+    value = b"\xff" * 5_000
+    values = [value] * 19
+    many = encode_batch(
+        values, keys=values, headers=[headers] * 19, timestamps_ms=2**42, codec=Codec.ZSTD
+    )
+    large = [("h", b"\xff" * 16_000)] * 50
+    one = bytes(encode_batch([b"\xff" * 16_000], headers=[large], timestamps_ms=2**42))
     async with connect(target.port) as wire, long_lines(target.port) as text:
         await wire.create(name, configs={"durability": "os"})
-        for _ in range(count):
-            assert (await wire.produce(name, made)).error_code == 0
+        for _ in range(count // 20):
+            assert (await wire.produce(name, bytes(many))).error_code == 0
+            assert (await wire.produce(name, one)).error_code == 0
         read, records = 0, 0
         while records < count:
             answer = await text.ask(f"FETCH {name} 0 {records} 1000")

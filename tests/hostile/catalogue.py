@@ -6,6 +6,19 @@ asked for by name are welcome beside it.
 
 from __future__ import annotations
 
+from tests.hostile import (
+    against_batches,
+    against_bodies,
+    against_crowds,
+    against_frames,
+    against_groups,
+)
+from tests.hostile.attack import ATTACKS
+
+__all__ = ["ATTACKS", "CATALOGUE"]
+# Each of them adds its attacks when it is imported.
+assert all((against_batches, against_bodies, against_crowds, against_frames, against_groups))
+
 CATALOGUE: dict[str, tuple[str, ...]] = {
     "a length that is negative": ("a negative length",),
     "a length of 0": ("a length of 0", "a length shorter than the header"),
@@ -68,7 +81,11 @@ CATALOGUE: dict[str, tuple[str, ...]] = {
         "producer ids that were never given",
         "producers that are half there",
     ),
-    "floods of joins with 100,000 member ids": ("apis that do not exist",),
+    "floods of joins with 100,000 member ids": (
+        "floods of joins with a hundred thousand member ids",
+        "newcomers in ever new groups",
+        "members that say much in ever new groups",
+    ),
     "connections that come and go": (
         "connections that come and go",
         "bad frames from ever new connections",

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile import against_batches, against_bodies, against_crowds, against_frames
-from tests.hostile.attack import ATTACKS, Attack
+from tests.hostile.attack import Attack
 from tests.hostile.bystander import work
-from tests.hostile.catalogue import CATALOGUE
+from tests.hostile.catalogue import ATTACKS, CATALOGUE
 from tests.hostile.target import MEMORY_BYTES_MAX, SHORT_LIMITS, Target, broker_process
 
 LOGGED_BYTES_MAX = 64 << 10
-assert all((against_batches, against_bodies, against_crowds, against_frames))
 
 
 @pytest.fixture(scope="module")
