@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace_protocol.records.fields import Malformed
-from millrace_protocol.records.starts import PAUSE_FIRST, RUN_MIN, RecordStarts
+from millrace_protocol.records.starts import PAUSE_FIRST, RUN_MIN, Misplaced, RecordStarts
 from millrace_protocol.records.varint import varint
 
 # Lengths of one, two and three bytes; and runs that are too short, long enough, and longer than
@@ -55,3 +55,39 @@ def test_one_length_that_lies_in_a_run_is_seen(row: int, size: int) -> None:
     flat = b"".join(records)
     with pytest.raises((Malformed, IndexError)):
         RecordStarts(flat).follow(0, 100 * len(record(100)), 100)
+
+
+BATCHES = st.lists(st.tuples(SIZES, st.sampled_from((1, 8, 9))), min_size=2, max_size=6).map(
+    # Long enough to be compared, and of one size in whatever order they stand.
+    lambda runs: [record(size) for size, count in runs for _ in range(count)] + [record(5)] * 16
+)
+
+
+@given(BATCHES, st.lists(st.sampled_from(("same", "reversed", "shorter", "lying")), max_size=30))
+def test_batches_that_are_alike_are_read_like_any_others(
+    records: list[bytes], kinds: list[str]
+) -> None:
+    flat = bytearray(b"before")
+    extents: list[tuple[int, int]] = []
+    counts: list[int] = []
+    due: list[int] = []
+    first_lie = None
+    for kind in ["same", *kinds]:
+        batch = {"reversed": records[::-1], "shorter": records[1:]}.get(kind, records)
+        start = len(flat)
+        for each in batch:
+            due.append(len(flat))
+            flat += each
+        if kind == "lying":
+            first_lie = len(extents) if first_lie is None else first_lie
+            flat[due[-1]] = 0
+        extents.append((start, len(flat)))
+        counts.append(len(batch))
+    starts = RecordStarts(flat)
+    if first_lie is None:
+        starts.follow_batches(extents, counts)
+        assert starts.positions().tolist() == due
+    else:
+        with pytest.raises(Misplaced) as misplaced:
+            starts.follow_batches(extents, counts)
+        assert misplaced.value.index == first_lie

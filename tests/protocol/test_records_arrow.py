@@ -101,6 +101,38 @@ def test_columns_and_tuples_are_the_same_records(
     assert rows_of(decode_arrow(cut, from_offset=from_offset)) == tuples_of(cut, from_offset)
 
 
+@given(
+    batches=st.integers(1, 12),
+    count=st.sampled_from([1, 20, 70, 140]),
+    key_bytes=st.sampled_from([None, 0, 3, 64]),
+    value_bytes=st.sampled_from([None, 0, 1, 63, 64, 9000]),
+    odd=st.none()
+    | st.tuples(st.integers(0, 11), st.integers(0, 139), st.sampled_from([0, 7, 200])),
+    times=st.sampled_from([[5], [5, 6], [5, 70, 9000, 2**22]]),
+)
+def test_batches_of_equal_records_are_the_same_as_columns_and_as_tuples(
+    batches: int,
+    count: int,
+    key_bytes: int | None,
+    value_bytes: int | None,
+    odd: tuple[int, int, int] | None,
+    times: list[int],
+) -> None:
+    fetch = b""
+    for number in range(batches):
+        value = None if value_bytes is None else bytes([number]) * value_bytes
+        values = [value] * count
+        if odd is not None and odd[0] == number and odd[1] < count:
+            values[odd[1]] = b"x" * odd[2]
+        fetch += encode_batch(
+            values,
+            keys=[None if key_bytes is None else b"k" * key_bytes] * count,
+            timestamps_ms=[times[index % len(times)] for index in range(count)],
+            base_offset=number * count,
+        )
+    assert rows_of(decode_arrow(fetch)) == tuples_of(fetch, 0)
+
+
 def test_a_fetch_written_by_aiokafka_is_read() -> None:
     batches = []
     for codec in range(5):

@@ -22,7 +22,7 @@ from millrace_protocol.records.header import (
     BatchHeader,
     ReadBuffer,
 )
-from millrace_protocol.records.starts import RecordStarts
+from millrace_protocol.records.starts import Misplaced, RecordStarts
 from millrace_protocol.records.validate import check_batch
 from millrace_protocol.records.varint import VARINT_BYTES_MAX
 
@@ -124,16 +124,31 @@ class _Fetch:
         the gap behind it; taking every other one copies the wanted bytes once, in C++.
         """
         count = self.count
-        is_null = sizes < 0
-        if is_null.all():
+        if not count:
+            return pa.nulls(0, pa.binary())
+        smallest, largest = int(sizes.min()), int(sizes.max())
+        if largest < 0:
             return pa.nulls(count, pa.binary())
+        if smallest == largest > 0:
+            return self._binary_of_one_size(positions, largest)
+        is_null = sizes < 0
         bounds = np.empty(2 * count, np.int32)
         bounds[0::2] = positions
         bounds[1::2] = positions + np.maximum(sizes, 0)
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self._flat)]
         fields_and_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
         every_other = np.arange(0, 2 * count, 2, dtype=np.int32)
-        return fields_and_gaps.take(pa.array(every_other, mask=is_null if is_null.any() else None))
+        return fields_and_gaps.take(pa.array(every_other, mask=is_null if smallest < 0 else None))
+
+    def _binary_of_one_size(self, positions: _Integers, size: int) -> pa.BinaryArray:
+        """Build the column as items of `size` bytes, which NumPy copies in half the time."""
+        count = self.count
+        everywhere = np.ndarray(
+            (len(self._flat) - size + 1,), np.dtype((np.void, size)), self._flat, strides=(1,)
+        )
+        bounds = np.arange(count + 1, dtype=np.int32) * np.int32(size)
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(everywhere[positions])]
+        return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=0)
 
     @property
     def is_log_append_time(self) -> _Flags:
@@ -190,11 +205,10 @@ class _Fetch:
         A sign is not looked at here; it makes the length negative in `_read_fields`.
         """
         starts = RecordStarts(self._flat)
-        for index, (start, end) in enumerate(extents):
-            try:
-                starts.follow(start, end, self._batches[index][1].record_count)
-            except (IndexError, Malformed):
-                raise self._corrupt(index) from None
+        try:
+            starts.follow_batches(extents, [header.record_count for _, header in self._batches])
+        except Misplaced as misplaced:
+            raise self._corrupt(misplaced.index) from None
         return starts.positions()
 
     def _read_fields(self, starts: _Integers) -> None:
@@ -220,6 +234,16 @@ class _Fetch:
         where the number ends. Longer numbers are read one by one.
         """
         words = self._words(positions)
+        # Most columns have numbers of one width, and nearly all have none of three bytes.
+        seconds = words & np.uint32(0x80)
+        if not seconds.any():
+            return _signed(words & np.uint32(0x7F)), positions + 1
+        seconds >>= np.uint32(7)
+        if not (seconds & (words >> np.uint32(15))).any():
+            numbers = (words >> np.uint32(1)) & np.uint32(0x3F80)
+            numbers *= seconds
+            numbers |= words & np.uint32(0x7F)
+            return _signed(numbers), positions + (seconds + np.uint32(1))
         tops = ~words & np.uint32(0x80808080)
         end_bits = tops & (~tops + np.uint32(1))
         words &= end_bits - np.uint32(1)
@@ -229,8 +253,7 @@ class _Fetch:
             group = np.uint32(0x7F << 7 * width)
             numbers |= (words >> np.uint32(width)) & group
             widths += end_bits > np.uint32(0x80 << 8 * (width - 1))
-        signs = -(numbers & np.uint32(1)).view(np.int32)
-        found = ((numbers >> np.uint32(1)).view(np.int32) ^ signs).astype(np.int64)
+        found = _signed(numbers)
         following = positions + widths
         for row in np.flatnonzero(end_bits == 0).tolist():
             try:
@@ -289,9 +312,11 @@ class _Fetch:
         return self._repeated("base_offset") + deltas
 
     def _absolute_timestamps(self, deltas: _Integers) -> _Integers:
-        is_fixed = self.is_log_append_time
-        base = np.where(is_fixed, self._repeated("max_timestamp"), self._repeated("base_timestamp"))
-        deltas = np.where(is_fixed, 0, deltas)
+        base = self._repeated("base_timestamp")
+        if any(header.is_log_append_time for _, header in self._batches):
+            is_fixed = self.is_log_append_time
+            base = np.where(is_fixed, self._repeated("max_timestamp"), base)
+            deltas = np.where(is_fixed, 0, deltas)
         timestamps = base + deltas
         # A sum overflowed if and only if its sign differs from that of both its terms.
         self._require(((base ^ timestamps) & (deltas ^ timestamps)) >= 0)
@@ -313,3 +338,9 @@ class _Fetch:
         except CorruptBatch as corrupt:
             return corrupt
         return CorruptBatch("the records contradict each other", position, Fault.PAYLOAD)
+
+
+def _signed(numbers: npt.NDArray[np.uint32]) -> _Integers:
+    """Undo the zigzag: even numbers stand for 0, 1, 2, odd ones for -1, -2, -3."""
+    signs = -(numbers & np.uint32(1)).view(np.int32)
+    return ((numbers >> np.uint32(1)).view(np.int32) ^ signs).astype(np.int64)
