@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace_protocol.api import ApiKey
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from millrace_protocol.messages.produce import (
@@ -258,6 +259,22 @@ async def test_retries_of_the_last_five_batches_get_their_first_offset(wire: Wir
         again = await wire.produce("t", batches[n])
         assert (again.error_code, again.base_offset) == (0, 2 * n)
     assert (await wire.fetch("t", 0)).high_watermark == 12
+
+
+async def test_many_small_batches_wait_for_their_turn_and_are_still_what_was_sent(
+    broker: Broker, wire: Wire
+) -> None:
+    """The buffer that they came in is read into again before that."""
+    await wire.create("t", partitions=30)
+    batches = tuple(ProducePartition("t", n, batch(b"%d" % n)) for n in range(30))
+    async with connect(broker.port) as other:
+        for _ in range(3):
+            sent = wire.send(ProduceRequest(1, 10_000, batches))
+            other.send_body(ApiKey.METADATA, b"\xff" * 5_000)
+            answer = await wire.answer(ProduceResponse, sent=sent)
+            assert {result.error_code for result in answer.partitions} == {ErrorCode.NONE}
+            await other.refusal()
+    assert values_of(await wire.fetch("t", 0, partition=29)) == [b"29"] * 3
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])

@@ -23,6 +23,7 @@ from millrace_protocol.framing import (
 )
 from millrace_protocol.hot import produce_count
 from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.records import HEADER_SIZE
 from millrace_protocol.schema import Message
 from millrace_server.broker.appends import PIECE_BATCHES
 from millrace_server.broker.broker import Broker
@@ -42,6 +43,9 @@ from millrace_server.refusal import Refused
 
 LONG_BODY_BYTES = 4 << 10
 """A longer body waits for a turn before it is decoded: it names more than a hundred things."""
+MANY_BATCHES_BYTES = PIECE_BATCHES * HEADER_SIZE
+"""A shorter body names few things, and not more batches than are appended in one go."""
+assert MANY_BATCHES_BYTES < LONG_BODY_BYTES
 
 log = get_logger("millrace.native")
 
@@ -72,8 +76,8 @@ class NativeDialect:
             return None
         connection.client_id = header.client_id
         try:
-            if len(frame) > LONG_BODY_BYTES and _names_many(header, frame):
-                # Not bytes: an append writes the offsets of a batch into it.
+            if len(frame) > MANY_BATCHES_BYTES and _names_many(header, frame):
+                # It is read after this call. Not bytes: an append writes offsets into a batch.
                 kept = frame if owned else memoryview(bytearray(frame))
                 return self._in_turns(connection, header, self._read(connection, header, kept))
             answered = self._handle(connection, header, frame)
@@ -213,10 +217,10 @@ def _broken(header: RequestHeader, error: WireError) -> Refused:
 
 
 def _names_many(header: RequestHeader, frame: memoryview) -> bool:
-    """Whether a long body is not merely long for its records, which are not decoded."""
-    return header.api != ApiKey.PRODUCE or (
-        produce_count(frame[header.body_position :]) > PIECE_BATCHES
-    )
+    """Whether a body is long, and not merely for its records, which are not decoded."""
+    if header.api == ApiKey.PRODUCE:
+        return produce_count(frame[header.body_position :]) > PIECE_BATCHES
+    return len(frame) > LONG_BODY_BYTES
 
 
 def _encode(header: RequestHeader, answer: Answer) -> Reply:
