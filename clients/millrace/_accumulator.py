@@ -8,7 +8,9 @@ time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from millrace._arrow_batch import ArrowBatch
 from millrace._backoff import Rng
 from millrace._batch import Batch, Owner
 from millrace._columns import Columns, check_topic
@@ -31,6 +33,9 @@ from millrace_protocol.records import (
     Headers,
     record_size_max,
 )
+
+if TYPE_CHECKING:
+    from millrace._arrow_columns import ArrowColumns
 
 ANTECHAMBER = -1
 """The partition number of a batch whose records have none yet."""
@@ -148,10 +153,13 @@ class Accumulator:
         self.buffered_bytes += size
         return batch
 
-    def take(self, topic: str, partition: int | None, columns: Columns) -> Deliveries:
+    def take(
+        self, topic: str, partition: int | None, columns: Columns | ArrowColumns
+    ) -> Deliveries:
         """Takes many records, and keeps those that do not fit as the `backlog`.
 
-        A record that is too large fails alone. Raises `BufferFull` while there is a backlog, or
+        Arrow's columns name their partition, or have no keys and may go to any. A record that is
+        too large fails alone. Raises `BufferFull` while there is a backlog, or
         `UnknownTopicOrPartition` for a partition that is not there; then it took nothing.
         """
         if self.backlog is not None:
@@ -175,7 +183,18 @@ class Accumulator:
                 self.backlog = None
 
     def _feed(self, intake: Intake) -> None:
-        topic, partition, columns = intake.topic, intake.partition, intake.columns
+        columns = intake.columns
+        if not isinstance(columns, Columns):
+            lane = self._lanes.get(intake.topic)
+            if lane is not None and 2 * columns.size_bytes >= self._batch_bytes:
+                self._feed_arrow(lane, intake, columns)
+                return
+            # Few records are worth waiting for others; and a batch of Arrow's has one partition.
+            columns = intake.columns = columns.lists()
+        self._feed_lists(intake, columns)
+
+    def _feed_lists(self, intake: Intake, columns: Columns) -> None:
+        topic, partition = intake.topic, intake.partition
         end = len(columns.values)
         while intake.taken < end:
             start = intake.taken
@@ -197,6 +216,23 @@ class Accumulator:
             else:
                 part = columns.part(start, start + count)
                 intake.took(*self._scatter(lane, topic, [None] * count, part))
+
+    def _feed_arrow(self, lane: _Lane, intake: Intake, columns: ArrowColumns) -> None:
+        """Puts columns into batches of their own, of equal sizes, as far as there is room."""
+        topic, partition = intake.topic, intake.partition
+        share_bytes = columns.share_bytes(self._batch_bytes)
+        while intake.taken < len(columns):
+            start = intake.taken
+            count, size = columns.fitting(start, share_bytes)
+            if count == 1 and size > self._record_bytes_max:
+                intake.took([self._refuse(topic, 1, self._too_large(size))])
+            elif size > self._buffer_bytes - self.buffered_bytes:
+                return
+            else:
+                part = columns.part(start, start + count)
+                batch = self._arrow_batch(lane, topic, partition, part)
+                self.buffered_bytes += size
+                intake.took([(batch, 0, count)])
 
     def refused(self) -> list[Batch]:
         """Batches of records that could not be taken, settled since the last call."""
@@ -429,6 +465,23 @@ class Accumulator:
             self._owner, queue.topic, queue.partition, self._next_number(), self._batch_bytes
         )
         self._outbox.opened(queue, batch)
+        return batch
+
+    def _arrow_batch(
+        self, lane: _Lane, topic: str, partition: int | None, columns: ArrowColumns
+    ) -> Batch:
+        """A batch of these records, behind all that its partition was given before."""
+        queue = lane.sticky if partition is None else self._queue_at(lane, topic, partition)
+        queue.close_open()
+        if partition is None:
+            queue = lane.sticky = self._other_queue(lane, queue)
+            queue.close_open()
+        batch = queue.open = ArrowBatch(
+            self._owner, topic, queue.partition, self._next_number(), columns
+        )
+        self._outbox.opened(queue, batch)
+        queue.close_open()
+        self.attention = True
         return batch
 
     def _other_queue(self, lane: _Lane, queue: PartitionQueue) -> PartitionQueue:

@@ -6,18 +6,27 @@ Knows no event loop and no time; `_accumulator` takes from it as there is room.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from millrace._batch import Owner
 from millrace._columns import Columns
 from millrace._receipts import Deliveries, Run
 
+if TYPE_CHECKING:
+    from millrace._arrow_columns import ArrowColumns
+
 
 class Intake:
-    """One `send_many`: its records, of which those from `taken` on are in no batch yet."""
+    """One `send_many` or `send_arrow`: its records.
+
+    Those from `taken` on are in no batch yet.
+    """
 
     __slots__ = ("columns", "deliveries", "partition", "taken", "topic")
 
-    def __init__(self, owner: Owner, topic: str, partition: int | None, columns: Columns) -> None:
+    def __init__(
+        self, owner: Owner, topic: str, partition: int | None, columns: Columns | ArrowColumns
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.columns = columns

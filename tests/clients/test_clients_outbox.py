@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from millrace._accumulator import Accumulator
+from millrace._arrow_columns import ArrowColumns
 from millrace._batch import Batch
 from millrace._columns import Columns
 from millrace._outbox import Outbox, Send
@@ -103,6 +105,10 @@ class Rig:
     ) -> Deliveries:
         return self.accumulator.take("t", partition, Columns(values, keys, None, 0))
 
+    def send_arrow(self, values: Sequence[bytes | None], partition: int | None) -> Deliveries:
+        columns = ArrowColumns.of(pa.array(values, pa.binary()), None, 0)
+        return self.accumulator.take("t", partition, columns)
+
     def send_alone(self, value: bytes) -> tuple[Delivery, Send]:
         """A record in a request of its own, on its way."""
         delivery = self.send(value)
@@ -185,9 +191,15 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
         key_numbers=st.none() | st.lists(st.integers(0, 9), min_size=1, max_size=9),
         count=st.sampled_from([1, 5, 16]),
         size=st.sampled_from([0, 20, 150]),
+        is_arrow=st.booleans(),
     )
     def send_many(
-        self, partition: int, key_numbers: list[int] | None, count: int, size: int
+        self,
+        partition: int,
+        key_numbers: list[int] | None,
+        count: int,
+        size: int,
+        is_arrow: bool,
     ) -> None:
         values = [b"%06d" % (self.count + i) + bytes(size) for i in range(1, count + 1)]
         self.count += count
@@ -197,9 +209,12 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
             keys = [b"%d" % key_numbers[i % len(key_numbers)] for i in range(count)]
             partitions = [by_key("t", key, PARTITIONS) or 0 for key in keys]
         try:
-            deliveries = self.rig.send_many(
-                values, None if key_numbers is not None else partition, keys
-            )
+            if is_arrow and key_numbers is None:
+                deliveries = self.rig.send_arrow(values, partition)
+            else:
+                deliveries = self.rig.send_many(
+                    values, None if key_numbers is not None else partition, keys
+                )
         except BufferFull:
             assert self.rig.accumulator.backlog
         else:
