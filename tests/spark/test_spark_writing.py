@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from millrace.errors import ConnectionFailed, InvalidRecord, UnknownTopicOrPartition
 from millrace.records import Headers
@@ -25,7 +28,7 @@ TYPES = {
     "partition": pa.int32(),
 }
 PARTITIONS = 3
-TOPICS = ("clicks", "views", "keyed", "sent")
+TOPICS = ("clicks", "views", "keyed", "sent", "random")
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +138,45 @@ def test_rows_without_keys_are_all_written_and_marks_stand_behind_their_headers(
     batch = {"value": [b"v"], "headers": [[("own", b"1")]]}
     tally = write(servers, [batch], topic="clicks", marks=marks)
     assert [record.headers for record in records(servers, tally)] == [(("own", b"1"), *marks)]
+
+
+ITEM = st.none() | st.binary(max_size=9) | st.sampled_from([b"v" * 60_000, b"w" * 90_000])
+ROWS = st.lists(
+    st.tuples(ITEM, ITEM, st.none() | st.integers(0, PARTITIONS - 1)), min_size=1, max_size=12
+)
+
+
+@settings(max_examples=20)
+@given(ROWS, st.integers(1, 40), st.booleans(), st.booleans())
+def test_rows_are_read_back_as_they_were_given(
+    servers: str,
+    rows: list[tuple[bytes | None, bytes | None, int | None]],
+    times: int,
+    is_keyed: bool,
+    is_named: bool,
+) -> None:
+    rows = rows * times
+    batch: dict[str, list[Any]] = {"value": [value for value, _, _ in rows]}
+    if is_keyed:
+        batch["key"] = [key for _, key, _ in rows]
+    if is_named:
+        batch["partition"] = [partition for _, _, partition in rows]
+    tally = write(servers, [batch, batch], topic="random")
+    found = records(servers, tally)
+    due = [
+        (key if is_keyed else None, value, partition if is_named else None)
+        for value, key, partition in 2 * rows
+    ]
+    assert tally.rows == len(found) == len(due)
+    assert Counter((record.key, record.value) for record in found) == Counter(
+        (key, value) for key, value, _ in due
+    )
+    for number in range(PARTITIONS):
+        # What names its partition, or has a key, is in the order of the rows.
+        named = [(key, value) for key, value, partition in due if partition == number]
+        there = [(record.key, record.value) for record in found if record.partition == number]
+        rest = iter(there)
+        assert all(row in rest for row in named)
 
 
 def test_no_rows_are_no_records(servers: str) -> None:
