@@ -11,6 +11,7 @@ import pytest
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import FetchResponse
+from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from millrace_protocol.records import Codec, encode_batch, offset_after, read_header, seal
 from millrace_server.broker.partition import Partition
 from millrace_server.limits import DECODED_RECORDS_MAX
@@ -127,6 +128,67 @@ async def test_a_batch_that_compaction_could_not_read_is_refused(wire: Wire) -> 
     refused = await wire.produce("t", bytes(large))
     assert refused.error_code == ErrorCode.INVALID_RECORD
     assert "send smaller batches" in (refused.error_message or "")
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+async def test_long_batches_keep_their_order_while_their_keys_are_looked_for(
+    broker: Broker, wire: Wire, codec: Codec
+) -> None:
+    """One after the other without waiting, as an idempotent producer sends them."""
+    await wire.create("t", configs=COMPACT)
+    producer_id, epoch = await wire.producer_id()
+    sent = []
+    for n in range(10):
+        count = 2_000 if n % 2 else 1
+        made = encode_batch(
+            [b"%d" % n * 20] * count,
+            keys=[b"k%d" % i for i in range(count)],
+            timestamps_ms=1,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=n // 2 * 2_001 + n % 2,
+        )
+        sent.append(wire.send(ProduceRequest(-1, 10_000, (ProducePartition("t", 0, bytes(made)),))))
+    next_offset = 0
+    for n, correlation_id in enumerate(sent):
+        answer = await wire.answer(ProduceResponse, sent=correlation_id)
+        assert [(r.error_code, r.base_offset) for r in answer.partitions] == [(0, next_offset)]
+        next_offset += 2_000 if n % 2 else 1
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+async def test_a_record_without_a_key_is_found_in_a_long_batch(wire: Wire, codec: Codec) -> None:
+    await wire.create("t", configs=COMPACT)
+    keys = [b"k"] * 5_000 + [None]
+    made = bytes(encode_batch([b"value"] * 5_001, keys=keys, timestamps_ms=1, codec=codec))
+    good = keyed((b"k", b"1"))
+    sent = [
+        wire.send(ProduceRequest(-1, 10_000, (ProducePartition("t", 0, each),)))
+        for each in (good, made, good)
+    ]
+    results = [(await wire.answer(ProduceResponse, sent=each)).partitions[0] for each in sent]
+    assert [result.base_offset for result in results] == [0, -1, 1]
+    assert "Record 5000 of the batch" in (results[1].error_message or "")
+
+
+async def test_whoever_hangs_up_while_keys_are_looked_for_harms_nobody(
+    broker: Broker, wire: Wire
+) -> None:
+    await wire.create("t", configs=COMPACT)
+    keys = [b"k"] * 50_000
+    made = bytes(encode_batch([b"value"] * 50_000, keys=keys, timestamps_ms=1, codec=Codec.ZSTD))
+    request = ProduceRequest(-1, 10_000, (ProducePartition("t", 0, made),))
+    for _ in range(10):
+        async with connect(broker.port) as leaving:
+            leaving.send(request)
+            await leaving.writer.drain()
+            await wire.topic("t")
+            leaving.reset()
+    await until(lambda: len(broker.node.server.connections) == 1)
+    before = broker.node.broker.partitions.get("t", 0).log.end_offset
+    assert before % 50_000 == 0
+    assert (await wire.produce("t", made)).base_offset == before
 
 
 async def test_a_slow_reader_gets_the_segment_it_began(broker: Broker, wire: Wire) -> None:

@@ -309,3 +309,21 @@ async def a_text_answer_of_gigabytes(target: Target) -> str:
             read += sum(map(len, answer))
         await wire.delete(name)
     return f"{read >> 20} MiB in pieces"
+
+
+@hostile
+async def bombs_for_a_compacted_topic(target: Target) -> str:
+    """There the broker reads the records of every batch, to see that each has a key."""
+    name = f"compacted-{next(_numbers)}"
+    made = bombs()
+    keyed = [b"k"] * 90_000
+    made["many records"] = bytes(encode_batch(keyed, keys=keyed, timestamps_ms=1, codec=Codec.ZSTD))
+    outcomes = set()
+    async with connect(target.port) as wire:
+        await wire.create(name, configs={"durability": "os", "cleanup.policy": "compact"})
+        for batch_name, bomb in made.items():
+            result = await wire.produce(name, bomb)
+            assert (result.error_code == 0) is (batch_name == "many records"), batch_name
+            outcomes.add(ErrorCode(result.error_code).name)
+        await wire.delete(name)
+    return ", ".join(sorted(outcomes))

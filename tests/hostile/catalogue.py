@@ -69,7 +69,11 @@ CATALOGUE: dict[str, tuple[str, ...]] = {
     ),
     "an unknown magic or codec": ("magics and codecs that do not exist",),
     "control bits set by a client": ("control batches and other attributes",),
-    "decompression bombs": ("decompression bombs", "a thousand questions about one bomb"),
+    "decompression bombs": (
+        "decompression bombs",
+        "a thousand questions about one bomb",
+        "bombs for a compacted topic",
+    ),
     "100,000 pipelined requests and no reader": (
         "a hundred thousand requests and no reader",
         "answers that nobody reads",

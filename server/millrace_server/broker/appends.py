@@ -12,14 +12,16 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.records import check_produced_batch
-from millrace_server.broker.keys import check_keys
+from millrace_protocol.records import BatchHeader, check_produced_batch
+from millrace_server.broker.keys import check_keys, check_keys_in_pieces, is_long
+from millrace_server.broker.partition import Partition
 from millrace_server.broker.partitions import Partitions
 from millrace_server.broker.producer_ids import ProducerIds
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.broker.waiting import Waiting, WaitingRoom
 from millrace_server.host import Host
 from millrace_server.log_lines import Ration, get_logger
+from millrace_server.net.turns import Pause
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
@@ -89,19 +91,47 @@ class Appends:
         *,
         acks: int,
         timeout_ms: int,
-    ) -> Generator[None, None, list[Produced] | asyncio.Future[list[Produced]]]:
-        """The same for many batches: others go first at each `yield`.
+    ) -> Generator[Pause, None, list[Produced] | asyncio.Future[list[Produced]]]:
+        """The same for what takes long: others go first at each `yield`.
 
-        Closing it leaves the batches that had no turn yet out.
+        The views must stay as they are meanwhile. Closing it leaves the batches that had no turn
+        yet out.
         """
         _check_acks(acks)
         results: list[Produced] = []
         pending: list[tuple[int, asyncio.Future[None]]] = []
+        wait = acks != ACKS_NONE
         for start in range(0, len(batches), PIECE_BATCHES):
-            piece = batches[start : start + PIECE_BATCHES]
-            self._append_each(piece, results, pending, wait=acks != ACKS_NONE)
-            yield
+            for topic, number, batch in batches[start : start + PIECE_BATCHES]:
+                checked = None
+                if self.takes_long(topic, number, batch):
+                    try:
+                        checked = yield from self._check_in_pieces(topic, number, batch)
+                    except CORE_REFUSALS as error:
+                        results.append(Produced.refused(topic, number, as_refused(error)))
+                        continue
+                self._append_each(
+                    [(topic, number, batch)], results, pending, wait=wait, with_keys=checked
+                )
+            yield None
         return self._when_durable(results, pending, timeout_ms) if pending else results
+
+    def takes_long(self, topic: str, number: int, batch: memoryview) -> bool:
+        """Whether many records of the batch have to be read, which takes longer than all else."""
+        if not is_long(batch):
+            return False
+        try:
+            return self._partitions.get(topic, number).log.config.compacts
+        except Refused:
+            return False
+
+    def _check_in_pieces(
+        self, topic: str, number: int, batch: memoryview
+    ) -> Generator[Pause, None, BatchHeader]:
+        partition, header = self._check(topic, number, batch)
+        if partition.log.config.compacts:
+            yield from check_keys_in_pieces(topic, batch, header, self._host.spawn)
+        return header
 
     def _append_each(
         self,
@@ -110,11 +140,16 @@ class Appends:
         pending: list[tuple[int, asyncio.Future[None]]],
         *,
         wait: bool,
+        with_keys: BatchHeader | None = None,
     ) -> None:
+        """`with_keys` is the header of the one batch whose keys were checked already."""
         now_ms = self._host.clock.wall_ms()
         for topic, number, batch in batches:
             try:
-                result, durable = self._append_one(topic, number, batch, now_ms=now_ms, wait=wait)
+                partition, header = self._check(topic, number, batch)
+                if partition.log.config.compacts and header != with_keys:
+                    check_keys(topic, batch, header)
+                appended, durable = partition.append(batch, header, now_ms=now_ms, wait=wait)
             except CORE_REFUSALS as error:
                 refused = as_refused(error)
                 if refused.code is ErrorCode.DISK_FULL:
@@ -123,7 +158,15 @@ class Appends:
                 continue
             if durable is not None:
                 pending.append((len(results), durable))
-            results.append(result)
+            results.append(
+                Produced(
+                    topic,
+                    number,
+                    base_offset=appended.base_offset,
+                    log_append_time_ms=appended.log_append_time_ms,
+                    log_start_offset=partition.log.start_offset,
+                )
+            )
 
     def _say_disk_is_full(self, topic: str, number: int, error: Exception) -> None:
         # Producers come again until there is space: without a ration each try would be a line.
@@ -137,9 +180,8 @@ class Appends:
                 unsaid=unsaid,
             )
 
-    def _append_one(
-        self, topic: str, number: int, batch: memoryview, *, now_ms: int, wait: bool
-    ) -> tuple[Produced, asyncio.Future[None] | None]:
+    def _check(self, topic: str, number: int, batch: memoryview) -> tuple[Partition, BatchHeader]:
+        """Everything that a batch must be, but for the keys of a compacted topic."""
         partition = self._partitions.get(topic, number)
         if topic.startswith(INTERNAL_TOPIC_PREFIX):
             raise Refused(
@@ -160,17 +202,7 @@ class Appends:
                 ErrorCode.UNKNOWN_PRODUCER_ID,
                 f"Producer id {header.producer_id} was not given to anybody; ask InitProducerId",
             )
-        if config.compacts:
-            check_keys(topic, batch, header)
-        appended, durable = partition.append(batch, header, now_ms=now_ms, wait=wait)
-        result = Produced(
-            topic,
-            number,
-            base_offset=appended.base_offset,
-            log_append_time_ms=appended.log_append_time_ms,
-            log_start_offset=partition.log.start_offset,
-        )
-        return result, durable
+        return partition, header
 
     def _when_durable(
         self,

@@ -1,15 +1,37 @@
 """What a compacted topic asks of a batch before it is appended: a key for every record.
 
 The one place where the broker reads records that it is sent. Owns the bound on that: a batch whose
-records take more memory than those of any client is refused. Source: Kafka's `LogValidator`.
+records take more memory than those of any client is refused, and a long one is read in pieces, for
+its records take longer than everything else that is done for it. Source: Kafka's `LogValidator`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.records import BatchHeader, decode_columns
+from millrace_protocol.records import (
+    HEADER_SIZE,
+    BatchHeader,
+    Record,
+    decode_payload,
+    decompress_payload,
+)
+from millrace_protocol.records.header import ATTRIBUTES_POSITION, CODEC_MASK
+from millrace_server.host import Spawn
 from millrace_server.limits import DECODED_BYTES_MAX, DECODED_RECORDS_MAX
+from millrace_server.net.turns import Pause
 from millrace_server.refusal import Refused
+
+SHORT_BATCH_BYTES = 16 << 10
+"""Of a batch that is not compressed, which is checked at once, in some 100 us."""
+
+
+def is_long(batch: memoryview) -> bool:
+    """Whether what may be a batch is to be read in pieces: it is long, or compressed."""
+    if len(batch) <= SHORT_BATCH_BYTES:
+        return len(batch) >= HEADER_SIZE and bool(batch[ATTRIBUTES_POSITION + 1] & CODEC_MASK)
+    return True
 
 
 def check_keys(topic: str, batch: memoryview, header: BatchHeader) -> None:
@@ -17,18 +39,42 @@ def check_keys(topic: str, batch: memoryview, header: BatchHeader) -> None:
 
     A batch that cannot be read is `CorruptBatch`: compaction would keep it for ever.
     """
+    _check_count(topic, header)
+    for records in decode_payload(_payload(batch, header), header):
+        _check_each(topic, records, header)
+
+
+def check_keys_in_pieces(
+    topic: str, batch: memoryview, header: BatchHeader, spawn: Spawn
+) -> Generator[Pause, None, None]:
+    """The same, with pauses; decompresses in a worker thread. `batch` must not change meanwhile."""
+    _check_count(topic, header)
+    payload = spawn.blocking(_payload, batch, header)
+    yield payload
+    for records in decode_payload(payload.result(), header):
+        _check_each(topic, records, header)
+        yield None
+
+
+def _payload(batch: memoryview, header: BatchHeader) -> bytes:
+    return decompress_payload(batch, 0, header, limit_bytes=DECODED_BYTES_MAX)
+
+
+def _check_count(topic: str, header: BatchHeader) -> None:
     if header.record_count > DECODED_RECORDS_MAX:
         raise Refused(
             ErrorCode.INVALID_RECORD,
             f"The batch has {header.record_count} records, and topic {topic!r} is compacted and "
             f"takes at most {DECODED_RECORDS_MAX} at a time; send smaller batches",
         )
-    for columns, _ in decode_columns(batch, check_crc=False, limit_bytes=DECODED_BYTES_MAX):
-        if None in columns.keys:
-            index = columns.offsets[columns.keys.index(None)] - header.base_offset
+
+
+def _check_each(topic: str, records: list[Record], header: BatchHeader) -> None:
+    for offset, _, key, *_ in records:
+        if key is None:
             raise Refused(
                 ErrorCode.INVALID_RECORD,
-                f"Record {index} of the batch has no key, and topic {topic!r} is compacted, which "
-                "keeps the last record of each key; give every record a key, or set "
-                "cleanup.policy to delete",
+                f"Record {offset - header.base_offset} of the batch has no key, and topic "
+                f"{topic!r} is compacted, which keeps the last record of each key; give every "
+                "record a key, or set cleanup.policy to delete",
             )

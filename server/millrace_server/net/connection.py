@@ -354,7 +354,15 @@ class Connection(asyncio.BufferedProtocol):
                 answer.add_done_callback(partial(self._answered, slot))
             else:
                 self._answers.complete(slot, answer)
+        elif self._work.held_by is not None:
+            self._work.held_by.add_done_callback(self._go_on)
         self._send()
+
+    def _go_on(self, _: object) -> None:
+        """What the work in pieces waited for is done."""
+        self._work.held_by = None
+        if self._phase is not Phase.CLOSED:
+            self._enter_turn()
 
     def _send(self) -> None:
         try:
@@ -490,7 +498,7 @@ class Connection(asyncio.BufferedProtocol):
         owes = bool(self._answers) or not self._output.empty
         if self._room_waiters and self._output.empty:
             self._wake_room_waiters()
-        if self._work.waiting:
+        if self._work.waiting and self._work.held_by is None:
             self._enter_turn()
         if self._phase is not Phase.OPEN:
             self._pause_reading(False)

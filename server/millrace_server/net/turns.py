@@ -15,14 +15,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millrace_server.host import Reply
 
 if TYPE_CHECKING:
     from millrace_server.net.answers import Slot
 
-Pieces = Generator[None, None, "Reply | asyncio.Future[Reply | Pieces] | None"]
+Pause = asyncio.Future[Any] | None
+"""Where work in pieces lets others go first: until its next turn, or, if it is a future, until that
+is done. Whoever yielded it looks at its outcome."""
+
+Pieces = Generator[Pause, None, "Reply | asyncio.Future[Reply | Pieces] | None"]
 """An answer that takes long to make: it yields where others may go first, some 200 us apart, and
 returns what a handler returns. It is closed when its connection is lost before it ends."""
 
@@ -66,9 +70,11 @@ class Turns:
 class Work:
     """The answers of one connection that are made in pieces, one after another."""
 
-    __slots__ = ("waiting",)
+    __slots__ = ("held_by", "waiting")
 
     def __init__(self) -> None:
+        self.held_by: Pause = None
+        """What the first of them waits for; then there is no next piece yet."""
         self.waiting: deque[tuple[Pieces, Slot]] = deque()
         """Those that are not whole yet; asked for before every request, so it is no method."""
 
@@ -80,9 +86,10 @@ class Work:
         """Makes the next piece; when that was an answer's last, the answer and its place."""
         pieces, slot = self.waiting[0]
         try:
-            next(pieces)
+            self.held_by = next(pieces)
         except StopIteration as end:
             self.waiting.popleft()
+            self.held_by = None
             return slot, end.value or []
         return None
 

@@ -21,7 +21,7 @@ async def test_small_requests_are_answered_between_the_pieces_of_a_large_one(ser
 
     def pieces() -> Pieces:
         for _ in range(PIECES):
-            yield
+            yield None
         order.append("large")
         return [b"large"]
 
@@ -41,6 +41,63 @@ async def test_small_requests_are_answered_between_the_pieces_of_a_large_one(ser
     assert order == ["small", "large"]
 
 
+async def test_work_in_pieces_may_wait_for_something_else(serve: Serve) -> None:
+    """Later requests of its connection wait with it, and those of others do not."""
+    place = await serve()
+    done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    steps = 0
+
+    def pieces() -> Pieces:
+        nonlocal steps
+        yield None
+        yield done
+        while steps < 5:
+            steps += 1
+            yield None
+        return [done.result().encode()]
+
+    def answer(connection: Connection, frame: bytes) -> Answer:
+        return pieces() if frame[4:] == b"MR waits" else [frame[4:]]
+
+    place.handler.on_frame = answer
+    busy, other = await place.connect(), await place.connect()
+    await busy.send(frame_of(b"MR waits") + frame_of(b"MR later"))
+    await until(lambda: place.handler.frames == 1)
+    for _ in range(20):
+        await other.send(frame_of(b"MR small"))
+        assert await other.receive(8) == b"MR small"
+    assert (steps, place.handler.frames) == (0, 21)
+    done.set_result("at last ")
+    assert await busy.receive(16) == b"at last MR later"
+
+
+async def test_what_waits_for_something_else_is_closed_with_its_connection(serve: Serve) -> None:
+    place = await serve()
+    waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    steps: list[str] = []
+
+    def pieces() -> Pieces:
+        steps.append("begun")
+        try:
+            yield waited
+            while True:
+                yield None
+        finally:
+            steps.append("closed")
+
+    place.handler.on_frame = lambda connection, frame: pieces()
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR waits"))
+    await until(lambda: bool(steps))
+    (connection,) = place.server.connections
+    connection.abort("as the test wants it")
+    await until(lambda: not place.server.connections)
+    assert steps == ["begun", "closed"]
+    waited.set_result(None)
+    await asyncio.sleep(0)
+    assert steps == ["begun", "closed"]
+
+
 async def test_connections_with_long_work_are_served_in_turn(serve: Serve) -> None:
     """Whoever asks for more of it at once does not get more of the broker."""
     place = await serve()
@@ -49,7 +106,7 @@ async def test_connections_with_long_work_are_served_in_turn(serve: Serve) -> No
     def pieces(name: str) -> Pieces:
         for _ in range(PIECES):
             steps.append(name)
-            yield
+            yield None
         return [name.encode()]
 
     place.handler.on_frame = lambda connection, frame: pieces(frame[7:8].decode())
@@ -70,7 +127,7 @@ async def test_answers_in_pieces_keep_the_order_of_their_requests(serve: Serve) 
     later: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def pieces(answer: Reply | asyncio.Future[Reply] | None) -> Pieces:
-        yield
+        yield None
         return answer  # type: ignore[return-value]
 
     answers: dict[bytes, Answer] = {
@@ -96,7 +153,7 @@ async def test_work_of_a_lost_connection_is_closed_and_not_finished(serve: Serve
         ends.append("begun")
         try:
             while True:
-                yield
+                yield None
         finally:
             ends.append("closed")
 
@@ -119,7 +176,7 @@ async def test_work_that_fails_ends_its_connection_alone(
     asyncio.get_running_loop().set_exception_handler(lambda _, context: met.append(context))
 
     def pieces() -> Pieces:
-        yield
+        yield None
         raise RuntimeError("planted")
 
     place.handler.on_frame = lambda connection, frame: (

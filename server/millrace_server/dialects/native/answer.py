@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from millrace_protocol.framing import response_header
 from millrace_protocol.schema import Message
 from millrace_server.host import ReplyPart
+from millrace_server.net.turns import Pause
 
 
 @dataclass(slots=True)
@@ -21,7 +22,7 @@ class BodyParts:
 
 Answer = Message | BodyParts
 """One response body."""
-AnswerPieces = Generator[None, None, "Answer | asyncio.Future[Answer | AnswerPieces] | None"]
+AnswerPieces = Generator[Pause, None, "Answer | asyncio.Future[Answer | AnswerPieces] | None"]
 """A body that takes long to make; see `net.turns.Pieces`."""
 Answered = Answer | asyncio.Future[Answer | AnswerPieces] | AnswerPieces | None
 """What a handler returns: a body now, a body later, a body in the making, or None when the api says

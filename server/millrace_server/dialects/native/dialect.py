@@ -93,7 +93,7 @@ class NativeDialect:
         self, connection: Connection, header: RequestHeader, frame: memoryview
     ) -> AnswerPieces:
         """Handles a long request when its turn comes."""
-        yield
+        yield None
         api = _known(header)
         try:
             request = yield from decode_in_pieces(
@@ -101,7 +101,7 @@ class NativeDialect:
             )
         except WireError as error:
             raise _broken(header, error) from None
-        yield
+        yield None
         answered = HANDLERS[api.key](self._broker, connection, request)
         if isinstance(answered, Generator):
             answered = yield from answered

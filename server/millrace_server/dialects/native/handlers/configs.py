@@ -34,7 +34,7 @@ def _in_pieces(broker: Broker, request: DescribeConfigsRequest) -> AnswerPieces:
     for name in request.topics:
         described.append(_describe(broker, name))
         if not len(described) % PIECE_TOPICS:
-            yield
+            yield None
     return DescribeConfigsResponse(tuple(described))
 
 

@@ -38,7 +38,7 @@ def _in_pieces(
     wanted: list[FetchFrom] = []
     for start in range(0, len(request.partitions), PIECE_ENTRIES):
         wanted += map(_from, request.partitions[start : start + PIECE_ENTRIES])
-        yield
+        yield None
     fetched = yield from broker.fetches.fetch_in_pieces(
         wanted,
         max_wait_ms=max_wait_ms,
@@ -52,7 +52,7 @@ def _in_pieces(
     try:
         for start in range(0, len(fetched), PIECE_ENTRIES):
             body.add(fetched[start : start + PIECE_ENTRIES])
-            yield
+            yield None
     except GeneratorExit:
         for result in fetched:
             if result.records is not None:

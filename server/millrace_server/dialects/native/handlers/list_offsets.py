@@ -36,7 +36,7 @@ def _find_in_pieces(broker: Broker, request: ListOffsetsRequest) -> AnswerPieces
     for start in range(0, len(request.partitions), PIECE_ENTRIES):
         piece = request.partitions[start : start + PIECE_ENTRIES]
         results += [_find_end(broker, asked) for asked in piece]
-        yield
+        yield None
     return ListOffsetsResponse(tuple(results))
 
 

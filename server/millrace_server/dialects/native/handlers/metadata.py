@@ -44,7 +44,7 @@ def _in_pieces(broker: Broker, names: Sequence[str]) -> AnswerPieces:
         entries += 1 + len(described[-1].partitions)
         if entries >= PIECE_ENTRIES:
             entries = 0
-            yield
+            yield None
     return _response(broker, described)
 
 

@@ -28,6 +28,10 @@ def handle(broker: Broker, connection: Connection, request: ProduceRequest) -> A
     batches = [(p.topic, p.partition, memoryview(p.records)) for p in request.partitions]
     if len(batches) > PIECE_BATCHES:
         return _in_pieces(broker, connection, request, batches)
+    if any(broker.appends.takes_long(*each) for each in batches):
+        # They are read after this call. Of many batches the dialect keeps the whole frame.
+        kept = [(topic, number, memoryview(bytearray(batch))) for topic, number, batch in batches]
+        return _in_pieces(broker, connection, request, kept)
     produced = broker.appends.append(batches, acks=request.acks, timeout_ms=request.timeout_ms)
     return _answer(connection, request, produced)
 

@@ -27,7 +27,7 @@ def handle(broker: Broker, connection: Connection, request: SplitRangesRequest) 
     for asked in request.partitions:
         results.append((yield from _split(broker, asked, pieces_left)))
         pieces_left -= len(results[-1].pieces)
-        yield
+        yield None
     return SplitRangesResponse(tuple(results))
 
 
