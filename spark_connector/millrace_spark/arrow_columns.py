@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from millrace.errors import CorruptMessage
 from millrace.records import RecordBatch, TopicPartition, corrupt
 from millrace_protocol.records import CorruptBatch
-from millrace_protocol.records.arrow import decode_arrow
+from millrace_protocol.records.arrow import ArrowFetch
 from millrace_spark.json_values import parse_json
 
 ROWS_MAX = 10_000
 """Rows of one Arrow batch: Spark's own default."""
-BATCH_BYTES_MAX = 8 * 1024 * 1024
+BATCH_BYTES_MAX = 2 * 1024 * 1024
 """Bytes of one Arrow batch; a row that is larger is a batch of its own."""
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -38,10 +38,13 @@ TYPES = {
 }
 """The Arrow type of every column of `schema.COLUMNS`."""
 _DECODED = {
-    **{name: name for name in ("key", "value", "offset", "timestamp", "headers")},
+    **{name: name for name in ("offset", "timestamp", "headers")},
     "timestampType": "is_log_append_time",
 }
-"""The column of the decoder from which each of ours is made; the others are constants."""
+"""The column of the decoder from which each of ours is made; the others are constants, or as they
+are."""
+_COPIED = ("key", "value")
+"""Columns of the decoder as they are, each of which may be as large as the fetch."""
 
 
 def arrow_schema(columns: Sequence[str], json_fields: pa.Schema | None = None) -> pa.Schema:
@@ -69,48 +72,47 @@ def arrow_batches(
     `CorruptMessage` for bytes that fail their checks, and for a timestamp that Spark has no
     value for.
     """
-    wanted = [_DECODED[name] for name in columns if name in _DECODED]
-    if json_fields is not None:
-        wanted.append("value")
     try:
-        records = decode_arrow(
+        records = ArrowFetch(
             fetch.view,
             from_offset=fetch.base_offset,
-            columns=[*dict.fromkeys((*wanted, "offset"))],
             check_crc=False,  # the consumer has checked it
         )
     except CorruptBatch as error:
         raise corrupt(fetch.where, fetch.base_offset, error) from error
-    if fetch.next_offset > end_offset:
-        offsets = records.column("offset").to_numpy()
-        records = records.slice(0, int(np.searchsorted(offsets, end_offset)))
-    rows = _rows_per_batch(records)
+    start, end = np.searchsorted(records.offsets, (fetch.base_offset, end_offset)).tolist()
+    rows = _rows_per_batch(records, columns if json_fields is None else (*columns, "value"))
     schema = arrow_schema(columns, json_fields)
-    for first in range(0, records.num_rows, rows):
-        piece = records.slice(first, rows)
-        parsed = {}
+    parsed = () if json_fields is None else json_fields.names
+    # What is cheap is made for all rows at once; keys and values are copied batch by batch, into
+    # memory that was used for the batch before, and are written on while they are in the cache.
+    whole = {
+        name: _column(name, records, fetch.where)
+        for name in columns
+        if name not in parsed and name not in _COPIED
+    }
+    for first in range(start, end, rows):
+        stop = min(first + rows, end)
+        arrays = {name: array.slice(first, stop - first) for name, array in whole.items()}
         if json_fields is not None:
-            objects = parse_json(piece.column("value"), json_fields)
-            parsed = dict(zip(json_fields.names, objects.columns, strict=True))
-        arrays = [
-            parsed[name] if name in parsed else _column(name, piece, fetch.where)
-            for name in columns
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            objects = parse_json(records.column("value", first, stop), json_fields)
+            arrays.update(zip(parsed, objects.columns, strict=True))
+        arrays.update(
+            (name, records.column(name, first, stop)) for name in columns if name not in arrays
+        )
+        yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], schema=schema)
 
 
-def _rows_per_batch(records: pa.RecordBatch) -> int:
-    count: int = records.num_rows
-    size_bytes: int = records.nbytes
-    row_bytes = -(-size_bytes // max(1, count))
+def _rows_per_batch(records: ArrowFetch, columns: Sequence[str]) -> int:
+    row_bytes = -(-records.size_bytes(columns) // max(1, records.count))
     return max(1, min(ROWS_MAX, BATCH_BYTES_MAX // max(1, row_bytes)))
 
 
-def _column(name: str, records: pa.RecordBatch, where: TopicPartition) -> Any:
+def _column(name: str, records: ArrowFetch, where: TopicPartition) -> Any:
     if name == "topic":
-        return pa.repeat(where.topic, records.num_rows)
+        return pa.repeat(where.topic, records.count)
     if name == "partition":
-        return pa.repeat(pa.scalar(where.partition, pa.int32()), records.num_rows)
+        return pa.repeat(pa.scalar(where.partition, pa.int32()), records.count)
     try:
         found = records.column(_DECODED[name]).cast(TYPES[name])
     except pa.ArrowInvalid as error:

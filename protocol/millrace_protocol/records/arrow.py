@@ -5,8 +5,8 @@ partitions, which the caller adds as columns. Imports numpy and pyarrow (the
 `arrow` extra), so nothing else in this package imports it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -64,17 +64,9 @@ def decode_arrow(
     `offset_after` tells where to go on. `limit_bytes` bounds the records of all batches together,
     once decompressed. Raises `CorruptBatch`, before any Arrow array is built.
     """
-    fetch = _Fetch(buf, from_offset, check_crc, limit_bytes)
-    builders: dict[str, Callable[[], Any]] = {
-        "key": lambda: fetch.binary(fetch.keys, fetch.key_sizes),
-        "value": lambda: fetch.binary(fetch.values, fetch.value_sizes),
-        "headers": fetch.headers,
-        "offset": lambda: pa.array(fetch.offsets),
-        "timestamp": lambda: pa.array(fetch.timestamps).cast(SCHEMA.field("timestamp").type),
-        "is_log_append_time": lambda: pa.array(fetch.is_log_append_time),
-    }
+    fetch = ArrowFetch(buf, from_offset=from_offset, check_crc=check_crc, limit_bytes=limit_bytes)
     records = pa.RecordBatch.from_arrays(
-        [builders[name]() for name in columns],
+        [fetch.column(name) for name in columns],
         schema=pa.schema([_FIELDS[name] for name in columns]),
     )
     if fetch.count and fetch.offsets[0] < from_offset:
@@ -92,11 +84,21 @@ def decode_arrow(
 # number at each of the positions it is given, and returns where each number ends, which is where
 # the next field begins. All checks are made on these arrays. When one fails, the tuple decoder
 # reads that batch again, for the sole purpose of saying what is wrong with it.
-class _Fetch:
-    """The records of a fetch as positions in one buffer, all checked once this is made."""
+class ArrowFetch:
+    """The records of a fetch, all checked once this is made; columns are built when asked for.
+
+    `count` records, as positions in one buffer, which has to stay as it is as long as this is
+    used. `offsets` has theirs, int64. Those before `from_offset` are among them where they share
+    a batch with one that is not. Raises `CorruptBatch`.
+    """
 
     def __init__(
-        self, buf: ReadBuffer, from_offset: int, check_crc: bool, limit_bytes: int
+        self,
+        buf: ReadBuffer,
+        *,
+        from_offset: int = 0,
+        check_crc: bool = True,
+        limit_bytes: int = FETCH_PAYLOAD_BYTES_MAX,
     ) -> None:
         self._source = memoryview(buf)
         if len(self._source) > FETCH_PAYLOAD_BYTES_MAX:
@@ -117,13 +119,37 @@ class _Fetch:
         )
         self._read_fields(starts)
 
-    def binary(self, positions: _Integers, sizes: _Integers) -> pa.BinaryArray:
+    def column(self, name: str, first: int = 0, stop: int | None = None) -> pa.Array:
+        """The column `name` of the records `[first, stop)`, in an array of its own."""
+        rows = slice(first, stop)
+        match name:
+            case "key":
+                return self._binary(self._keys[rows], self._key_sizes[rows])
+            case "value":
+                return self._binary(self._values[rows], self._value_sizes[rows])
+            case "headers":
+                return self._all_headers()[rows]
+            case "offset":
+                return pa.array(self.offsets[rows])
+            case "timestamp":
+                return pa.array(self._timestamps[rows]).cast(SCHEMA.field("timestamp").type)
+            case "is_log_append_time":
+                return pa.array(self._is_log_append_time[rows])
+            case _:
+                raise KeyError(name)
+
+    def size_bytes(self, columns: Sequence[str]) -> int:
+        """Bytes of the keys and values among `columns`, of all records together."""
+        sizes = {"key": self._key_sizes, "value": self._value_sizes}
+        return sum(int(np.maximum(sizes[name], 0).sum()) for name in columns if name in sizes)
+
+    def _binary(self, positions: _Integers, sizes: _Integers) -> pa.BinaryArray:
         """Build a binary column from bytes in the buffer; a size of -1 is null.
 
         The buffer becomes the data of an array whose elements are, in turn, a wanted field and
         the gap behind it; taking every other one copies the wanted bytes once, in C++.
         """
-        count = self.count
+        count = len(positions)
         if not count:
             return pa.nulls(0, pa.binary())
         smallest, largest = int(sizes.min()), int(sizes.max())
@@ -142,7 +168,7 @@ class _Fetch:
 
     def _binary_of_one_size(self, positions: _Integers, size: int) -> pa.BinaryArray:
         """Build the column as items of `size` bytes, which NumPy copies in half the time."""
-        count = self.count
+        count = len(positions)
         everywhere = np.ndarray(
             (len(self._flat) - size + 1,), np.dtype((np.void, size)), self._flat, strides=(1,)
         )
@@ -151,11 +177,11 @@ class _Fetch:
         return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=0)
 
     @property
-    def is_log_append_time(self) -> _Flags:
+    def _is_log_append_time(self) -> _Flags:
         """Whether each record has the timestamp of its batch."""
         return self._repeated("is_log_append_time").astype(np.bool_)
 
-    def headers(self) -> pa.ListArray:
+    def _all_headers(self) -> pa.ListArray:
         """Build the headers column; a record without headers has an empty list."""
         ends = np.cumsum(self._header_counts)
         names = [name for headers in self._headers for name, _ in headers]
@@ -217,15 +243,15 @@ class _Fetch:
         self._require(lengths > 0)
         time_deltas, position = self._varints(bodies + 1)
         offset_deltas, position = self._varints(position)
-        self.key_sizes, self.keys = self._varints(position)
-        position = self._skip(self.keys, self.key_sizes, ends)
-        self.value_sizes, self.values = self._varints(position)
-        position = self._skip(self.values, self.value_sizes, ends)
+        self._key_sizes, self._keys = self._varints(position)
+        position = self._skip(self._keys, self._key_sizes, ends)
+        self._value_sizes, self._values = self._varints(position)
+        position = self._skip(self._values, self._value_sizes, ends)
         self._header_counts, position = self._varints(position)
         position = self._read_headers(position, ends)
         self._require(position == ends)
         self.offsets = self._absolute_offsets(offset_deltas)
-        self.timestamps = self._absolute_timestamps(time_deltas)
+        self._timestamps = self._absolute_timestamps(time_deltas)
 
     def _varints(self, positions: _Integers) -> tuple[_Integers, _Integers]:
         """Read a number at each position; return the numbers and where each ends.
@@ -314,7 +340,7 @@ class _Fetch:
     def _absolute_timestamps(self, deltas: _Integers) -> _Integers:
         base = self._repeated("base_timestamp")
         if any(header.is_log_append_time for _, header in self._batches):
-            is_fixed = self.is_log_append_time
+            is_fixed = self._is_log_append_time
             base = np.where(is_fixed, self._repeated("max_timestamp"), base)
             deltas = np.where(is_fixed, 0, deltas)
         timestamps = base + deltas
