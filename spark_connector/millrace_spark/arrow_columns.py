@@ -81,19 +81,21 @@ def arrow_batches(
     except CorruptBatch as error:
         raise corrupt(fetch.where, fetch.base_offset, error) from error
     start, end = np.searchsorted(records.offsets, (fetch.base_offset, end_offset)).tolist()
+    if start >= end:
+        return
     rows = _rows_per_batch(records, columns if json_fields is None else (*columns, "value"))
     schema = arrow_schema(columns, json_fields)
     parsed = () if json_fields is None else json_fields.names
     # What is cheap is made for all rows at once; keys and values are copied batch by batch, into
     # memory that was used for the batch before, and are written on while they are in the cache.
     whole = {
-        name: _column(name, records, fetch.where)
+        name: _column(name, records, fetch.where, first=start, stop=end)
         for name in columns
         if name not in parsed and name not in _COPIED
     }
     for first in range(start, end, rows):
         stop = min(first + rows, end)
-        arrays = {name: array.slice(first, stop - first) for name, array in whole.items()}
+        arrays = {name: array.slice(first - start, stop - first) for name, array in whole.items()}
         if json_fields is not None:
             objects = parse_json(records.column("value", first, stop), json_fields)
             arrays.update(zip(parsed, objects.columns, strict=True))
@@ -108,13 +110,13 @@ def _rows_per_batch(records: ArrowFetch, columns: Sequence[str]) -> int:
     return max(1, min(ROWS_MAX, BATCH_BYTES_MAX // max(1, row_bytes)))
 
 
-def _column(name: str, records: ArrowFetch, where: TopicPartition) -> Any:
+def _column(name: str, records: ArrowFetch, where: TopicPartition, *, first: int, stop: int) -> Any:
     if name == "topic":
-        return pa.repeat(where.topic, records.count)
+        return pa.repeat(where.topic, stop - first)
     if name == "partition":
-        return pa.repeat(pa.scalar(where.partition, pa.int32()), records.count)
+        return pa.repeat(pa.scalar(where.partition, pa.int32()), stop - first)
     try:
-        found = records.column(_DECODED[name]).cast(TYPES[name])
+        found = records.column(_DECODED[name], first, stop).cast(TYPES[name])
     except pa.ArrowInvalid as error:
         raise CorruptMessage(
             f"{where}: {name} has a value that Spark has none for: {error}. Leave the column out "

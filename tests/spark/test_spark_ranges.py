@@ -108,6 +108,18 @@ def test_a_timestamp_beyond_what_spark_can_hold_leaves_the_other_columns_readabl
     assert batch.column("value").to_pylist() == [b"x"]
 
 
+@pytest.mark.parametrize("good", [0, 1, 2])
+def test_only_records_of_the_range_have_to_fit_into_spark(good: int) -> None:
+    times = [2**62] * 3
+    times[good] = 7
+    data = bytes(encode_batch([b"0", b"1", b"2"], timestamps_ms=times))
+    fetch: RecordBatch = RecordBatch(TopicPartition("t", 0), data, base_offset=good, next_offset=3)
+    (batch,) = arrow_batches(fetch, columns=tuple(COLUMNS), end_offset=good + 1)
+    (row,) = batch.to_pylist()
+    assert (row["offset"], row["value"]) == (good, b"%d" % good)
+    assert batch.column("timestamp").cast("int64").to_pylist() == [7000]
+
+
 def test_times_select_records_from_the_first_as_late_to_the_last_before(
     broker: BrokerThread, admin: Admin
 ) -> None:
