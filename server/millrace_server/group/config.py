@@ -62,8 +62,9 @@ class GroupConfig:
     offset_metadata_bytes_max: int = 4_096
     """UTF-8 bytes of the text beside one committed offset; Kafka's `offset.metadata.max.bytes`."""
 
-    offsets_max: int = 1_000_000
-    """Committed offsets of one coordinator, in memory and replayed at start in some seconds."""
+    offsets_bytes_max: int = 96 << 20
+    """Committed offsets of all coordinators of a broker: 300,000 with a short text beside each, in
+    memory and replayed at start in a second or two. At the limit those there are can move on."""
 
     offsets_retention_ms: int = 10_080 * 60_000
     """Kafka's `offsets.retention.minutes`, a week: counted from when a group became empty, for
@@ -99,7 +100,7 @@ class GroupConfig:
             "pending_members_max",
             "memory_bytes",
             "group_metadata_bytes_max",
-            "offsets_max",
+            "offsets_bytes_max",
             "offsets_retention_ms",
             "offsets_retention_check_interval_ms",
             "expiry_slice",

@@ -81,13 +81,15 @@ class Coordinator:
     ) -> None:
         room = room or Room(config.memory_bytes)
         self._image = GroupsImage()
+        room.images.append(self._image)
+        self._room = room
         self._deadlines = Deadlines[Due]()
         self._appends = Appends()
         self._rebalances = Rebalances(config, self._deadlines, self._appends)
         self._liveness = Liveness(config, room, self._rebalances, self._deadlines)
         self._joins = Joins(config, room, self._rebalances, self._liveness, self._appends, make_id)
         self._syncs = Syncs(config, room, self._rebalances, self._appends)
-        self._offsets = Offsets(config, self._image, self._appends)
+        self._offsets = Offsets(config, room, self._image, self._appends)
         self._groups = Registry(
             config, room, self._image, self._appends, self._rebalances, self._liveness
         )
@@ -138,6 +140,7 @@ class Coordinator:
         for name in [group.name for group in self._groups]:
             self._groups.forget(name)
         self._deadlines.cancel(Due("expiry"))
+        self._room.leave(self._image)
         return turn.effects
 
     def join(self, token: Token, request: Join, moment: Moment) -> list[Effect]:

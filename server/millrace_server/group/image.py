@@ -21,21 +21,28 @@ from millrace_server.group.records import (
 
 GroupOffsets = dict[str, dict[int, CommittedOffset]]
 """Topic to partition to what is committed; neither level is ever empty."""
+OFFSET_BYTES = 300
+"""A committed offset in memory, without its text."""
+
+
+def held_bytes(committed: CommittedOffset) -> int:
+    """About what a committed offset takes in memory."""
+    return OFFSET_BYTES + len(committed.metadata)
 
 
 class GroupsImage:
     """Everything the records of one partition of the offsets topic say.
 
-    Invariant: `offset_count` is the number of committed offsets in `offsets`, whose inner maps
-    are never empty.
+    Invariant: `offsets_bytes` is what the committed offsets in `offsets` take, by `held_bytes`;
+    its inner maps are never empty.
     """
 
-    __slots__ = ("groups", "offset_count", "offsets")
+    __slots__ = ("groups", "offsets", "offsets_bytes")
 
     def __init__(self) -> None:
         self.groups: dict[str, StoredGroup] = {}
         self.offsets: dict[str, GroupOffsets] = {}
-        self.offset_count = 0
+        self.offsets_bytes = 0
 
     def __contains__(self, group_id: str) -> bool:
         return group_id in self.groups or group_id in self.offsets
@@ -66,8 +73,9 @@ class GroupsImage:
                 partitions = topics.get(topic)
                 if partitions is None:
                     partitions = topics[topic] = {}
-                if partition not in partitions:
-                    self.offset_count += 1
+                self.offsets_bytes += held_bytes(committed)
+                if (before := partitions.get(partition)) is not None:
+                    self.offsets_bytes -= held_bytes(before)
                 partitions[partition] = committed
             case OffsetForgotten(group_id, topic, partition):
                 self._forget(group_id, topic, partition)
@@ -79,9 +87,10 @@ class GroupsImage:
     def _forget(self, group_id: str, topic: str, partition: int) -> None:
         topics = self.offsets.get(group_id, {})
         partitions = topics.get(topic, {})
-        if partitions.pop(partition, None) is None:
+        forgotten = partitions.pop(partition, None)
+        if forgotten is None:
             return
-        self.offset_count -= 1
+        self.offsets_bytes -= held_bytes(forgotten)
         if not partitions:
             del topics[topic]
         if not topics:

@@ -14,10 +14,11 @@ from millrace_server.group.appends import Appends
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.effects import FetchedOffset, PartitionOutcome, Refusal
 from millrace_server.group.group import Group
-from millrace_server.group.image import GroupsImage
+from millrace_server.group.image import GroupsImage, held_bytes
 from millrace_server.group.member import Member
 from millrace_server.group.records import CommittedOffset, OffsetForgotten, OffsetWritten
 from millrace_server.group.requests import NO_MEMBER, Commit, OffsetToCommit, TopicPartition
+from millrace_server.group.room import Room
 from millrace_server.group.states import GroupState
 from millrace_server.group.subscription import CONSUMER_PROTOCOL_TYPE
 from millrace_server.refusal import Refused
@@ -29,10 +30,13 @@ TOPIC_LENGTH_MAX = 249
 class Offsets:
     """The offsets of one coordinator's groups."""
 
-    __slots__ = ("_appends", "_config", "_image")
+    __slots__ = ("_appends", "_config", "_image", "_room")
 
-    def __init__(self, config: GroupConfig, image: GroupsImage, appends: Appends) -> None:
+    def __init__(
+        self, config: GroupConfig, room: Room, image: GroupsImage, appends: Appends
+    ) -> None:
         self._config = config
+        self._room = room
         self._image = image
         self._appends = appends
 
@@ -68,14 +72,19 @@ class Offsets:
         """Records of what a checked committer wants remembered, and what becomes of each part."""
         records: list[OffsetWritten] = []
         outcomes = []
-        room = self._config.offsets_max - self._image.offset_count
+        room_bytes = self._config.offsets_bytes_max - self._room.offsets_bytes
         for wanted in request.offsets:
-            refusal = self._refusal(request.group_id, wanted, room=room - len(records))
+            committed = CommittedOffset(
+                wanted.offset, wanted.leader_epoch, wanted.metadata, wall_ms
+            )
+            before = self._image.of_group(request.group_id).get(wanted.topic, {})
+            known = before.get(wanted.partition)
+            growth = held_bytes(committed) - (held_bytes(known) if known is not None else 0)
+            has_room = growth <= 0 or growth <= room_bytes
+            refusal = self._refusal(request.group_id, wanted, has_room=has_room)
             outcomes.append(PartitionOutcome(wanted.topic, wanted.partition, refusal))
             if refusal is None:
-                committed = CommittedOffset(
-                    wanted.offset, wanted.leader_epoch, wanted.metadata, wall_ms
-                )
+                room_bytes -= growth
                 records.append(
                     OffsetWritten(request.group_id, wanted.topic, wanted.partition, committed)
                 )
@@ -183,7 +192,7 @@ class Offsets:
             )
         return None
 
-    def _refusal(self, group_id: str, wanted: OffsetToCommit, *, room: int) -> Refusal | None:
+    def _refusal(self, group_id: str, wanted: OffsetToCommit, *, has_room: bool) -> Refusal | None:
         topic, partition = wanted.topic, wanted.partition
         most = self._config.offset_metadata_bytes_max
         if len(wanted.metadata) > most or len(wanted.metadata.encode()) > most:
@@ -203,11 +212,12 @@ class Offsets:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"There is no partition {partition} of topic {topic[:TOPIC_LENGTH_MAX]!r}",
             )
-        is_known = partition in self._image.of_group(group_id).get(topic, {})
-        if not is_known and room <= 0:
+        if not has_room:
             return Refusal.saying(
                 ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-                f"The coordinator of group {group_id!r} holds {self._config.offsets_max} offsets, "
-                "which is all it may; delete groups that are not used any more",
+                f"The offsets that groups have committed take {self._room.offsets_bytes} bytes of "
+                f"memory here, and all that they may is {self._config.offsets_bytes_max}: there "
+                f"is no room for one more of group {group_id!r}; delete groups that are not used "
+                "any more",
             )
         return None

@@ -8,6 +8,7 @@ fill it.
 from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
+from millrace_server.group.image import GroupsImage
 from millrace_server.refusal import Refused
 
 GROUP_BYTES = 2_500
@@ -20,14 +21,25 @@ class Room:
     """Bytes held and the most that may be; what is there already is never refused.
 
     `pending_count` is how many newcomers were told to come back, whose groups take room too.
+    Committed offsets have a bound of their own: `images` are those of the coordinators.
     """
 
-    __slots__ = ("_bytes_max", "held_bytes", "pending_count")
+    __slots__ = ("_bytes_max", "held_bytes", "images", "pending_count")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
+        self.images: list[GroupsImage] = []
         self.held_bytes = 0
         self.pending_count = 0
+
+    @property
+    def offsets_bytes(self) -> int:
+        """What the committed offsets of all coordinators take."""
+        return sum(image.offsets_bytes for image in self.images)
+
+    def leave(self, image: GroupsImage) -> None:
+        """A coordinator is not this broker's any more."""
+        self.images = [each for each in self.images if each is not image]
 
     def check(self, size_bytes: int) -> None:
         """Raises `Refused` unless as much may be added; what gets smaller (below 0) always may."""

@@ -8,6 +8,7 @@ import pytest
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.group.effects import GroupDeleted, PartitionOutcomes
+from millrace_server.group.image import OFFSET_BYTES
 from millrace_server.group.records import CommittedOffset
 from millrace_server.group.requests import LeavingMember, OffsetToCommit, TopicPartition
 from millrace_server.refusal import Refused
@@ -148,11 +149,20 @@ def test_parts_of_a_commit_that_are_refused_do_not_hold_up_the_others() -> None:
 
 
 def test_offsets_are_bounded_and_those_there_are_can_still_move() -> None:
-    shell = Shell(offsets_max=2)
+    shell = Shell(offsets_bytes_max=2 * OFFSET_BYTES + 10)
     shell.commit_all([OffsetToCommit("flights", each, 1) for each in range(2)])
     assert shell.code(shell.commit(9, partition=2)) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert shell.code(shell.commit(9, partition=1)) is ErrorCode.NONE
     assert shell.committed(partition=1) == 9
+
+
+def test_the_texts_beside_offsets_are_bounded_with_them() -> None:
+    shell = Shell(offsets_bytes_max=2 * OFFSET_BYTES)
+    token = shell.commit_all([OffsetToCommit("flights", 0, 1, -1, "x" * OFFSET_BYTES)])
+    assert shell.code(token) is ErrorCode.NONE
+    assert shell.code(shell.commit(2, partition=1)) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert shell.code(shell.commit(2, partition=0)) is ErrorCode.NONE
+    assert shell.code(shell.commit(2, partition=1)) is ErrorCode.NONE
 
 
 def test_a_simple_groups_offsets_expire_a_retention_after_each_was_committed() -> None:

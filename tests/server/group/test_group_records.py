@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace_server.group.image import GroupsImage
+from millrace_server.group.image import GroupsImage, held_bytes
 from millrace_server.group.offsets_topic import java_string_hash, partition_for_group
 from millrace_server.group.records import (
     CommittedOffset,
@@ -156,9 +156,12 @@ def test_a_compacted_topic_gives_the_same_image(records: list[GroupRecord], rng:
     for record in latest.values():
         compacted.replay(record)
     assert whole == compacted
-    assert whole.offset_count == compacted.offset_count
-    assert whole.offset_count == sum(
-        len(partitions) for topics in whole.offsets.values() for partitions in topics.values()
+    assert whole.offsets_bytes == compacted.offsets_bytes
+    assert whole.offsets_bytes == sum(
+        held_bytes(committed)
+        for topics in whole.offsets.values()
+        for partitions in topics.values()
+        for committed in partitions.values()
     )
 
 
