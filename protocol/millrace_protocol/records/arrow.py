@@ -6,7 +6,7 @@ partitions, which the caller adds as columns. Imports numpy and pyarrow (the
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -256,20 +256,23 @@ class ArrowFetch:
     def _varints(self, positions: _Integers) -> tuple[_Integers, _Integers]:
         """Read a number at each position; return the numbers and where each ends.
 
-        The next four bytes are taken as one word, in which the lowest clear top bit of a byte says
-        where the number ends. Longer numbers are read one by one.
+        Most columns have numbers of one byte, and nearly all have none of three. Where there are,
+        four bytes are taken as one word, in which the lowest clear top bit of a byte says where the
+        number ends. Still longer numbers are read one by one.
         """
+        last = positions.max(initial=0)
+        if last < len(self._bytes):
+            firsts = self._bytes[positions]
+            if firsts.max(initial=0) < 0x80:
+                return _signed(firsts), positions + 1
+            if last + 1 < len(self._bytes):
+                goes_on = firsts >> np.uint8(7)
+                seconds = self._bytes[positions + 1]
+                if not (goes_on & (seconds >> np.uint8(7))).any():
+                    shorts = (seconds * goes_on).astype(np.uint16) << np.uint16(7)
+                    shorts |= firsts & np.uint8(0x7F)
+                    return _signed(shorts), positions + (goes_on + np.uint8(1))
         words = self._words(positions)
-        # Most columns have numbers of one width, and nearly all have none of three bytes.
-        seconds = words & np.uint32(0x80)
-        if not seconds.any():
-            return _signed(words & np.uint32(0x7F)), positions + 1
-        seconds >>= np.uint32(7)
-        if not (seconds & (words >> np.uint32(15))).any():
-            numbers = (words >> np.uint32(1)) & np.uint32(0x3F80)
-            numbers *= seconds
-            numbers |= words & np.uint32(0x7F)
-            return _signed(numbers), positions + (seconds + np.uint32(1))
         tops = ~words & np.uint32(0x80808080)
         end_bits = tops & (~tops + np.uint32(1))
         words &= end_bits - np.uint32(1)
@@ -366,7 +369,9 @@ class ArrowFetch:
         return CorruptBatch("the records contradict each other", position, Fault.PAYLOAD)
 
 
-def _signed(numbers: npt.NDArray[np.uint32]) -> _Integers:
+def _signed(numbers: npt.NDArray[np.unsignedinteger[Any]]) -> _Integers:
     """Undo the zigzag: even numbers stand for 0, 1, 2, odd ones for -1, -2, -3."""
-    signs = -(numbers & np.uint32(1)).view(np.int32)
-    return ((numbers >> np.uint32(1)).view(np.int32) ^ signs).astype(np.int64)
+    signed = np.dtype(f"i{numbers.itemsize}")
+    signs = -(numbers & 1).view(signed)
+    found: _Integers = ((numbers >> 1).view(signed) ^ signs).astype(np.int64)
+    return found
