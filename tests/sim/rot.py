@@ -1,14 +1,17 @@
 """Damage to what was durable: bits that flip, and sectors that went to the wrong place.
 
-Owns what is damaged and what may follow from it. One fault for each partition: two could hide
-each other. Whatever is damaged, a wrong value or a log that is shorter than promised must not go
-without a word; errors and partitions that are offline are words enough.
+Owns what is damaged and what may follow from it. Of a log that is what its durable mark vouches
+for: a sync may reach further than the broker knows, and damage there looks like a torn tail. One
+fault for each partition: two could hide each other. Whatever is damaged, a wrong value or a log
+that is shorter than promised must not go without a word; errors and partitions that are offline are
+words enough.
 """
 
 from __future__ import annotations
 
 from millrace.errors import MillraceError
 from millrace_server.broker.metadata_log import METADATA_TOPIC
+from millrace_server.log.durable_mark import MARK_NAME, DurableMark
 from tests.sim.disk import SECTOR_BYTES, FaultyDisk
 from tests.sim.host import Rng, Trace
 from tests.sim.ledger import partition_name
@@ -52,7 +55,7 @@ class Rot:
             for path in disk.durable_files()
             if path.count("/") == 1
             and path.split("/")[0] not in self._directories
-            and disk.durable_bytes(path).strip(b"\0")
+            and promised(disk, path).strip(b"\0")
         ]
         logs = [path for path in sound if path.endswith(".log")]
         if rng.random() < 0.9:
@@ -79,7 +82,7 @@ class Rot:
         # In the same partition only within the same file: the rest of it must be good.
         targets = [one for one in sound if one == path or one.split("/")[0] != directory]
         target = rng.choice(targets)
-        sectors = -(-len(disk.durable_bytes(target)) // SECTOR_BYTES)
+        sectors = -(-len(promised(disk, target)) // SECTOR_BYTES)
         place = rng.randrange(sectors) * SECTOR_BYTES
         self._note(path, f"sector at {position} not written")
         self._note(target, f"sector at {place} overwritten")
@@ -88,7 +91,7 @@ class Rot:
 
     def _position(self, disk: FaultyDisk, path: str, rng: Rng) -> int:
         """A byte of what was ever written; every other time one near the end."""
-        end = len(disk.durable_bytes(path).rstrip(b"\0"))
+        end = len(promised(disk, path).rstrip(b"\0"))
         if rng.random() < 0.5:
             return rng.randint(max(0, end - 300), end - 1)
         return rng.randrange(end)
@@ -96,3 +99,17 @@ class Rot:
     def _note(self, path: str, what: str) -> None:
         self._directories.setdefault(path.split("/")[0], path)
         self._trace.note(f"rot: {path} {what}")
+
+
+def promised(disk: FaultyDisk, path: str) -> bytes:
+    """What is on the disk of a file, as far as the broker knows that it is."""
+    data = disk.durable_bytes(path)
+    directory, _, name = path.partition("/")
+    if not name.endswith(".log"):
+        return data
+    mark_path = f"{directory}/{MARK_NAME}"
+    mark = DurableMark.decode(disk.file_bytes(mark_path)) if disk.exists(mark_path) else None
+    base_offset = int(name.partition(".")[0])
+    if mark is None or base_offset > mark.base_offset:
+        return b""
+    return data if base_offset < mark.base_offset else data[: mark.position]
