@@ -109,3 +109,20 @@ async def test_a_look_that_is_given_up_holds_nobody_back(broker: Broker, wire: W
             await wire.produce("t", batch(b"more", timestamp_ms=2))
             leaving.writer.transport.abort()
     assert (await wire.offset("t", 2)).offset == 20_000
+
+
+async def test_nothing_is_shown_of_a_batch_that_turns_out_to_be_broken(
+    wire: Wire, text: Text
+) -> None:
+    """Its first records look sound, and more follow than its header says."""
+    whole = bytearray(batch(b"one", b"two"))
+    header = read_header(whole)
+    header.record_count, header.last_offset_delta = 1, 0
+    whole[:HEADER_SIZE] = header.pack()
+    seal(whole)
+    await wire.produce("t", batch(b"before"))
+    await wire.produce("t", bytes(whole))
+    first, last = await text.ask("FETCH t 0 0")
+    assert first.endswith("value before")
+    assert last == "OK 1 record, next offset 1, high watermark 2"
+    assert (await text.ask("FETCH t 0 1"))[-1].startswith("ERR INVALID_RECORD")

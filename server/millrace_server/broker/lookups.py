@@ -39,7 +39,8 @@ class Lookups:
     ) -> AsyncGenerator[tuple[list[Record], int], None]:
         """Yields `(records, next_offset)` of whole batches from `from_offset` on, in chunks.
 
-        A list may be empty: `next_offset` also covers what compaction removed. Others wait for
+        Behind each batch the list is empty: `next_offset` also covers what compaction removed, and
+        the batch was whole, which is not known before. Others wait for
         their look until the generator ends or is closed. Raises `CorruptBatch`, and `Refused` for a
         batch of more records than are looked at, when it gets there.
         """

@@ -168,10 +168,13 @@ async def read_lines(
             data = found.slice.read()
         finally:
             found.slice.release()
-        before = offset
+        before, whole = offset, (len(lines), offset)
         try:
             async with aclosing(broker.lookups.records(data, from_offset=offset)) as chunks:
                 async for records, next_offset in chunks:
+                    if not records:
+                        offset = next_offset
+                        whole = len(lines), offset
                     in_turn = 0
                     for record in records:
                         line = record_line(record)
@@ -184,8 +187,10 @@ async def read_lines(
                         if in_turn >= TURN_CHARACTERS:
                             in_turn = 0
                             await broker.turns.turn()
-                    offset = next_offset
         except (CorruptBatch, Refused):
+            # What was read of a broken batch may be as wrong as the rest of it.
+            count, offset = whole
+            del lines[count:]
             if not lines:
                 raise
             break
