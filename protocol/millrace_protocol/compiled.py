@@ -45,6 +45,8 @@ PIECE_ELEMENTS = 20
 """Encoded in one go; each may hold an array of its own."""
 PIECE_READ_ELEMENTS = 100
 """Decoded in one go, some 150 us."""
+PIECE_READ_BYTES = 64 << 10
+"""The same where elements are long."""
 _UNFIT = (struct.error, TypeError, AttributeError, ValueError)
 """What a value that does not fit raises here; the declared codec says what is wrong with it."""
 
@@ -93,9 +95,11 @@ def decode_in_pieces(cls: type[M], body: Buffer, version: int) -> Generator[None
         if isinstance(array := types[0], ArrayOf):
             read, found = _reader(array.element), list[Any]()
             count, position = _array_count(array.nullable, view, position, elements)
+            due = position + PIECE_READ_BYTES
             for index in range(count or 0):
                 position = read(view, position, elements, found)
-                if index % PIECE_READ_ELEMENTS == PIECE_READ_ELEMENTS - 1:
+                if position >= due or index % PIECE_READ_ELEMENTS == PIECE_READ_ELEMENTS - 1:
+                    due = position + PIECE_READ_BYTES
                     yield
             values.append(None if count is None else tuple(found))
         else:

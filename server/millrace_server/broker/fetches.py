@@ -18,6 +18,7 @@ from millrace_server.broker.partitions import Partitions
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.broker.waiting import Waiting, WaitingRoom
 from millrace_server.host import FileSlice
+from millrace_server.net.turns import cut
 from millrace_server.refusal import Refused
 
 WAITING_ENTRIES_MAX = 50_000
@@ -299,9 +300,8 @@ class _Watched:
         self.watcher = partial(look, self)
 
 
-def _pieces(wanted: Sequence[FetchFrom]) -> Iterator[Sequence[FetchFrom]]:
-    for start in range(0, len(wanted), PIECE_ENTRIES):
-        yield wanted[start : start + PIECE_ENTRIES]
+def _pieces(wanted: Sequence[FetchFrom]) -> Iterator[list[FetchFrom]]:
+    return cut(wanted, PIECE_ENTRIES, lambda want: want.topic)
 
 
 def _read_one(partitions: Partitions, want: FetchFrom, left: int) -> Fetched:

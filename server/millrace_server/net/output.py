@@ -37,6 +37,10 @@ TURN_BYTES = 4 << 20
 CALL_BYTES = 16 << 10
 """What a call of the kernel counts for beside its bytes: an answer may be two thousand slices of a
 few bytes, and takes some 10 us for each."""
+COPIED_BYTES = 256 << 10
+"""The most that is copied into the kernel in one call."""
+COPY_COST = 8
+"""How many bytes of a file are sent while one is copied, when its pages are there."""
 JOINED_BYTES = 64 << 10
 """Small parts are joined up to this size; a part this large is not copied."""
 CHECK_BYTES = 4 << 20
@@ -149,7 +153,7 @@ class Output:
                         return
                     turn -= CALL_BYTES + self._send_slice(part, turn)
                 else:
-                    turn -= CALL_BYTES + self._send_bytes(part)
+                    turn -= CALL_BYTES + COPY_COST * self._send_bytes(part)
         except BlockingIOError:
             self._wait = Wait.PEER
             # By the time the peer has read, the bytes may have left the page cache.
@@ -185,7 +189,8 @@ class Output:
                 queue.popleft()
             data = run[0] if len(run) == 1 else b"".join(run)
             queue.appendleft(data)
-        sent = self._wire.send(data, more=len(queue) > 1)
+        head = memoryview(data)[:COPIED_BYTES] if size > COPIED_BYTES else data
+        sent = self._wire.send(head, more=len(queue) > 1)
         if sent == size:
             queue.popleft()
         else:

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millrace_server.host import Reply
 
 if TYPE_CHECKING:
     from millrace_server.net.answers import Slot
+
+T = TypeVar("T")
 
 Pause = asyncio.Future[Any] | None
 """Where work in pieces lets others go first: until its next turn, or, if it is a future, until that
@@ -32,6 +34,24 @@ returns what a handler returns. It is closed when its connection is lost before 
 
 Later = asyncio.Future[Reply] | asyncio.Future[Reply | Pieces]
 """An answer that is not made yet."""
+
+
+NAME_LENGTH = 256
+"""No name that there is, is longer; one that is takes longer to read, refuse and repeat."""
+
+
+def cut(entries: Sequence[T], entries_max: int, name_of: Callable[[T], str]) -> Iterator[list[T]]:
+    """Entries in pieces of up to `entries_max`, of which a long name counts for several."""
+    piece: list[T] = []
+    weight = 0
+    for entry in entries:
+        piece.append(entry)
+        weight += 1 + len(name_of(entry)) // NAME_LENGTH
+        if weight >= entries_max:
+            yield piece
+            piece, weight = [], 0
+    if piece:
+        yield piece
 
 
 class Turns:

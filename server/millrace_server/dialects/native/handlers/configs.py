@@ -17,6 +17,7 @@ from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.answer import Answered, AnswerPieces
 from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.net.connection import Connection
+from millrace_server.net.turns import cut
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
@@ -31,10 +32,9 @@ def describe(broker: Broker, connection: Connection, request: DescribeConfigsReq
 
 def _in_pieces(broker: Broker, request: DescribeConfigsRequest) -> AnswerPieces:
     described: list[TopicConfigs] = []
-    for name in request.topics:
-        described.append(_describe(broker, name))
-        if not len(described) % PIECE_TOPICS:
-            yield None
+    for names in cut(request.topics, PIECE_TOPICS, str):
+        described += (_describe(broker, name) for name in names)
+        yield None
     return DescribeConfigsResponse(tuple(described))
 
 

@@ -13,6 +13,7 @@ from millrace_server.dialects.native.answer import Answered, AnswerPieces, BodyP
 from millrace_server.dialects.native.later import mapped
 from millrace_server.host import ReplyPart, release_slices
 from millrace_server.net.connection import Connection
+from millrace_server.net.turns import cut
 
 
 def handle(broker: Broker, connection: Connection, request: FetchRequest) -> Answered:
@@ -36,8 +37,8 @@ def _in_pieces(
     broker: Broker, request: FetchRequest, max_wait_ms: int, *, is_first: bool
 ) -> AnswerPieces:
     wanted: list[FetchFrom] = []
-    for start in range(0, len(request.partitions), PIECE_ENTRIES):
-        wanted += map(_from, request.partitions[start : start + PIECE_ENTRIES])
+    for asked in cut(request.partitions, PIECE_ENTRIES, lambda entry: entry.topic):
+        wanted += map(_from, asked)
         yield None
     fetched = yield from broker.fetches.fetch_in_pieces(
         wanted,
@@ -50,8 +51,8 @@ def _in_pieces(
         return mapped(fetched, lambda _: _in_pieces(broker, request, 0, is_first=False))
     body = _Body(len(fetched))
     try:
-        for start in range(0, len(fetched), PIECE_ENTRIES):
-            body.add(fetched[start : start + PIECE_ENTRIES])
+        for results in cut(fetched, PIECE_ENTRIES, lambda result: result.topic):
+            body.add(results)
             yield None
     except GeneratorExit:
         for result in fetched:

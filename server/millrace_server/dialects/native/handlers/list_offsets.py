@@ -17,6 +17,7 @@ from millrace_server.broker.partition import Partition
 from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.dialects.native.answer import Answered, AnswerPieces
 from millrace_server.net.connection import Connection
+from millrace_server.net.turns import cut
 
 PIECE_ENTRIES = 50
 """Ends of partitions looked up in one go, some 200 us."""
@@ -33,8 +34,7 @@ def handle(broker: Broker, connection: Connection, request: ListOffsetsRequest) 
 
 def _find_in_pieces(broker: Broker, request: ListOffsetsRequest) -> AnswerPieces:
     results: list[ListOffsetsResult] = []
-    for start in range(0, len(request.partitions), PIECE_ENTRIES):
-        piece = request.partitions[start : start + PIECE_ENTRIES]
+    for piece in cut(request.partitions, PIECE_ENTRIES, lambda asked: asked.topic):
         results += [_find_end(broker, asked) for asked in piece]
         yield None
     return ListOffsetsResponse(tuple(results))

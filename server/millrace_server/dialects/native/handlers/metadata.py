@@ -17,6 +17,7 @@ from millrace_server.broker.broker import Broker
 from millrace_server.dialects.native.answer import Answered, AnswerPieces
 from millrace_server.metadata.image import Topic
 from millrace_server.net.connection import Connection
+from millrace_server.net.turns import NAME_LENGTH
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
@@ -41,7 +42,7 @@ def _in_pieces(broker: Broker, names: Sequence[str]) -> AnswerPieces:
     entries = 0
     for name in names:
         described.append(_describe(broker, name))
-        entries += 1 + len(described[-1].partitions)
+        entries += 1 + len(described[-1].partitions) + len(name) // NAME_LENGTH
         if entries >= PIECE_ENTRIES:
             entries = 0
             yield None
