@@ -6,6 +6,8 @@ from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 
 SENTENCE_SIZE_MAX = 1_000
 """Characters. Sentences name what the peer sent, which may be as long as a string can be."""
+QUOTED_LENGTH = 256
+"""Characters of a name in a sentence; `repr` of one of 8,000 takes 25 us."""
 
 
 class Refused(Exception):
@@ -23,3 +25,10 @@ class Refused(Exception):
             sentence = f"{sentence[:half]} ... {sentence[-half:]}"
         self.sentence = sentence
         super().__init__(f"{code.name}: {self.sentence}")
+
+
+def quoted(name: str) -> str:
+    """A name in a sentence; of one that is too long for a name, the beginning."""
+    if len(name) <= QUOTED_LENGTH:
+        return repr(name)
+    return f"{name[:QUOTED_LENGTH]!r}... ({len(name)} characters)"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.broker.partition import Partition
-from millrace_server.refusal import Refused
+from millrace_server.refusal import Refused, quoted
 
 
 class NotOpenYet(Refused):
@@ -74,7 +74,7 @@ class Partitions:
         if partitions is None:
             raise Refused(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"There is no topic {topic!r} here; create it first or check the name",
+                f"There is no topic {quoted(topic)} here; create it first or check the name",
             )
         partition = partitions.get(number)
         if partition is None:

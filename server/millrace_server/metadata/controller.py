@@ -19,7 +19,7 @@ from millrace_server.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
-from millrace_server.refusal import Refused
+from millrace_server.refusal import Refused, quoted
 from millrace_server.topic_config import (
     INTERNAL_TOPIC_PREFIX,
     TopicConfig,
@@ -55,7 +55,7 @@ class Controller:
         if topic is None:
             raise Refused(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"There is no topic {name!r}; create it first or check the name",
+                f"There is no topic {quoted(name)}; create it first or check the name",
             )
         return topic
 

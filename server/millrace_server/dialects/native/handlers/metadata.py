@@ -31,8 +31,10 @@ def handle(broker: Broker, connection: Connection, request: MetadataRequest) -> 
     names = request.topics
     if names is None:
         names = tuple(sorted(broker.image.topics))
-    partitions = sum(_partition_count(broker, name) for name in names)
-    if len(names) + partitions > PIECE_ENTRIES:
+    entries = len(names)
+    if entries <= PIECE_ENTRIES:
+        entries += sum(_partition_count(broker, name) for name in names)
+    if entries > PIECE_ENTRIES:
         return _in_pieces(broker, names)
     return _response(broker, [_describe(broker, name) for name in names])
 
