@@ -11,6 +11,7 @@ KIP-110 (zstd); the xerial snappy-java stream format.
 """
 
 import enum
+import mmap
 import struct
 from types import ModuleType
 from typing import Final
@@ -25,6 +26,9 @@ _BLOCK_SIZE = struct.Struct(">i")
 _DEFLATE_RATIO_MAX: Final = 1032
 """Two bits for a match of 258 bytes; zlib's technical notes."""
 _OUTPUT_BYTES_MIN: Final = 64 * 1024
+_CLEARED_BYTES_MAX: Final = 1 << 20
+"""A larger output is memory of its own that is clear when it is first touched, in the codec. Python
+would clear it while every other thread waits: 10 ms for 16 MiB on a virtual machine."""
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 """What cramjam says when the output does not fit; a test for each codec pins it."""
 
@@ -102,7 +106,7 @@ def _decompress_growing(
     """
     size = min(max(guess_bytes, _OUTPUT_BYTES_MIN), limit_bytes)
     while True:
-        output = bytearray(size)
+        output = bytearray(size) if size <= _CLEARED_BYTES_MAX else mmap.mmap(-1, size)
         try:
             written = module.decompress_into(data, output)
         except cramjam.DecompressionError as error:

@@ -11,10 +11,13 @@ that is only announced costs nothing:
     scratch  |frame|frame|fra|         `put_away` keeps "fra" as bytes of our own
     private  |fra.........|            one frame of more than IN_PLACE_BYTES; when it is full,
     private  |frame frame frame fr...| GROWTH times as large, up to the size of the frame
+
+Of a very large frame the buffer does not grow, but what of it may be filled.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 
 from millrace_protocol.framing import TEXT_OPENINGS
@@ -27,6 +30,10 @@ FIRST_BYTES = 8 << 10
 GROWTH = 16
 """A frame of 1 MiB, whose first read is some 64 KiB, is in its last buffer at once: each buffer
 costs page faults, and with two of them a produce took three times as long."""
+CLEARED_BYTES_MAX = 4 << 20
+"""A larger frame gets memory for all of it at once, which is clear, and there, when it is first
+written. Python would clear 16 MiB in 10 ms, in which nobody is answered. A smaller buffer is memory
+that was used before, and so is there."""
 _LENGTH = struct.Struct(">I")
 _LENGTH_SIZE = _LENGTH.size
 _LINE_FEED = 10
@@ -69,6 +76,7 @@ class Intake:
         "_end",
         "_filled",
         "_frame_bytes",
+        "_granted",
         "_line_bytes_max",
         "_private",
         "_scratch",
@@ -88,7 +96,8 @@ class Intake:
         self._view = _NOTHING
         self._start = 0
         self._end = 0
-        self._private: bytearray | None = None
+        self._private: bytearray | mmap.mmap | None = None
+        self._granted = 0
         self._filled = 0
         self._frame_bytes = 0
         self.owned = False
@@ -103,7 +112,7 @@ class Intake:
     def buffer(self) -> memoryview:
         """Where the next bytes go."""
         if self._private is not None:
-            return memoryview(self._private)[self._filled :]
+            return memoryview(self._private)[self._filled : self._granted]
         kept = self._end - self._start
         if kept:
             self._scratch.view[:kept] = self._view[self._start : self._end]
@@ -129,7 +138,7 @@ class Intake:
         call. Raises `FrameLengthError` as soon as the length is known.
         """
         if self._private is not None:
-            if self._filled < len(self._private):
+            if self._filled < self._granted:
                 return None
             if self._filled < self._frame_bytes:
                 self.private_bytes_wanted = min(self._frame_bytes, GROWTH * self._filled)
@@ -178,17 +187,25 @@ class Intake:
         return line.removesuffix(b"\r")
 
     def allocate(self) -> None:
-        """Gives the unfinished frame the buffer that it wants."""
-        private = bytearray(self.private_bytes_wanted)
-        if self._private is not None:
+        """Gives the unfinished frame the buffer that it wants, or as much of it as it may fill."""
+        self._granted = self.private_bytes_wanted
+        self.private_bytes_wanted = 0
+        before = self._private
+        if isinstance(before, mmap.mmap):
+            return
+        private: bytearray | mmap.mmap
+        if self._frame_bytes > CLEARED_BYTES_MAX:
+            private = mmap.mmap(-1, self._frame_bytes)
+        else:
+            private = bytearray(self._granted)
+        if before is not None:
             # Not resized: whoever reads the socket still has a view of it.
-            private[: self._filled] = self._private
+            private[: self._filled] = before
         else:
             self._filled = self._end - self._start
             private[: self._filled] = self._view[self._start : self._end]
             self._forget_shared()
         self._private = private
-        self.private_bytes_wanted = 0
 
     def put_away(self) -> None:
         """Moves what was not handed out away from the shared scratch."""
