@@ -3,9 +3,14 @@
 Runs each attack (or those whose names contain one of the words given) on a broker of its own,
 beside a well-behaved client in a process of its own: every 10 ms a produce that is acked when it is
 on the disk, and a fetch of it. Its p99 is taken before, during and after the attack, which repeats
-itself for `ATTACK_S`. The bound is 2 x the p99 of before and after together. A machine that does
-something else for a moment breaks it as well as a broker: so an attack beyond the bound is tried
-again, three times in all, and the best decides; the column `try` says which that was.
+itself for `ATTACK_S`. The bound is 2 x the p99 of before and after together.
+
+An attacker on the same machine takes processors, memory and disk from others as well, which no
+broker can help. So when the bound is broken, the same attack is run once more on this broker while
+the client works with another one beside it, which nobody attacks: the bound is twice its p99
+(`beside`) then, if that is larger. A machine that does something else for a moment breaks the bound
+too: an attack beyond it is tried three times in all, and the best decides; the column `try` says
+which that was.
 
 The attacker has the lowest priority, as if it had a machine of its own, and rests for 20 ms between
 two attacks; broker and client come before what else the machine does, where that is allowed. Ends
@@ -100,10 +105,11 @@ class Felt:
     max_ms: float
     peak_bytes: int
     logged_bytes: int
+    beside_ms: float = 0.0
 
     @property
     def ratio(self) -> float:
-        return self.attacked_ms / self.idle_ms
+        return self.attacked_ms / max(self.idle_ms, self.beside_ms)
 
 
 async def try_once(target: Target, attack: Attack) -> Felt:
@@ -136,6 +142,15 @@ async def try_once(target: Target, attack: Attack) -> Felt:
     return Felt(
         outcome, passed, _p99(idle), _p99(attacked), max(attacked), peak_bytes, logged_bytes
     )
+
+
+async def felt_beside(calm: Target, target: Target, attack: Attack) -> float:
+    """The p99 of a client of `calm` while `target` is attacked, in ms."""
+    async with Bystander.beside(calm.port) as bystander:
+        await asyncio.sleep(0.5)
+        await bystander.rounds_ms()
+        await _in_background(target, attack)
+        return _p99(await bystander.rounds_ms())
 
 
 async def _in_background(target: Target, attack: Attack) -> str:
@@ -183,6 +198,12 @@ def best_of_tries(attack: Attack) -> tuple[Felt, int]:
             limits = SHORT_LIMITS if attack.needs_short_limits else None
             with broker_process(Path(directory), environment=limits, full=True) as target:
                 felt = asyncio.run(try_once(target, attack))
+                if felt.passed and felt.ratio > RATIO_MAX:
+                    with (
+                        tempfile.TemporaryDirectory() as other,
+                        broker_process(Path(other), full=True) as calm,
+                    ):
+                        felt.beside_ms = asyncio.run(felt_beside(calm, target, attack))
         if not felt.passed:
             return felt, number
         if best is None or felt.ratio < best[0].ratio:
@@ -217,8 +238,8 @@ def main(words: list[str]) -> int:
         f" {MEMORY_BYTES_MAX >> 20} MiB"
     )
     print(
-        f"{'input':<55} {'outcome':<48} {'idle ms':>7} {'attacked':>8} {'ratio':>6} {'max ms':>8} "
-        f"{'try':>3} {'MiB':>6} {'log K':>6}"
+        f"{'input':<55} {'outcome':<48} {'idle ms':>7} {'beside':>6} {'attacked':>8} {'ratio':>6} "
+        f"{'max ms':>8} {'try':>3} {'MiB':>6} {'log K':>6}"
     )
     failures = slow = count = 0
     for attack in ATTACKS:
@@ -228,11 +249,12 @@ def main(words: list[str]) -> int:
         count += 1
         failures += not felt.passed
         slow += felt.passed and felt.ratio > RATIO_MAX
+        beside = f"{felt.beside_ms:.1f}" if felt.beside_ms else ""
         verdict = "" if felt.ratio <= RATIO_MAX else "  FELT"
         print(
             f"{attack.name:<55} {felt.outcome[:48]:<48} {felt.idle_ms:>7.1f} "
-            f"{felt.attacked_ms:>8.1f} {felt.ratio:>6.1f} {felt.max_ms:>8.1f} {number:>3} "
-            f"{felt.peak_bytes >> 20:>6} {felt.logged_bytes >> 10:>6}"
+            f"{beside:>6} {felt.attacked_ms:>8.1f} {felt.ratio:>6.1f} {felt.max_ms:>8.1f} "
+            f"{number:>3} {felt.peak_bytes >> 20:>6} {felt.logged_bytes >> 10:>6}"
             f"{verdict if felt.passed else '  FAILED'}",
             flush=True,
         )
