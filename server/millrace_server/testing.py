@@ -25,11 +25,14 @@ from millrace_server.config import BrokerConfig
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.lock import DirectoryLock
 from millrace_server.disk.os_disk import DIRECTORY_MODE
+from millrace_server.limits import Limits
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.node import Node
 
 OFFSETS_TOPIC_PARTITIONS = 1
 """A test has few groups, and does not wait for fifty directories."""
+LINGER_MS = 100
+"""A client that is stopped later than its broker hears of the end at once on the same machine."""
 START_WAIT_MS = 600_000
 """Tests want every partition to be there when the broker is."""
 
@@ -52,6 +55,7 @@ class Broker:
             offsets_topic_partitions=OFFSETS_TOPIC_PARTITIONS,
             group_initial_rebalance_delay_ms=0,
             group_min_session_timeout_ms=1,
+            limits=Limits(linger_ms=LINGER_MS),
         )
         self.config = replace(config, **settings)
         self._node: Node | None = None

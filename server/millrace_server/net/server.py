@@ -119,6 +119,9 @@ class Server:
             self._listener.close()
         for connection in [*self.connections, *self._refused]:
             connection.finish(_STOPPING)
+        if self._tick is not None:
+            self._tick.cancel()
+            self._on_drain_tick()
         if not await self._emptied(timeout_ms):
             for connection in [*self.connections, *self._refused]:
                 connection.abort("the broker is stopping and its time to drain has passed")
@@ -173,6 +176,14 @@ class Server:
         for _ in range(min(len(unseen), everyone // _TICKS_PER_SWEEP + 1)):
             unseen.popleft().look(now_ms)
         self._tick = self._loop.call_later(_TICK_S, self._on_tick)
+
+    def _on_drain_tick(self) -> None:
+        """Looks at all connections, and again when those that linger have lingered enough."""
+        now_ms = self._host.clock.monotonic_ms()
+        for connection in [*self.connections, *self._refused]:
+            connection.look(now_ms)
+        interval_ms = min(SWEEP_MS, self.limits.linger_ms)
+        self._tick = self._loop.call_later(interval_ms / 1000, self._on_drain_tick)
 
     async def _emptied(self, timeout_ms: int | None) -> bool:
         """Waits until every connection is lost; False when the time ran out first."""
