@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from millrace_server.log.durable_mark import MARK_NAME, DurableMark
 from tests.history.operations import Left
-from tests.sim.disk import FaultyDisk
+from tests.sim.disk import SECTOR_BYTES, FaultyDisk
 from tests.sim.host import Rng, Trace
 from tests.sim.ledger import NOT_SENT, Ledger, Where
 from tests.sim.lookups import Lookup, Lookups
@@ -181,6 +182,9 @@ def test_an_answer_says_nothing_of_what_was_acked_after_the_question() -> None:
     assert list(lookups.check(WHERE, {0: (10, 0), 1: (30, 1)})) == []
 
 
+MARKED_BYTES = 1_500
+
+
 def test_rot_changes_what_is_durable_and_says_in_which_partition_once_for_each() -> None:
     kinds: set[str] = set()
     for seed in range(40):
@@ -190,15 +194,21 @@ def test_rot_changes_what_is_durable_and_says_in_which_partition_once_for_each()
         for topic in ("a", "b"):
             disk.make_directory(f"{topic}-0")
             file = disk.open(f"{topic}-0/{0:020d}.log", create=True, write=True)
-            file.pwrite(random.Random(topic).randbytes(1500), 0)
+            file.pwrite(random.Random(topic).randbytes(4_000), 0)
             file.sync()
+            # What was synced beyond the mark looks like a torn tail, and so is left alone.
+            mark = disk.open(f"{topic}-0/{MARK_NAME}", create=True, write=True)
+            mark.pwrite(DurableMark(1, 0, MARKED_BYTES).encode(), 0)
             disk.sync_directory(f"{topic}-0")
             before[topic] = disk.durable_bytes(file.path)
         disk.sync_directory("")
         for _ in range(3):
             rot.damage(disk, Rng(f"{seed}"))
         for topic, content in before.items():
-            assert disk.durable_bytes(f"{topic}-0/{0:020d}.log") != content
+            after = disk.durable_bytes(f"{topic}-0/{0:020d}.log")
+            assert after[:MARKED_BYTES] != content[:MARKED_BYTES]
+            end = -(-MARKED_BYTES // SECTOR_BYTES) * SECTOR_BYTES
+            assert after[end:] == content[end:]
             assert rot.is_damaged(topic, 0)
             assert not rot.is_damaged(topic, 1)
         kinds.update(trace.counts)
