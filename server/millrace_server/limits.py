@@ -20,13 +20,11 @@ DECODED_BYTES_MAX = 16 << 20
 """Records of one batch, decompressed, that compaction reads: more than a client puts into a batch,
 and less than a bomb. Clients, which have only themselves to stop, read up to 128 MiB."""
 DECODED_RECORDS_MAX = 100_000
-"""The same as a count: looking at them takes some 30 ms."""
+"""The same as a count, for whoever looks into a batch: it takes some 30 ms."""
 LOOKED_AT_BYTES_MAX = 4 << 20
 """Records of one batch, decompressed, that are looked at for a question about time and for text:
 four times what clients put into a batch before they compress it. They are copied once while nobody
 else is answered, which takes 1 ms."""
-LOOKED_AT_RECORDS_MAX = 100_000
-"""The same as a count."""
 FRAME_BYTES_MIN = 8
 """Smallest `length` of a binary frame: api, version and correlation id of any dialect."""
 

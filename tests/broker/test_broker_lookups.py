@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
 from millrace_protocol.records import HEADER_SIZE, Codec, encode_batch, read_header, seal
+from millrace_server.broker.partition import Partition
 from millrace_server.limits import LOOKED_AT_BYTES_MAX
 from millrace_server.testing import Broker
 from tests.broker.wire import Text, Wire, batch, connect, connect_text, until
@@ -126,3 +129,25 @@ async def test_nothing_is_shown_of_a_batch_that_turns_out_to_be_broken(
     assert first.endswith("value before")
     assert last == "OK 1 record, next offset 1, high watermark 2"
     assert (await text.ask("FETCH t 0 1"))[-1].startswith("ERR INVALID_RECORD")
+
+
+async def test_one_batch_is_in_memory_however_many_ask(
+    broker: Broker, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for a look has not read what it will look into."""
+    made = compressed([b"x" * 100] * 5_000, Codec.ZSTD, timestamps_ms=1)
+    await wire.produce("t", made)
+    read, looking = Partition.read, []
+
+    def noted(self: Partition, *args: Any, **options: Any) -> Any:
+        looking.append(broker.node.broker.lookups.is_looking)
+        return read(self, *args, **options)
+
+    monkeypatch.setattr(Partition, "read", noted)
+    async with AsyncExitStack() as stack:
+        texts = [await stack.enter_async_context(connect_text(broker.port)) for _ in range(20)]
+        for text in texts:
+            text.type("FETCH t 0 0 3")
+        for text in texts:
+            assert len(await text.answer()) == 4
+    assert looking == [True] * 20

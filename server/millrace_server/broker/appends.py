@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import BatchHeader, check_produced_batch
-from millrace_server.broker.keys import check_keys, check_keys_in_pieces, is_long
+from millrace_server.broker.keys import check_keys, is_long, look_for_keys
+from millrace_server.broker.lookups import Lookups
 from millrace_server.broker.partition import Partition
 from millrace_server.broker.partitions import Partitions
 from millrace_server.broker.producer_ids import ProducerIds
@@ -21,7 +22,7 @@ from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
 from millrace_server.broker.waiting import Waiting, WaitingRoom
 from millrace_server.host import Host
 from millrace_server.log_lines import Ration, get_logger
-from millrace_server.net.turns import Pause
+from millrace_server.net.turns import Pause, done
 from millrace_server.refusal import Refused
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
@@ -60,7 +61,9 @@ class Appends:
         host: Host,
         waiting: WaitingRoom,
         producer_ids: ProducerIds,
+        lookups: Lookups,
     ) -> None:
+        self._lookups = lookups
         self._partitions = partitions
         self._producer_ids = producer_ids
         self._host = host
@@ -82,7 +85,8 @@ class Appends:
         _check_acks(acks)
         results: list[Produced] = []
         pending: list[tuple[int, asyncio.Future[None]]] = []
-        self._append_each(batches, results, pending, wait=acks != ACKS_NONE)
+        for topic, number, batch in batches:
+            self._append_one(topic, number, batch, results, pending, wait=acks != ACKS_NONE)
         return self._when_durable(results, pending, timeout_ms) if pending else results
 
     def append_in_pieces(
@@ -100,20 +104,25 @@ class Appends:
         _check_acks(acks)
         results: list[Produced] = []
         pending: list[tuple[int, asyncio.Future[None]]] = []
-        wait = acks != ACKS_NONE
-        for start in range(0, len(batches), PIECE_BATCHES):
-            for topic, number, batch in batches[start : start + PIECE_BATCHES]:
-                checked = None
-                if self.takes_long(topic, number, batch):
-                    try:
-                        checked = yield from self._check_in_pieces(topic, number, batch)
-                    except CORE_REFUSALS as error:
-                        results.append(Produced.refused(topic, number, as_refused(error)))
-                        continue
-                self._append_each(
-                    [(topic, number, batch)], results, pending, wait=wait, with_keys=checked
-                )
-            yield None
+        for index, (topic, number, batch) in enumerate(batches):
+            if index and not index % PIECE_BATCHES:
+                yield None
+            looked_into = None
+            if self.takes_long(topic, number, batch):
+                try:
+                    looked_into = yield from self._look_into(topic, number, batch)
+                except CORE_REFUSALS as error:
+                    results.append(Produced.refused(topic, number, as_refused(error)))
+                    continue
+            self._append_one(
+                topic,
+                number,
+                batch,
+                results,
+                pending,
+                wait=acks != ACKS_NONE,
+                looked_into=looked_into,
+            )
         return self._when_durable(results, pending, timeout_ms) if pending else results
 
     def takes_long(self, topic: str, number: int, batch: memoryview) -> bool:
@@ -125,48 +134,49 @@ class Appends:
         except Refused:
             return False
 
-    def _check_in_pieces(
+    def _look_into(
         self, topic: str, number: int, batch: memoryview
     ) -> Generator[Pause, None, BatchHeader]:
-        partition, header = self._check(topic, number, batch)
-        if partition.log.config.compacts:
-            yield from check_keys_in_pieces(topic, batch, header, self._host.spawn)
+        _, header = self._check(topic, number, batch)
+        look = look_for_keys(topic, batch, header, self._lookups)
+        yield from done(self._host.spawn.task(look, name="keys"))
         return header
 
-    def _append_each(
+    def _append_one(
         self,
-        batches: Sequence[tuple[str, int, memoryview]],
+        topic: str,
+        number: int,
+        batch: memoryview,
         results: list[Produced],
         pending: list[tuple[int, asyncio.Future[None]]],
         *,
         wait: bool,
-        with_keys: BatchHeader | None = None,
+        looked_into: BatchHeader | None = None,
     ) -> None:
-        """`with_keys` is the header of the one batch whose keys were checked already."""
-        now_ms = self._host.clock.wall_ms()
-        for topic, number, batch in batches:
-            try:
-                partition, header = self._check(topic, number, batch)
-                if partition.log.config.compacts and header != with_keys:
-                    check_keys(topic, batch, header)
-                appended, durable = partition.append(batch, header, now_ms=now_ms, wait=wait)
-            except CORE_REFUSALS as error:
-                refused = as_refused(error)
-                if refused.code is ErrorCode.DISK_FULL:
-                    self._say_disk_is_full(topic, number, error)
-                results.append(Produced.refused(topic, number, refused))
-                continue
-            if durable is not None:
-                pending.append((len(results), durable))
-            results.append(
-                Produced(
-                    topic,
-                    number,
-                    base_offset=appended.base_offset,
-                    log_append_time_ms=appended.log_append_time_ms,
-                    log_start_offset=partition.log.start_offset,
-                )
+        """Adds what becomes of a batch; `looked_into` is its header if its keys were checked."""
+        try:
+            partition, header = self._check(topic, number, batch)
+            if partition.log.config.compacts and header != looked_into:
+                check_keys(topic, batch, header)
+            now_ms = self._host.clock.wall_ms()
+            appended, durable = partition.append(batch, header, now_ms=now_ms, wait=wait)
+        except CORE_REFUSALS as error:
+            refused = as_refused(error)
+            if refused.code is ErrorCode.DISK_FULL:
+                self._say_disk_is_full(topic, number, error)
+            results.append(Produced.refused(topic, number, refused))
+            return
+        if durable is not None:
+            pending.append((len(results), durable))
+        results.append(
+            Produced(
+                topic,
+                number,
+                base_offset=appended.base_offset,
+                log_append_time_ms=appended.log_append_time_ms,
+                log_start_offset=partition.log.start_offset,
             )
+        )
 
     def _say_disk_is_full(self, topic: str, number: int, error: Exception) -> None:
         # Producers come again until there is space: without a ration each try would be a line.

@@ -142,7 +142,9 @@ class Broker:
             offsets_partitions=self.config.offsets_topic_partitions,
         )
         self.producer_ids = ProducerIds(self._metadata, self.controller, self.image)
-        self.appends = Appends(self.partitions, self.host, self._append_waits, self.producer_ids)
+        self.appends = Appends(
+            self.partitions, self.host, self._append_waits, self.producer_ids, self.lookups
+        )
         if not self.image.cluster_id:
             cluster_id = str(uuid.UUID(int=self.host.rng.getrandbits(128), version=4))
             await self._metadata.write([ClusterCreated(cluster_id)])

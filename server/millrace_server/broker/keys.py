@@ -1,13 +1,14 @@
 """What a compacted topic asks of a batch before it is appended: a key for every record.
 
 The one place where the broker reads records that it is sent. Owns the bound on that: a batch whose
-records take more memory than those of any client is refused, and a long one is read in pieces, for
-its records take longer than everything else that is done for it. Source: Kafka's `LogValidator`.
+records take more memory than those of any client is refused, and a long one is looked into like any
+other (`lookups`), for its records take longer than everything else that is done for it. Source:
+Kafka's `LogValidator`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from contextlib import aclosing
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import (
@@ -18,9 +19,8 @@ from millrace_protocol.records import (
     decompress_payload,
 )
 from millrace_protocol.records.header import ATTRIBUTES_POSITION, CODEC_MASK
-from millrace_server.host import Spawn
+from millrace_server.broker.lookups import Lookups
 from millrace_server.limits import DECODED_BYTES_MAX, DECODED_RECORDS_MAX
-from millrace_server.net.turns import Pause
 from millrace_server.refusal import Refused
 
 SHORT_BATCH_BYTES = 16 << 10
@@ -28,7 +28,7 @@ SHORT_BATCH_BYTES = 16 << 10
 
 
 def is_long(batch: memoryview) -> bool:
-    """Whether what may be a batch is to be read in pieces: it is long, or compressed."""
+    """Whether what may be a batch is to be looked into: it is long, or compressed."""
     if len(batch) <= SHORT_BATCH_BYTES:
         return len(batch) >= HEADER_SIZE and bool(batch[ATTRIBUTES_POSITION + 1] & CODEC_MASK)
     return True
@@ -40,24 +40,20 @@ def check_keys(topic: str, batch: memoryview, header: BatchHeader) -> None:
     A batch that cannot be read is `CorruptBatch`: compaction would keep it for ever.
     """
     _check_count(topic, header)
-    for records in decode_payload(_payload(batch, header), header):
+    payload = decompress_payload(batch, 0, header, limit_bytes=DECODED_BYTES_MAX)
+    for records in decode_payload(payload, header):
         _check_each(topic, records, header)
 
 
-def check_keys_in_pieces(
-    topic: str, batch: memoryview, header: BatchHeader, spawn: Spawn
-) -> Generator[Pause, None, None]:
-    """The same, with pauses; decompresses in a worker thread. `batch` must not change meanwhile."""
+async def look_for_keys(
+    topic: str, batch: memoryview, header: BatchHeader, lookups: Lookups
+) -> None:
+    """The same in turns with others. `batch` must not change meanwhile."""
     _check_count(topic, header)
-    payload = spawn.blocking(_payload, batch, header)
-    yield payload
-    for records in decode_payload(payload.result(), header):
-        _check_each(topic, records, header)
-        yield None
-
-
-def _payload(batch: memoryview, header: BatchHeader) -> bytes:
-    return decompress_payload(batch, 0, header, limit_bytes=DECODED_BYTES_MAX)
+    looked = lookups.records(batch, from_offset=header.base_offset, limit_bytes=DECODED_BYTES_MAX)
+    async with lookups, aclosing(looked) as chunks:
+        async for records, _ in chunks:
+            _check_each(topic, records, header)
 
 
 def _check_count(topic: str, header: BatchHeader) -> None:

@@ -47,12 +47,13 @@ async def find_offset(partition: Partition, timestamp_ms: int, lookups: Lookups)
         )
     from_offset = partition.log.start_offset
     while True:
-        candidate = partition.log.candidate_for_timestamp(
-            timestamp_ms, from_offset=from_offset, end_offset=end_offset
-        )
-        if candidate is None:
-            return FoundOffset(-1)
-        found = await _first_in(candidate, timestamp_ms, lookups)
+        async with lookups:
+            candidate = partition.log.candidate_for_timestamp(
+                timestamp_ms, from_offset=from_offset, end_offset=end_offset
+            )
+            if candidate is None:
+                return FoundOffset(-1)
+            found = await _first_in(candidate, timestamp_ms, lookups)
         if found is not None:
             return FoundOffset(found.offset, found.timestamp_ms)
         from_offset = candidate.next_offset

@@ -54,6 +54,18 @@ def cut(entries: Sequence[T], entries_max: int, name_of: Callable[[T], str]) -> 
         yield piece
 
 
+def done(work: asyncio.Task[T]) -> Generator[Pause, None, T]:
+    """Pauses until the task is done, and returns its result; closing it cancels the task."""
+    try:
+        yield work
+    except GeneratorExit:
+        if not work.cancel() and not work.cancelled():
+            # Looked at, or the loop would log that nobody did.
+            work.exception()
+        raise
+    return work.result()
+
+
 class Turns:
     """Calls what was entered, in order, one call in each pass of the loop."""
 

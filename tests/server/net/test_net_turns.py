@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
 from millrace_server.host import Reply
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
-from millrace_server.net.turns import Pieces
+from millrace_server.net.turns import Pieces, done
 from tests.server.net.conftest import Answer, Serve, frame_of, until
 
 PIECES = 1_000
@@ -96,6 +97,33 @@ async def test_what_waits_for_something_else_is_closed_with_its_connection(serve
     waited.set_result(None)
     await asyncio.sleep(0)
     assert steps == ["begun", "closed"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("passes", [0, 3])
+async def test_a_task_that_nobody_waits_for_any_more_is_cancelled_and_not_told_of(
+    fails: bool, passes: int
+) -> None:
+    """`passes` of the loop: before the task has begun, and when it is done."""
+    told: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+
+    async def work() -> None:
+        if fails:
+            raise ValueError("as the test wants it")
+
+    task = loop.create_task(work())
+    pieces = done(task)
+    assert next(pieces) is task
+    for _ in range(passes):
+        await asyncio.sleep(0)
+    pieces.close()
+    await asyncio.wait([task])
+    assert task.cancelled() is (passes == 0)
+    del task, pieces
+    gc.collect()
+    assert told == []
 
 
 async def test_connections_with_long_work_are_served_in_turn(serve: Serve) -> None:

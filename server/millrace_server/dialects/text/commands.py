@@ -160,43 +160,53 @@ async def read_lines(
     Raises `CorruptBatch` and `Refused` for a batch that cannot be read, or not in text.
     """
     lines: Lines = []
-    while len(lines) < count and offset < partition.high_watermark:
-        found = partition.read(offset, max_bytes=FETCH_BYTES)
-        if found.slice is None:
-            break
-        try:
-            data = found.slice.read()
-        finally:
-            found.slice.release()
-        before, whole = offset, (len(lines), offset)
-        try:
-            async with aclosing(broker.lookups.records(data, from_offset=offset)) as chunks:
-                async for records, next_offset in chunks:
-                    if not records:
-                        offset = next_offset
-                        whole = len(lines), offset
-                    in_turn = 0
-                    for record in records:
-                        line = record_line(record)
-                        lines.append(line)
-                        offset = record[0] + 1
-                        room -= len(line)
-                        if len(lines) == count or room <= 0:
-                            return lines, offset
-                        in_turn += len(line)
-                        if in_turn >= TURN_CHARACTERS:
-                            in_turn = 0
-                            await broker.turns.turn()
-        except (CorruptBatch, Refused):
-            # What was read of a broken batch may be as wrong as the rest of it.
-            count, offset = whole
-            del lines[count:]
-            if not lines:
-                raise
-            break
-        if offset == before:
-            break
+    while len(lines) < count and room > 0 and offset < partition.high_watermark:
+        async with broker.lookups:
+            found = partition.read(offset, max_bytes=FETCH_BYTES)
+            if found.slice is None:
+                break
+            try:
+                data = found.slice.read()
+            finally:
+                found.slice.release()
+            more, next_offset, fault = await _lines_of(
+                broker, data, offset, count - len(lines), room
+            )
+        lines += more
+        room -= sum(map(len, more))
+        if fault is not None and not lines:
+            raise fault
+        if fault is not None or next_offset == offset:
+            return lines, next_offset
+        offset = next_offset
     return lines, offset
+
+
+async def _lines_of(
+    broker: Broker, data: bytes, offset: int, count: int, room: int
+) -> tuple[Lines, int, CorruptBatch | Refused | None]:
+    """Up to `count` lines of whole batches, the offset after them, and what ended them early."""
+    lines: Lines = []
+    in_turn = 0
+    whole = 0, offset
+    try:
+        async with aclosing(broker.lookups.records(data, from_offset=offset)) as chunks:
+            async for records, next_offset in chunks:
+                for record in records:
+                    lines.append(record_line(record))
+                    room -= len(lines[-1])
+                    if len(lines) == count or room <= 0:
+                        return lines, record[0] + 1, None
+                    in_turn += len(lines[-1])
+                    if in_turn >= TURN_CHARACTERS:
+                        in_turn = 0
+                        await broker.turns.turn()
+                if not records:
+                    whole = len(lines), next_offset
+    except (CorruptBatch, Refused) as fault:
+        # What was read of a broken batch may be as wrong as the rest of it.
+        return lines[: whole[0]], whole[1], fault
+    return lines, whole[1], None
 
 
 def offsets(broker: Broker, name: str) -> Lines:
