@@ -23,7 +23,7 @@ def write_frame(
 ) -> None:
     """Sends the pieces, of `size` bytes together, in their order.
 
-    They may change when it returns.
+    A transport may keep them as they are until they have left.
     """
     sock = transport.get_extra_info("socket") if size > JOINED_BYTES_MAX else None
     if sock is None or _CORK is None or not _WRITELINES_JOINS:
