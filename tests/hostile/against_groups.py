@@ -13,6 +13,9 @@ from millrace_protocol.messages.group_membership import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinProtocol,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMember,
 )
 from tests.broker.wire import Wire, connect
 from tests.hostile.attack import hostile, lives
@@ -88,13 +91,24 @@ async def members_that_say_much_in_ever_new_groups(target: Target) -> str:
             await stack.enter_async_context(connect(target.port))
             for _ in range(target.sized(2, 10))
         ]
-        for wire in wires:
-            for _ in range(IN_FLIGHT):
-                wire.send(_join(f"large-{next(_numbers)}", instance_id="one", metadata=said))
+        groups = [[f"large-{next(_numbers)}" for _ in range(IN_FLIGHT)] for _ in wires]
+        for wire, names in zip(wires, groups, strict=True):
+            for name in names:
+                wire.send(_join(name, instance_id="one", metadata=said))
             await wire.writer.drain()
-        for wire in wires:
-            for _ in range(IN_FLIGHT):
-                outcomes.add(await _outcome(wire))
+        joined = []
+        for wire, names in zip(wires, groups, strict=True):
+            for name in names:
+                outcome = await _outcome(wire)
+                outcomes.add(outcome)
+                if outcome is ErrorCode.NONE:
+                    joined.append(name)
         await lives(other)
+        # The next attack has a broker with room for groups.
+        for name in joined:
+            await other.ask(
+                LeaveGroupRequest(name, (LeavingMember("", "one", None),)), LeaveGroupResponse
+            )
+    assert joined
     assert outcomes <= {ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED}, outcomes
     return ", ".join(sorted(code.name for code in outcomes))
