@@ -347,8 +347,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # Who wakes up for each segment receives little at a time, and has the kernel do the sender's
     # work in its place: of a local broker, receiving takes a third of the CPU time this way. Never
-    # more is waited for than the frame still lacks, so that nothing has to follow it. That holds for
-    # bytes that come as they are: of TLS, some of what lacks may have been received already.
+    # more is waited for than the frame still lacks, so that nothing has to follow it. That holds
+    # for bytes that come as they are: of TLS, some of what lacks may have been received already.
     def _wake_after(self, left: int) -> None:
         """Has the loop wake up when `WAKE_BYTES` of the `left` are there; of 0, when any are."""
         wake_bytes = min(WAKE_BYTES, max(1, left))
