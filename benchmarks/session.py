@@ -46,8 +46,11 @@ class Scale:
     offset_records: int
     """In the offsets topic, when the broker is killed."""
     spark_rounds: int
+    spark_warm_ups: int
+    """Rounds that do not count, for the JVM's compiler."""
     spark_rows: int
     """Of 100 bytes; of 1 KiB a quarter of them."""
+    spark_value_bytes: tuple[int, ...]
     micro_batches: int
 
 
@@ -74,7 +77,9 @@ FULL = Scale(
     commits=20_000,
     offset_records=1_000_000,
     spark_rounds=4,
+    spark_warm_ups=1,
     spark_rows=2_000_000,
+    spark_value_bytes=(100, 1024),
     micro_batches=40,
 )
 QUICK = Scale(
@@ -98,11 +103,13 @@ QUICK = Scale(
     commits=5_000,
     offset_records=100_000,
     spark_rounds=2,
+    spark_warm_ups=1,
     spark_rows=300_000,
+    spark_value_bytes=(100, 1024),
     micro_batches=10,
 )
 TINY = Scale(
-    rounds=2,
+    rounds=1,
     fetch_bytes=2 * MIB,
     produce_bytes=2 * MIB,
     synced_bytes=1 * MIB,
@@ -122,7 +129,9 @@ TINY = Scale(
     commits=200,
     offset_records=2_000,
     spark_rounds=1,
+    spark_warm_ups=0,
     spark_rows=8_000,
+    spark_value_bytes=(100,),
     micro_batches=3,
 )
 SCALES = {"full": FULL, "quick": QUICK, "tiny": TINY}

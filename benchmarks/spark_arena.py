@@ -33,6 +33,8 @@ from millrace_protocol.records.encode import encode_batch
 PARTITIONS = 4
 BATCH_BYTES = 128 << 10
 """Of the batches that are read, about: what a client sends that is in no hurry."""
+ROWS_DIVISOR = {100: 1, 1024: 4}
+"""Of rows of so many bytes there are fewer, for rounds that last about as long."""
 READ_TARGET = 0.8
 WRITE_TARGET = 0.7
 TARGET_BY: By = "cpu"
@@ -54,8 +56,8 @@ def measure(session: Session, group: str) -> list[Row]:
     ):
         arena = Arena(session, group, broker, connection, driver)
         shapes = [
-            Shape(session.scale.spark_rows // smaller, value_bytes, PARTITIONS)
-            for value_bytes, smaller in ((100, 1), (1024, 4))
+            Shape(session.scale.spark_rows // ROWS_DIVISOR[value_bytes], value_bytes, PARTITIONS)
+            for value_bytes in session.scale.spark_value_bytes
         ]
         return [
             *(row for shape in shapes for row in arena.reads(shape)),
@@ -205,7 +207,7 @@ class Arena:
         jobs: Mapping[str, Job],
         targets: Sequence[tuple[str, str, float | None]],
     ) -> Row:
-        """A row; every contestant runs once before its rounds count, for the JVM's compiler."""
+        """A row; every contestant runs before its rounds count, for the JVM's compiler."""
         self._session.say(f"spark: {title}")
         broker_cpu_s: list[float] = []
 
@@ -217,7 +219,7 @@ class Arena:
             return sample
 
         runs = {name: partial(run, job) for name, job in jobs.items()}
-        interleave(runs, 1)
+        interleave(runs, self._session.scale.spark_warm_ups)
         broker_cpu_s.clear()
         samples = interleave(runs, self._session.scale.spark_rounds)
         (shape,) = {job.shape for job in jobs.values()}

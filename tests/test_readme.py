@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
+import shlex
 import socket
 import subprocess
 import sys
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.quick_spark import needs_java
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -126,17 +128,15 @@ def test_every_line_of_the_tour_prints_what_the_readme_says(shell: Shell) -> Non
 
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-@pytest.mark.skipif(
-    not os.environ.get("JAVA_HOME") and shutil.which("java") is None,
-    reason="needs Java 17 or newer on the PATH, or JAVA_HOME",
-)
-def test_every_line_about_spark_prints_what_the_readme_says(shell: Shell, tmp_path: Path) -> None:
+@needs_java
+def test_every_line_about_spark_prints_what_the_readme_says(
+    shell: Shell, quick_spark: dict[str, str], tmp_path: Path
+) -> None:
     port = free_port(shell)
     # Java and Spark have things to say; they are shown if a line fails.
     stderr = tmp_path / "stderr"
     shell.run(f"exec 2>{stderr}")
-    # Half of what a JVM costs here is its start and its compiler.
-    shell.run("export JDK_JAVA_OPTIONS='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'")
+    shell.run(f"export {shlex.join(f'{name}={value}' for name, value in quick_spark.items())}")
     tour = steps(section("With Spark"))
     assert len(tour) > 3
     for step in [*steps(section("Tour"))[:2], *tour]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -19,6 +18,7 @@ from millrace.cli import demo_delays, demo_spark
 from millrace.cli.demo_plot import draw
 from millrace.cli.exits import Exit
 from millrace.cli.flights import Delay, delays_of_csv, flights_file
+from tests.quick_spark import needs_java
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 EXAMPLE = Path(__file__).parents[2] / "examples" / "streaming_flights.py"
 PNG = b"\x89PNG\r\n\x1a\n"
 SPARK_WAIT_S = 280
-needs_java = pytest.mark.skipif(
-    not os.environ.get("JAVA_HOME") and shutil.which("java") is None,
-    reason="needs Java 17 or newer on the PATH, or JAVA_HOME",
-)
 
 
 def delays_by_hand(limit: int) -> dict[str, dict[str, list[int]]]:
@@ -50,9 +46,10 @@ def delays_by_hand(limit: int) -> dict[str, dict[str, list[int]]]:
 @pytest.mark.timeout(300)
 @needs_java
 def test_spark_prints_departures_and_delays_of_the_csv_and_names_the_plot(
-    millrace: Millrace, tmp_path: Path
+    millrace: Millrace, quick_spark: dict[str, str], tmp_path: Path
 ) -> None:
     limit = 20_000
+    millrace.environment.update(quick_spark)
     ended = millrace.process("demo", "--limit", str(limit), cwd=tmp_path, timeout_s=SPARK_WAIT_S)
     stderr = ended.stderr.decode()
     assert ended.returncode == 0, stderr
@@ -82,14 +79,15 @@ def test_spark_prints_departures_and_delays_of_the_csv_and_names_the_plot(
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 @needs_java
-def test_the_streaming_example_ends_with_the_figures_of_the_csv() -> None:
+def test_the_streaming_example_ends_with_the_figures_of_the_csv(
+    quick_spark: dict[str, str],
+) -> None:
     ended = subprocess.run(
         [sys.executable, EXAMPLE, "--limit", "4000", "--speed", "2000"],
         capture_output=True,
         text=True,
         timeout=SPARK_WAIT_S,
-        # Half of what a JVM costs here is its start and its compiler.
-        env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        env={**os.environ, **quick_spark},
     )
     assert ended.returncode == 0, ended.stderr
     *updates, watermark, streamed, verdict = ended.stdout.splitlines()
