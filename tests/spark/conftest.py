@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from millrace_server.testing import BrokerThread
+from tests.quick_spark import HAS_JAVA, NO_JAVA
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,32 +27,20 @@ def broker() -> Iterator[BrokerThread]:
         yield running
 
 
-_PYTHON = """#!/bin/sh
-PYTHONPATH=$(echo "$PYTHONPATH" | tr : '\\n' | grep -v '\\.zip$' | paste -sd :) exec {python} "$@"
-"""
-"""A worker's Python without the archives that Spark puts before the installed pyspark: each worker
-would compile all it imports from them, for half a second."""
-
-
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(quick_spark: dict[str, str]) -> Iterator[Any]:
     """A Spark session on this machine; skips the test where it cannot be."""
     pytest.importorskip("pyspark", reason="needs pyspark: pip install '.[dev,spark]'")
-    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        pytest.skip("needs Java 17 or newer on the PATH, or JAVA_HOME")
+    if not HAS_JAVA:
+        pytest.skip(NO_JAVA)
     from millrace_spark import session
 
-    python = tmp_path_factory.mktemp("python") / "python"
-    python.write_text(_PYTHON.format(python=sys.executable))
-    python.chmod(0o755)
-    os.environ["PYSPARK_PYTHON"] = str(python)
+    os.environ.update(quick_spark)
     settings = {
-        # Half of what a JVM costs here is its start and its compiler.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
+        # Of the server of Spark Connect, which one test starts: any that is free.
+        "spark.connect.grpc.binding.port": "0",
     }
     found = session("millrace tests", master="local[2,3]", conf=settings)
     yield found
