@@ -40,7 +40,7 @@ from millrace_server.net.wire import SocketWire, TransportWire
 
 DIRECT_REQUESTS = 64
 """One read can hold thousands of small requests; other connections go in between."""
-DIRECT_MS = 2
+DIRECT_MS = 1
 """Requests of one read are answered at once for so long, and at least two of them. The clock
 counts whole milliseconds, so it is more than one."""
 TURN_REQUESTS, TURN_MS = 16, 1

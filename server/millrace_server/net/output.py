@@ -32,9 +32,9 @@ from millrace_server.host import (
 from millrace_server.net.turns import Turns
 from millrace_server.net.wire import Wire
 
-TURN_BYTES = 4 << 20
-"""Sent at most before other connections get their turn; about what a socket's buffer takes."""
-CALL_BYTES = 16 << 10
+TURN_BYTES = 2 << 20
+"""Sent at most before other connections get their turn, in some 500 us."""
+CALL_BYTES = 64 << 10
 """What a call of the kernel counts for beside its bytes: an answer may be two thousand slices of a
 few bytes, and takes some 10 us for each."""
 COPIED_BYTES = 256 << 10
@@ -44,7 +44,7 @@ COPY_COST = 8
 JOINED_BYTES = 64 << 10
 """Small parts are joined up to this size; a part this large is not copied."""
 CHECK_BYTES = 4 << 20
-"""Read and checked of a slice at once: what one turn can send."""
+"""Read and checked of a slice at once: what two turns send."""
 
 
 class OutputError(Exception):
