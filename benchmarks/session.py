@@ -50,7 +50,6 @@ class Scale:
     """Rounds that do not count, for the JVM's compiler."""
     spark_rows: int
     """Of 100 bytes; of 1 KiB a quarter of them."""
-    spark_value_bytes: tuple[int, ...]
     micro_batches: int
 
 
@@ -79,7 +78,6 @@ FULL = Scale(
     spark_rounds=4,
     spark_warm_ups=1,
     spark_rows=2_000_000,
-    spark_value_bytes=(100, 1024),
     micro_batches=40,
 )
 QUICK = Scale(
@@ -105,11 +103,10 @@ QUICK = Scale(
     spark_rounds=2,
     spark_warm_ups=1,
     spark_rows=300_000,
-    spark_value_bytes=(100, 1024),
     micro_batches=10,
 )
 TINY = Scale(
-    rounds=1,
+    rounds=2,
     fetch_bytes=2 * MIB,
     produce_bytes=2 * MIB,
     synced_bytes=1 * MIB,
@@ -131,7 +128,6 @@ TINY = Scale(
     spark_rounds=1,
     spark_warm_ups=0,
     spark_rows=8_000,
-    spark_value_bytes=(100,),
     micro_batches=3,
 )
 SCALES = {"full": FULL, "quick": QUICK, "tiny": TINY}

@@ -33,8 +33,6 @@ from millrace_protocol.records.encode import encode_batch
 PARTITIONS = 4
 BATCH_BYTES = 128 << 10
 """Of the batches that are read, about: what a client sends that is in no hurry."""
-ROWS_DIVISOR = {100: 1, 1024: 4}
-"""Of rows of so many bytes there are fewer, for rounds that last about as long."""
 READ_TARGET = 0.8
 WRITE_TARGET = 0.7
 TARGET_BY: By = "cpu"
@@ -56,8 +54,8 @@ def measure(session: Session, group: str) -> list[Row]:
     ):
         arena = Arena(session, group, broker, connection, driver)
         shapes = [
-            Shape(session.scale.spark_rows // ROWS_DIVISOR[value_bytes], value_bytes, PARTITIONS)
-            for value_bytes in session.scale.spark_value_bytes
+            Shape(session.scale.spark_rows // smaller, value_bytes, PARTITIONS)
+            for value_bytes, smaller in ((100, 1), (1024, 4))
         ]
         return [
             *(row for shape in shapes for row in arena.reads(shape)),
