@@ -1,4 +1,4 @@
-"""Spark as tests start it: its JVM and its workers are there in half the time.
+"""Spark as tests start it: its JVM and its workers are there sooner.
 
 Owns the settings that make it so, as a user would give them: in a configuration directory and in
 the environment, so that a process which a test starts finds them too.
@@ -22,7 +22,7 @@ spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:a
 spark.sql.shuffle.partitions 2
 spark.ui.enabled false
 """
-"""Half of what a JVM costs here is its start and its compiler."""
+"""Much of what a JVM costs here is its start and its compiler."""
 
 _PYTHON = """#!/bin/sh
 PYTHONPATH=$(echo "$PYTHONPATH" | tr : '\\n' | grep -v '\\.zip$' | paste -sd :) exec {python} "$@"

@@ -41,8 +41,8 @@ from millrace_server.net.wire import SocketWire, TransportWire
 DIRECT_REQUESTS = 64
 """One read can hold thousands of small requests; other connections go in between."""
 DIRECT_MS = 1
-"""Requests of one read are answered at once for so long, and at least two of them. The clock
-counts whole milliseconds, so it is more than one."""
+"""Requests of one read are answered at once for so long at most, and at least two of them. The
+clock counts whole milliseconds: half of one is usual."""
 TURN_REQUESTS, TURN_MS = 16, 1
 """The same when it is the connection's turn."""
 TURNS_MS = 1_000
