@@ -3,11 +3,11 @@
 Owns the order and the pace. Knows nothing of what the work is: whoever has more to do than one
 small request enters a piece of it, and enters again behind all others when there is more.
 
-    pass of the event loop:  | one piece | sockets: small requests | one piece | sockets ...
+    passes of the event loop:  piece, sockets | sockets | sockets | sockets | piece, sockets | ...
 
-So a client that asks for little waits for one piece in each pass that its request takes (an append
-that is acked from the disk takes four), however much the others have asked for, and those divide
-what is left by pieces and not by how much they ask.
+So a client that asks for little waits for one piece in every few passes that its request takes (an
+append that is acked from the disk takes some ten), however much the others have asked for, and
+those divide what is left by pieces and not by how much they ask.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ Later = asyncio.Future[Reply] | asyncio.Future[Reply | Pieces]
 """An answer that is not made yet."""
 
 
+PASSES_BETWEEN = 3
+"""Passes of the loop without a piece after one, of some 10 us each, when several wait for theirs: a
+step that leads to another, as an append does to a flush and that to an answer, waits for few."""
 NAME_LENGTH = 256
 """No name that there is, is longer; one that is takes longer to read, refuse and repeat."""
 
@@ -67,14 +70,15 @@ def done(work: asyncio.Task[T]) -> Generator[Pause, None, T]:
 
 
 class Turns:
-    """Calls what was entered, in order, one call in each pass of the loop."""
+    """Calls what was entered, in order, at most one call in each pass of the loop."""
 
-    __slots__ = ("_due", "_gate", "_loop", "_waiting")
+    __slots__ = ("_due", "_gate", "_loop", "_passes_left", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
         self._due = False
+        self._passes_left = 0
         self._gate = asyncio.Lock()
 
     async def turn(self) -> None:
@@ -90,9 +94,16 @@ class Turns:
             self._loop.call_soon(self._run)
 
     def _run(self) -> None:
+        if self._passes_left:
+            self._passes_left -= 1
+            self._loop.call_soon(self._run)
+            return
         waiting = self._waiting
+        piece = waiting.popleft()
+        if waiting:
+            self._passes_left = PASSES_BETWEEN
         try:
-            waiting.popleft()()
+            piece()
         finally:
             self._due = bool(waiting)
             if waiting:

@@ -10,7 +10,7 @@ import pytest
 from millrace_server.host import Reply
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
-from millrace_server.net.turns import Pieces, done
+from millrace_server.net.turns import Pieces, Turns, done
 from tests.server.net.conftest import Answer, Serve, frame_of, until
 
 PIECES = 1_000
@@ -40,6 +40,26 @@ async def test_small_requests_are_answered_between_the_pieces_of_a_large_one(ser
     assert await other.receive(5) == b"small"
     assert await busy.receive(5) == b"large"
     assert order == ["small", "large"]
+
+
+@pytest.mark.parametrize("busy", [1, 2, 20])
+async def test_steps_of_others_go_between_the_pieces_of_many(busy: int) -> None:
+    turns = Turns(asyncio.get_running_loop())
+    pieces = 0
+
+    def piece() -> None:
+        nonlocal pieces
+        pieces += 1
+        if pieces < PIECES:
+            turns.enter(piece)
+
+    for _ in range(busy):
+        turns.enter(piece)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    # One that is alone has every pass: nobody else is there to be slowed down by its many.
+    assert pieces in (range(95, 102) if busy == 1 else range(20, 30))
+    await until(lambda: pieces >= PIECES)
 
 
 async def test_work_in_pieces_may_wait_for_something_else(serve: Serve) -> None:
