@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from millrace_server.host import File
+from millrace_server.host import File, FileSlice, Reply
 from millrace_server.limits import Limits
+from millrace_server.net.wire import SocketWire
 from tests.server.net.conftest import CountedFile, Serve, frame_of, open_descriptors, until
 
 MakeFile = Callable[[bytes], CountedFile]
@@ -302,6 +303,93 @@ async def test_what_fails_its_check_is_not_sent_and_the_source_is_told(
     assert "Input/output error" in reason
     assert reads.failures == [reads.error]
     assert reads.noted == 0
+
+
+SMALL = 100
+
+
+def small_answers(file: CountedFile, count: int, reads: GatedReads | None = None) -> Reply:
+    """Heads and slices of `SMALL` bytes, of which every tenth is too large to be copied."""
+    answer: Reply = []
+    for number in range(count):
+        position = number * SMALL
+        answer += [b"[%06d]" % number, file.slice(position, _small_size(number), reads)]
+    return answer
+
+
+def small_answers_bytes(data: bytes, count: int) -> bytes:
+    return b"".join(
+        b"[%06d]" % number + data[number * SMALL : number * SMALL + _small_size(number)]
+        for number in range(count)
+    )
+
+
+def _small_size(number: int) -> int:
+    return 2000 if number % 10 == 9 else SMALL
+
+
+async def test_many_small_slices_are_read_and_joined(
+    serve: Serve, counted_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = await serve()
+    data = random.Random(7).randbytes(503 * SMALL + 2000)
+    file = counted_file(data)
+    place.handler.on_frame = lambda connection, frame: small_answers(file, 503)
+    sent_files: list[int] = []
+    send_file = SocketWire.send_file
+
+    def counted(wire: SocketWire, part: FileSlice, size: int) -> int:
+        sent_files.append(part.size)
+        return send_file(wire, part, size)
+
+    monkeypatch.setattr(SocketWire, "send_file", counted)
+    peer = await place.connect()
+    connection = await place.connected()
+    await peer.send(frame_of(b"MR fetch"))
+    expected = small_answers_bytes(data, 503)
+    assert await peer.receive(len(expected)) == expected
+    # The large ones leave straight from the file, and the last of all, behind which is little.
+    assert sent_files.count(2000) == 50
+    assert 1 <= sent_files.count(SMALL) <= 20
+    await until(lambda: connection._output.empty)
+    assert (file.references, connection.held_bytes) == (1, 0)
+
+
+async def test_small_slices_wait_for_the_disk_like_large_ones(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    reads = GatedReads()
+    reads.known = False
+    reads.cold = False
+    place = await serve(cold_reads=reads)
+    data = random.Random(8).randbytes(200 * SMALL + 2000)
+    file = counted_file(data)
+    place.handler.on_frame = lambda connection, frame: small_answers(file, 100, reads)
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch"))
+    assert await peer.receive(8) == b"[000000]"
+    assert not reads.checked
+    reads.gate.set()
+    expected = small_answers_bytes(data, 100)
+    assert await peer.receive(len(expected) - 8) == expected[8:]
+    # Each of them was checked before it was sent.
+    assert len(reads.checked) == reads.noted == 100
+
+
+async def test_a_small_slice_behind_the_end_of_its_file_ends_the_connection(
+    serve: Serve, counted_file: MakeFile
+) -> None:
+    place = await serve()
+    file = counted_file(bytes(50 * SMALL))
+    place.handler.on_frame = lambda connection, frame: [
+        part for number in range(100) for part in (b"head", file.slice(number * SMALL, SMALL))
+    ]
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch"))
+    assert len(await peer.receive_to_end()) <= 50 * (4 + SMALL) + 4
+    await until(lambda: len(place.handler.lost) == 1)
+    assert "ends at 5000, 100 bytes before the end" in place.handler.lost[0].close_reason
+    assert file.references == 1
 
 
 async def test_many_small_answers_leave_in_few_packets(
