@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millrace_server.host import Reply
@@ -72,19 +73,19 @@ def done(work: asyncio.Task[T]) -> Generator[Pause, None, T]:
 class Turns:
     """Calls what was entered, in order, at most one call in each pass of the loop."""
 
-    __slots__ = ("_due", "_gate", "_loop", "_passes_left", "_waiting")
+    __slots__ = ("_due", "_loop", "_passes_left", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
         self._due = False
         self._passes_left = 0
-        self._gate = asyncio.Lock()
 
     async def turn(self) -> None:
-        """Returns when the calling task has its turn: one task in each pass of the loop."""
-        async with self._gate:
-            await asyncio.sleep(0)
+        """Returns when the calling task has its turn, which lasts until it waits for something."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self.enter(partial(_begin, turn))
+        await turn
 
     def enter(self, piece: Callable[[], None]) -> None:
         """Calls `piece` once when its turn comes."""
@@ -108,6 +109,11 @@ class Turns:
             self._due = bool(waiting)
             if waiting:
                 self._loop.call_soon(self._run)
+
+
+def _begin(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
 
 
 class Work:

@@ -62,6 +62,22 @@ async def test_steps_of_others_go_between_the_pieces_of_many(busy: int) -> None:
     await until(lambda: pieces >= PIECES)
 
 
+async def test_a_task_that_is_cancelled_before_its_turn_holds_up_nobody() -> None:
+    turns = Turns(asyncio.get_running_loop())
+    order: list[int] = []
+
+    async def work(number: int) -> None:
+        await turns.turn()
+        order.append(number)
+
+    tasks = [asyncio.create_task(work(number)) for number in range(5)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    tasks[3].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert order == [0, 2, 4]
+
+
 async def test_work_in_pieces_may_wait_for_something_else(serve: Serve) -> None:
     """Later requests of its connection wait with it, and those of others do not."""
     place = await serve()
