@@ -19,7 +19,7 @@ from millrace_protocol.records import Codec, CorruptBatch, decode_fetch, encode_
 from tests.broker.wire import Text, Wire, batch, connect, connect_text, sequenced
 from tests.hostile.attack import hostile
 from tests.hostile.forgery import LYING_PAYLOADS, bombs, forged
-from tests.hostile.target import TOPIC, Target
+from tests.hostile.target import FOREVER, TOPIC, Target
 
 INT64_MAX = 2**63 - 1
 LINE_BYTES_MAX = 4 << 20
@@ -220,7 +220,7 @@ async def records_that_are_not_what_their_header_says(target: Target) -> str:
     async with connect(target.port) as wire:
         for batch_name, made in LYING_PAYLOADS.items():
             name = f"lie-{next(_numbers)}"
-            await wire.create(name, configs={"durability": "os"})
+            await wire.create(name, configs=FOREVER)
             assert (await wire.produce(name, made)).error_code == 0, batch_name
             await _read_every_way(target, wire, name, batch_name)
             async with Consumer(f"127.0.0.1:{target.port}", name, start="earliest") as consumer:
@@ -238,7 +238,7 @@ async def records_that_are_not_what_their_header_says(target: Target) -> str:
 async def a_tail_over_records_that_cannot_be_read(target: Target) -> str:
     name = f"tail-{next(_numbers)}"
     async with connect(target.port) as wire, connect_text(target.port) as text:
-        await wire.create(name)
+        await wire.create(name, configs={"retention.ms": "-1"})
         text.type(f"TAIL {name} 0")
         await wire.produce(name, batch(b"good"))
         while not (line := await text.line()).startswith("offset 0"):
@@ -257,7 +257,7 @@ async def decompression_bombs(target: Target) -> str:
     async with connect(target.port) as wire, long_lines(target.port) as text:
         for bomb_name, bomb in made.items():
             name = f"bomb-{next(_numbers)}"
-            await wire.create(name, configs={"durability": "os"})
+            await wire.create(name, configs=FOREVER)
             assert (await wire.produce(name, bomb)).error_code == 0, bomb_name
             assert (await wire.offset(name, 500)).offset == 0
             answer = await text.ask(f"FETCH {name} 0 0 1000")
@@ -272,7 +272,7 @@ async def a_thousand_questions_about_one_bomb(target: Target) -> str:
     count = target.sized(100, 2_000)
     made = bombs()
     async with connect(target.port) as wire:
-        await wire.create(name, partitions=2, configs={"durability": "os"})
+        await wire.create(name, partitions=2, configs=FOREVER)
         await wire.produce(name, made["zstd"])
         await wire.produce(name, made["zstd, records without end"], partition=1)
         asked = tuple(ListOffsetsPartition(name, n % 2, 500) for n in range(count))
@@ -296,7 +296,7 @@ async def a_text_answer_of_gigabytes(target: Target) -> str:
     large = [("h", b"\xff" * 16_000)] * 50
     one = bytes(encode_batch([b"\xff" * 16_000], headers=[large], timestamps_ms=2**42))
     async with connect(target.port) as wire, long_lines(target.port) as text:
-        await wire.create(name, configs={"durability": "os"})
+        await wire.create(name, configs=FOREVER)
         assert (await wire.produce(name, one)).error_code == 0
         for _ in range(count // 19):
             assert (await wire.produce(name, bytes(many))).error_code == 0
@@ -320,7 +320,7 @@ async def bombs_for_a_compacted_topic(target: Target) -> str:
     made["many records"] = bytes(encode_batch(keyed, keys=keyed, timestamps_ms=1, codec=Codec.ZSTD))
     outcomes = set()
     async with connect(target.port) as wire:
-        await wire.create(name, configs={"durability": "os", "cleanup.policy": "compact"})
+        await wire.create(name, configs=FOREVER | {"cleanup.policy": "compact"})
         for batch_name, bomb in made.items():
             result = await wire.produce(name, bomb)
             assert (result.error_code == 0) is (batch_name == "many records"), batch_name

@@ -37,6 +37,8 @@ GOOD = "good"
 TOPIC = "hostile"
 """The attackers' topic, with a whole batch in each of its partitions."""
 PARTITIONS = 4
+FOREVER = {"durability": "os", "retention.ms": "-1"}
+"""Settings of a topic: records of 1970, as those of an attack, are not removed by housekeeping."""
 
 
 @dataclass(slots=True)
@@ -57,8 +59,8 @@ class Target:
     async def prepare(self) -> None:
         """Makes the topics, and takes the memory of now for that of an idle broker."""
         async with connect(self.port) as wire:
-            await wire.create(GOOD)
-            await wire.create(TOPIC, partitions=PARTITIONS, configs={"durability": "os"})
+            await wire.create(GOOD, configs={"retention.ms": "-1"})
+            await wire.create(TOPIC, partitions=PARTITIONS, configs=FOREVER)
             for partition in range(PARTITIONS):
                 await wire.produce(TOPIC, batch(b"one", b"two"), partition=partition)
         self.idle_bytes = self._memory("VmRSS")
