@@ -261,6 +261,25 @@ async def test_retries_of_the_last_five_batches_get_their_first_offset(wire: Wir
     assert (await wire.fetch("t", 0)).high_watermark == 12
 
 
+async def test_an_epoch_ends_when_the_next_is_given_and_not_when_it_has_written(
+    broker: Broker, wire: Wire
+) -> None:
+    """W-4.3.4: what a connection that was given up still held arrives too late everywhere."""
+    await wire.create("t", partitions=2)
+    producer, epoch = await wire.producer_id()
+    await wire.produce("t", sequenced(producer, epoch, 0, b"first"))
+    assert await wire.producer_id(producer, epoch) == (producer, epoch + 1)
+    async with connect(broker.port) as given_up:
+        for partition, sequence in ((0, 1), (1, 0)):
+            late = sequenced(producer, epoch, sequence, b"late")
+            refused = await given_up.produce("t", late, partition=partition)
+            assert refused.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+            assert "was given epoch 1 since" in (refused.error_message or "")
+    taken = await wire.produce("t", sequenced(producer, epoch + 1, 0, b"again"))
+    assert (taken.error_code, taken.base_offset) == (0, 1)
+    assert values_of(await wire.fetch("t", 0)) == [b"first", b"again"]
+
+
 async def test_many_small_batches_wait_for_their_turn_and_are_still_what_was_sent(
     broker: Broker, wire: Wire
 ) -> None:

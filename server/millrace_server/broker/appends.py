@@ -212,6 +212,13 @@ class Appends:
                 ErrorCode.UNKNOWN_PRODUCER_ID,
                 f"Producer id {header.producer_id} was not given to anybody; ask InitProducerId",
             )
+        given_epoch = self._producer_ids.epoch_of(header.producer_id)
+        if header.producer_epoch < given_epoch:
+            raise Refused(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Producer {header.producer_id} sent epoch {header.producer_epoch} and was given "
+                f"epoch {given_epoch} since; ask for a new producer id",
+            )
         return partition, header
 
     def _when_durable(
