@@ -1,4 +1,4 @@
-"""The step from synchronous code to the loop's thread and back, that all clients of `sync` take.
+"""The step from synchronous code to a client's loop and back, that all clients of `sync` take.
 
 Owns a client's life as a context manager. Knows nothing of what the clients do.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from millrace._loop_thread import loop_thread
+from millrace._loop_thread import LoopHere, LoopThread, loop_thread
 
 T = TypeVar("T")
 
@@ -25,17 +25,18 @@ class Startable(Protocol):
 
 
 class Crossing:
-    """What the three share: a thread to run on, and a life."""
+    """What the three share: a loop to run on, and a life."""
 
-    def __init__(self, client: Startable) -> None:
+    def __init__(self, client: Startable, *, background: bool = True) -> None:
+        """`background`: the loop goes on between calls, in a thread of its own."""
         self._life = client
-        self._thread = loop_thread()
+        self._loop: LoopThread | LoopHere = loop_thread() if background else LoopHere()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._thread.run(work)
+        return self._loop.run(work)
 
     def _call(self, function: Callable[[], T]) -> T:
-        """Runs a plain function on the loop's thread, where the client's state lives."""
+        """Runs a plain function on the loop, where the client's state lives."""
 
         async def call() -> T:
             return function()
@@ -48,7 +49,10 @@ class Crossing:
 
     def close(self) -> None:
         """Disconnects. Raises like the async client's `close`."""
-        self._run(self._life.close())
+        try:
+            self._run(self._life.close())
+        finally:
+            self._loop.release()
 
     def __enter__(self) -> Self:
         self.start()

@@ -1,7 +1,7 @@
-"""A private event loop in a daemon thread, one per process, for code that has none.
+"""An event loop for code that has none: in a daemon thread, one per process, or in the caller's.
 
 Owns the thread and the way across. A process that was forked has the parent's clients but not its
-thread: using them is refused, and new ones get a new thread.
+thread, and shares its sockets: using them is refused, and new ones get a new loop.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from millrace.errors import Closed
 
@@ -33,11 +34,7 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop and waits for it; interrupting the wait cancels it."""
-        if self.pid != os.getpid():
-            work.close()
-            raise Closed(
-                "this client was made before the process forked; make a new one in each process"
-            )
+        _refuse_after_fork(self.pid, work)
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a synchronous client cannot be used from a callback of its own")
@@ -47,6 +44,73 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def release(self) -> None:
+        """A client of it has closed; others may go on."""
+
+
+class LoopHere:
+    """A loop that runs in whichever thread calls it, and only meanwhile."""
+
+    STEPS: Final = 3
+    """Passes of the loop after a call: what it set off, such as asking for the next batch, goes out
+    before the caller turns to the one it has."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.RLock()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine to its end; interrupting it cancels it."""
+        _refuse_after_fork(self.pid, work)
+        if _is_in_a_loop():
+            work.close()
+            raise RuntimeError(
+                "a client with background=False cannot be used where an event loop is running"
+            )
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+            loop = self._loop
+            task = loop.create_task(self._with_steps(work))
+            try:
+                return loop.run_until_complete(task)
+            except BaseException:
+                if not task.done():
+                    task.cancel()
+                    with suppress(asyncio.CancelledError):
+                        loop.run_until_complete(task)
+                raise
+
+    def release(self) -> None:
+        """Its client has closed."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+            if loop is not None:
+                loop.close()
+
+    async def _with_steps(self, work: Coroutine[Any, Any, T]) -> T:
+        found = await work
+        for _ in range(self.STEPS):
+            await asyncio.sleep(0)
+        return found
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _refuse_after_fork(pid: int, work: Coroutine[Any, Any, Any]) -> None:
+    if pid != os.getpid():
+        work.close()
+        raise Closed(
+            "this client was made before the process forked; make a new one in each process"
+        )
 
 
 def loop_thread() -> LoopThread:

@@ -19,6 +19,7 @@ from millrace._crossing import RECORDS_PER_CROSSING, Crossing
 from millrace.assignors import Assignor
 from millrace.config import ConsumerOptions, Servers
 from millrace.consumer import Callback, Partition, Start
+from millrace.errors import ConfigError
 from millrace.events import ConsumerHealth
 from millrace.groups import CommitOutcome, CommittedOffset
 from millrace.records import Record, RecordBatch, TopicPartition
@@ -38,6 +39,10 @@ class Consumer(Crossing, Generic[K, V]):
     """`millrace.Consumer` for synchronous code.
 
     Callbacks of a group run in the loop's thread and must not call this consumer.
+
+    `background=False` is for who does nothing but read, a worker process that takes whole batches:
+    the client runs in the thread that calls it, and only meanwhile, which saves every batch a step
+    to another thread and back. Between calls nothing is received, and no group is kept.
     """
 
     def __init__(
@@ -53,9 +58,15 @@ class Consumer(Crossing, Generic[K, V]):
         on_lost: Callback | None = None,
         key_deserializer: Callable[[bytes], K] | None = None,
         value_deserializer: Callable[[bytes], V] | None = None,
+        background: bool = True,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
+        if group is not None and not background:
+            raise ConfigError(
+                "background: a group needs the thread, for its heartbeats; leave out "
+                "background=False, or the group"
+            )
         self._consumer: _consumer.Consumer[K, V] = _consumer.Consumer(
             servers,
             *topics,
@@ -70,7 +81,7 @@ class Consumer(Crossing, Generic[K, V]):
             value_deserializer=value_deserializer,
             **options,
         )
-        super().__init__(self._consumer)
+        super().__init__(self._consumer, background=background)
         self._ahead: deque[Record[K, V]] = deque()
         self._commits_at_exit = group is not None and options.get("auto_commit", True)
 

@@ -62,6 +62,8 @@ def _start_consumer(options: ReadOptions) -> Consumer[bytes, bytes]:
         return Consumer(
             options.servers,
             **settings,
+            # A task has a thread of its own, and nothing else to do in it.
+            background=False,
             # Must be less than the time a request may take; the data is there, so nobody waits.
             fetch_max_wait_ms=min(500, max(1, settings["request_timeout_ms"] // 2)),
             max_partition_bytes=FETCH_BYTES,

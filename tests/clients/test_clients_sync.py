@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,6 +81,56 @@ def test_batches_end_after_the_time_without_one_and_can_be_asked_for_again(
             batches = list(consumer.batches(timeout_ms=200))
             assert batches[0].base_offset == first
             assert batches[-1].next_offset == first + 100
+
+
+def test_without_background_all_is_read_in_the_callers_thread(
+    servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = TopicPartition(topic, 1)
+    with Producer(servers) as producer:
+        for _ in range(20):
+            producer.send_many(topic, [bytes(10_000)] * 10, partition=1)
+    monkeypatch.setattr("millrace._crossing.loop_thread", None)
+    with Consumer(servers, background=False, max_partition_bytes=300_000) as consumer:
+        consumer.assign([where])
+        batches = list(consumer.batches(timeout_ms=100))
+        assert len(batches) > 5
+        assert [record.offset for batch in batches for record in batch] == list(range(200))
+        consumer.seek(where, 190)
+        assert len(consumer.getmany(50)) == 10
+        assert consumer.lag() == {where: 0}
+    with pytest.raises(Closed):
+        consumer.getone(timeout_ms=1)
+    consumer.close()
+
+
+def test_without_background_there_is_no_group_and_no_loop_around(servers: str, topic: str) -> None:
+    with pytest.raises(ConfigError, match="background: a group needs the thread"):
+        Consumer(servers, topic, group="g", background=False)
+    consumer = Consumer(servers, topic, background=False)
+
+    async def start() -> None:
+        with pytest.raises(RuntimeError, match="where an event loop is running"):
+            consumer.start()
+
+    asyncio.run(start())
+    with consumer:
+        assert consumer.end_offsets()[TopicPartition(topic, 0)] == 0
+
+
+def test_without_background_an_interrupted_call_can_be_repeated(servers: str, topic: str) -> None:
+    with Consumer(servers, topic, background=False) as consumer:
+        main = threading.get_ident()
+        killer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            killer.start()
+            consumer.getone()
+        killer.join()
+        with Producer(servers) as producer:
+            producer.send(topic, b"a")
+        record = consumer.getone()
+        assert record is not None
+        assert record.value == b"a"
 
 
 def test_failures_come_back_to_the_caller(servers: str) -> None:
