@@ -13,16 +13,16 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from millrace_spark.arrow_columns import ROWS_MAX, arrow_schema
-from millrace_spark.range_reader import FETCH_BYTES
+from millrace_spark.arrow_columns import BATCH_BYTES_MAX, ROWS_MAX, arrow_schema
 
 TIMESTAMP_MS = 1_700_000_000_000
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 NOISE_BYTES = 1 << 20
 STRIDE = 7_919
 """From the beginning of a value to that of the next; prime, so that values repeat late."""
-POOL_BYTES = 8 << 20
-"""Of the values before they repeat: more than Parquet puts in a dictionary."""
+POOL_BYTES = 64 << 20
+"""Of the values before they repeat: more than a processor's caches hold, since no source finds its
+rows there, and more than Parquet puts in a dictionary."""
 SEED = 1
 
 
@@ -46,13 +46,14 @@ class Shape:
 
     @property
     def batch_rows(self) -> int:
-        """Rows of one Arrow batch: as many as the connector makes of one fetch, at most."""
-        return min(ROWS_MAX, FETCH_BYTES // self.value_bytes)
+        """Rows of one Arrow batch, as the connector makes them."""
+        return min(ROWS_MAX, BATCH_BYTES_MAX // self.value_bytes)
 
     @property
     def pool_rows(self) -> int:
-        """Rows of a partition before their values repeat; whole batches."""
-        return -(-POOL_BYTES // (self.value_bytes * self.batch_rows)) * self.batch_rows
+        """Rows of a partition before their values repeat, if they do; whole batches."""
+        rows = min(POOL_BYTES // self.value_bytes, self.part_rows)
+        return -(-rows // self.batch_rows) * self.batch_rows
 
 
 @cache
