@@ -118,6 +118,15 @@ def test_without_background_there_is_no_group_and_no_loop_around(servers: str, t
         assert consumer.end_offsets()[TopicPartition(topic, 0)] == 0
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Has SIGINT raise KeyboardInterrupt, which it does not in what a shell runs in background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_without_background_an_interrupted_call_can_be_repeated(servers: str, topic: str) -> None:
     with Consumer(servers, topic, background=False) as consumer:
         main = threading.get_ident()
