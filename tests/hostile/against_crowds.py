@@ -181,10 +181,11 @@ async def answers_that_nobody_reads(target: Target) -> str:
 async def answers_that_nobody_reads_end(target: Target) -> str:
     async with connect_text(target.port) as text:
         answer = await text.ask("HELP")
-        before = target.open_files
+        port = text.writer.get_extra_info("sockname")[1]
+        assert target.holds_connection_from(port)
         text.writer.transport.pause_reading()  # type: ignore[attr-defined]
         text.type(*["HELP"] * 20_000)
-        await target.until(lambda: target.open_files < before)
+        await target.until(lambda: not target.holds_connection_from(port))
         text.writer.transport.resume_reading()  # type: ignore[attr-defined]
         with suppress(ConnectionResetError):
             assert len((await text.rest()).splitlines()) < 20_000 * len(answer)

@@ -88,6 +88,16 @@ class Target:
         """Descriptors that the broker holds."""
         return sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
 
+    def holds_connection_from(self, port: int) -> bool:
+        """Whether the broker has its end of a connection from this local port (proc(5), net/tcp);
+        the kernel may have it longer, with what was not read."""
+        for line in Path(f"/proc/{self.process.pid}/net/tcp").read_text().splitlines()[1:]:
+            _, local, remote, _, _, _, _, _, _, inode, *_ = line.split()
+            ports = int(local.rpartition(":")[2], 16), int(remote.rpartition(":")[2], 16)
+            if ports == (self.port, port) and inode != "0":
+                return True
+        return False
+
     async def until(self, fact: Callable[[], bool]) -> None:
         """Waits for something that the broker does by itself."""
         while not fact():  # noqa: ASYNC110 - another process announces nothing
