@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from millrace._loop_thread import LoopHere, LoopThread, loop_thread
+from millrace._loops import LoopHere, LoopThread, loop_thread
 
 T = TypeVar("T")
 

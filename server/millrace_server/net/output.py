@@ -44,10 +44,12 @@ COPY_COST = 8
 JOINED_BYTES = 64 << 10
 """Small parts are joined up to this size; a part this large is not copied."""
 SMALL_SLICE_BYTES = 1 << 10
-"""A slice of a file up to this size, with `MANY_PARTS` behind it, is read and joined as well:
-`sendfile` takes 5 to 10 us for any size, reading a few bytes takes 1."""
+"""A slice of a file up to this size is read and joined as well, when it is one of many: `sendfile`
+takes 5 to 10 us for any size, reading a few bytes takes 1."""
 MANY_PARTS = 32
+"""From so many parts in the queue on, small slices are joined."""
 JOINED_SLICES = 64
+"""The most slices that are joined for one call: each is a read."""
 SMALL_SLICE_COST = 16 << 10
 """What reading a small slice counts for, beside what is sent."""
 CHECK_BYTES = 4 << 20

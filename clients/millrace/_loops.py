@@ -1,4 +1,4 @@
-"""An event loop for code that has none: in a daemon thread, one per process, or in the caller's.
+"""Event loops for code that has none: in a daemon thread, one per process, or in the caller's own.
 
 Owns the thread and the way across. A process that was forked has the parent's clients but not its
 thread, and shares its sockets: using them is refused, and new ones get a new loop.
