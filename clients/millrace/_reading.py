@@ -25,8 +25,8 @@ from millrace.records import (
 from millrace_protocol.records import (
     Columns,
     CorruptBatch,
-    batch_extent,
-    check_batch,
+    batch_span,
+    check_batches,
     decode_columns,
 )
 
@@ -256,16 +256,10 @@ class Reading:
 
 def _sound_part(found: Slice) -> Slice:
     """The slice up to the first batch that fails its checks. Raises for the first batch of all."""
-    data = found.data
-    position = 0
-    next_offset = found.from_offset
-    while position < len(data):
-        try:
-            header = check_batch(data, position)
-        except CorruptBatch:
-            if position == 0:
-                raise
-            return Slice(data[:position], found.from_offset, next_offset)
-        next_offset = header.next_offset
-        position += batch_extent(data, position)[1]
-    return Slice(data, found.from_offset, next_offset)
+    positions, fault = check_batches(found.data)
+    if fault is None:
+        return found
+    if not positions:
+        raise fault
+    last_offset = batch_span(found.data, positions[-1])[3]
+    return Slice(found.data[: fault.position], found.from_offset, last_offset + 1)

@@ -57,6 +57,7 @@ from millrace_protocol.records import (
     CompressionError,
     CorruptBatch,
     check_batch,
+    check_batches,
     check_produced_batch,
     compress,
     decode_fetch,
@@ -172,6 +173,9 @@ def _batch(data: bytes) -> None:
             assert checked.size_bytes <= len(candidate)
         except CorruptBatch:
             checked = None
+        positions, fault = check_batches(candidate)
+        assert (checked is not None) == bool(positions)
+        assert fault is None or fault.position not in positions
         try:
             header = check_produced_batch(candidate, max_bytes=2048)
         except (CorruptBatch, BatchTooLarge):

@@ -1,7 +1,11 @@
 """The batch header: the layout that runs, the layout that is declared, and every check."""
 
+import struct
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
 
+import crc32c
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
@@ -10,6 +14,7 @@ from hypothesis import strategies as st
 from millrace_protocol.records import (
     BATCH_HEADER,
     HEADER_SIZE,
+    RECORD_COUNT_MAX,
     BatchHeader,
     BatchTooLarge,
     Codec,
@@ -20,6 +25,7 @@ from millrace_protocol.records import (
     batch_positions,
     batch_span,
     check_batch,
+    check_batches,
     check_produced_batch,
     read_header,
     seal,
@@ -103,6 +109,59 @@ def test_a_batch_is_checked_in_the_middle_of_a_buffer() -> None:
     with pytest.raises(CorruptBatch) as caught:
         check_batch(buf, 4, 3 + len(batch))
     assert (caught.value.reason, caught.value.position) == (Fault.TRUNCATED, 4)
+
+
+EDGES = {
+    "base_offset": (-1, 0, 2**62, 2**62 + 1, 2**63 - 4, 2**63 - 3, 2**63 - 1),
+    "batch_length": (-1, 0, 48, 49, 2**31 - 1),
+    "magic": (-1, 1, 2, 3),
+    "attributes": (-1, 0, 4, 5, 0x08, 0x20, 0x25),
+    "last_offset_delta": (-1, 0, 1, 2, 2**31 - 1),
+    "record_count": (-1, 0, 1, 3, 8, RECORD_COUNT_MAX, RECORD_COUNT_MAX + 1, 2**31 - 1),
+}
+CHANGES = [(field, value) for field, values in EDGES.items() for value in values]
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+@pytest.mark.parametrize("codec", [0, 4])
+def test_batches_are_checked_together_as_they_are_one_by_one(codec: int, is_sealed: bool) -> None:
+    sound = foreign_batch()
+    for changes in combinations(CHANGES, 3):
+        batch = bytearray(sound)
+        header = replace(read_header(batch), **{"attributes": codec, **dict(changes)})
+        batch[:HEADER_SIZE] = header.pack()
+        if is_sealed:
+            crc = crc32c.crc32c(batch[21 : max(HEADER_SIZE, header.size_bytes)])
+            struct.pack_into(">I", batch, 17, crc)
+        assert_checked_alike(sound + batch + sound)
+        assert_checked_alike(sound + batch, check_crc=False)
+
+
+@given(st.lists(st.sampled_from([foreign_batch(1), foreign_batch(5)]), max_size=4), st.integers(0))
+def test_batches_are_checked_up_to_where_they_are_cut_short(
+    batches: list[bytearray], cut: int
+) -> None:
+    buf = bytearray().join(batches)
+    del buf[len(buf) - cut % (len(buf) + 1) :]
+    assert_checked_alike(buf)
+
+
+def assert_checked_alike(buf: bytearray, *, check_crc: bool = True) -> None:
+    """Of `check_batches`: it says what `check_batch` says of one batch after the other."""
+    positions, fault = check_batches(buf, check_crc=check_crc)
+    expected: list[int] = []
+    position = 0
+    while position < len(buf):
+        try:
+            size_bytes = check_batch(buf, position, check_crc=check_crc).size_bytes
+        except CorruptBatch as corrupt:
+            assert str(fault) == str(corrupt)
+            break
+        expected.append(position)
+        position += size_bytes
+    else:
+        assert fault is None
+    assert positions == expected
 
 
 def test_every_prefix_of_a_batch_is_truncated() -> None:

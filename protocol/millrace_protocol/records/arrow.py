@@ -5,25 +5,31 @@ partitions, which the caller adds as columns. Imports numpy and pyarrow (the
 `arrow` extra), so nothing else in this package imports it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millrace_protocol.records.compression import Codec
 from millrace_protocol.records.corruption import CorruptBatch, Fault
 from millrace_protocol.records.decode import decode_records, decompress_payload
 from millrace_protocol.records.fields import Malformed, read_headers, read_varint
 from millrace_protocol.records.header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER,
     HEADER_SIZE,
+    LENGTH_END,
+    LOG_APPEND_TIME_BIT,
     PAYLOAD_BYTES_MAX,
     BatchHeader,
     ReadBuffer,
+    read_header,
 )
 from millrace_protocol.records.starts import Misplaced, RecordStarts
-from millrace_protocol.records.validate import check_batch
+from millrace_protocol.records.validate import check_batches
 from millrace_protocol.records.varint import VARINT_BYTES_MAX
 
 _Integers = npt.NDArray[np.int64]
@@ -32,6 +38,13 @@ _Flags = npt.NDArray[np.bool_]
 FETCH_PAYLOAD_BYTES_MAX: Final = 1024 * 1024 * 1024
 """How large the records of one fetch may be once decompressed; Arrow's offsets have 31 bits."""
 
+_BATCH_HEADER: Final = np.dtype(
+    {
+        "names": [field.name for field in fields(BatchHeader)],
+        "formats": [f">{code}" for code in HEADER.format.removeprefix(">")],
+    }
+)
+"""The header of a batch as a row of a table."""
 _HEADER_TYPE: Final = pa.struct(
     [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
 )
@@ -105,18 +118,17 @@ class ArrowFetch:
             raise ValueError(
                 f"{len(self._source)} bytes in one fetch: ask for at most {FETCH_PAYLOAD_BYTES_MAX}"
             )
-        self._batches = list(self._whole_batches(from_offset, check_crc))
+        self._positions, self._batch_headers = self._whole_batches(from_offset, check_crc)
         self._flat, extents = self._lay_out(limit_bytes)
         self._bytes = np.frombuffer(self._flat, dtype=np.uint8)
         # Every four bytes as one number, wherever they begin.
         self._every_word: npt.NDArray[np.uint32] = np.ndarray(
             max(len(self._flat) - 3, 0), "<u4", self._flat, strides=(1,)
         )
-        starts = self._record_starts(extents)
+        counts = self._constants("record_count")
+        starts = self._record_starts(extents, counts.tolist())
         self.count = len(starts)
-        self._batch_of = np.repeat(
-            np.arange(len(self._batches)), [header.record_count for _, header in self._batches]
-        )
+        self._batch_of = np.repeat(np.arange(len(counts)), counts)
         self._read_fields(starts)
 
     def column(self, name: str, first: int = 0, stop: int | None = None) -> pa.Array:
@@ -179,7 +191,8 @@ class ArrowFetch:
     @property
     def _is_log_append_time(self) -> _Flags:
         """Whether each record has the timestamp of its batch."""
-        return self._repeated("is_log_append_time").astype(np.bool_)
+        is_set: _Flags = self._repeated("attributes") & LOG_APPEND_TIME_BIT != 0
+        return is_set
 
     def _all_headers(self) -> pa.ListArray:
         """Build the headers column; a record without headers has an empty list."""
@@ -195,44 +208,51 @@ class ArrowFetch:
 
     def _whole_batches(
         self, from_offset: int, check_crc: bool
-    ) -> Iterator[tuple[int, BatchHeader]]:
-        position = 0
-        while position < len(self._source):
-            try:
-                header = check_batch(self._source, position, check_crc=check_crc)
-            except CorruptBatch as corrupt:
-                if corrupt.reason is Fault.TRUNCATED:
-                    return
-                raise
-            if header.next_offset > from_offset and not header.is_control:
-                yield position, header
-            position += header.size_bytes
+    ) -> tuple[_Integers, npt.NDArray[np.void]]:
+        """Return where the batches begin that have records to show, and their headers."""
+        found, fault = check_batches(self._source, check_crc=check_crc)
+        if fault is not None and fault.reason is not Fault.TRUNCATED:
+            raise fault
+        positions = np.array(found, np.int64)
+        # Every 61 bytes as one item, wherever they begin.
+        everywhere: npt.NDArray[np.void] = np.ndarray(
+            max(len(self._source) - HEADER_SIZE + 1, 0),
+            np.dtype((np.void, HEADER_SIZE)),
+            self._source,
+            strides=(1,),
+        )
+        headers = everywhere[positions].view(_BATCH_HEADER)
+        last_offsets = headers["base_offset"] + headers["last_offset_delta"]
+        is_shown = (last_offsets >= from_offset) & (headers["attributes"] & CONTROL_BIT == 0)
+        if is_shown.all():
+            return positions, headers
+        return positions[is_shown], headers[is_shown]
 
     def _lay_out(self, limit_bytes: int) -> tuple[memoryview, list[tuple[int, int]]]:
         """Return one buffer, and where in it each batch's records begin and end."""
-        if all(header.codec is Codec.NONE for _, header in self._batches):
-            return self._source, [
-                (position + HEADER_SIZE, position + header.size_bytes)
-                for position, header in self._batches
-            ]
+        if not (self._batch_headers["attributes"] & CODEC_MASK).any():
+            firsts = self._positions + HEADER_SIZE
+            ends = self._positions + LENGTH_END + self._batch_headers["batch_length"]
+            return self._source, list(zip(firsts.tolist(), ends.tolist(), strict=True))
         parts: list[bytes] = []
         extents: list[tuple[int, int]] = []
         end = 0
-        for position, header in self._batches:
+        for position in self._positions.tolist():
+            header = read_header(self._source, position)
             room = min(limit_bytes - end, PAYLOAD_BYTES_MAX)
             parts.append(decompress_payload(self._source, position, header, limit_bytes=room))
             extents.append((end, end + len(parts[-1])))
             end = extents[-1][1]
         return memoryview(b"".join(parts)), extents
 
-    def _record_starts(self, extents: list[tuple[int, int]]) -> _Integers:
+    def _record_starts(self, extents: list[tuple[int, int]], counts: list[int]) -> _Integers:
         """Return where each record begins; together, those of a batch fill its extent.
 
         A sign is not looked at here; it makes the length negative in `_read_fields`.
         """
         starts = RecordStarts(self._flat)
         try:
-            starts.follow_batches(extents, [header.record_count for _, header in self._batches])
+            starts.follow_batches(extents, counts)
         except Misplaced as misplaced:
             raise self._corrupt(misplaced.index) from None
         return starts.positions()
@@ -342,7 +362,7 @@ class ArrowFetch:
 
     def _absolute_timestamps(self, deltas: _Integers) -> _Integers:
         base = self._repeated("base_timestamp")
-        if any(header.is_log_append_time for _, header in self._batches):
+        if (self._batch_headers["attributes"] & LOG_APPEND_TIME_BIT).any():
             is_fixed = self._is_log_append_time
             base = np.where(is_fixed, self._repeated("max_timestamp"), base)
             deltas = np.where(is_fixed, 0, deltas)
@@ -351,17 +371,21 @@ class ArrowFetch:
         self._require(((base ^ timestamps) & (deltas ^ timestamps)) >= 0)
         return timestamps
 
+    def _constants(self, field: str) -> _Integers:
+        """Return a header field of each batch."""
+        found: _Integers = self._batch_headers[field].astype(np.int64)
+        return found
+
     def _repeated(self, field: str) -> _Integers:
         """Return a header field of each record's batch."""
-        fields = [getattr(header, field) for _, header in self._batches]
-        return np.array(fields, np.int64)[self._batch_of]
+        return self._constants(field)[self._batch_of]
 
     def _require(self, is_sound: _Flags) -> None:
         if not is_sound.all():
             raise self._corrupt(self._batch_of[is_sound.argmin()])
 
     def _corrupt(self, batch: int) -> CorruptBatch:
-        position = self._batches[batch][0]
+        position = int(self._positions[batch])
         try:
             decode_records(self._source, position, check_crc=False)
         except CorruptBatch as corrupt:

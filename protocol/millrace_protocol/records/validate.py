@@ -21,6 +21,7 @@ from millrace_protocol.records.header import (
     CRC_START,
     HEADER_SIZE,
     LEADER_EPOCH_POSITION,
+    LENGTH_END,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAX_TIMESTAMP_POSITION,
@@ -38,7 +39,10 @@ _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 _U32 = struct.Struct(">I")
+_CHECKED = struct.Struct(">qi4xbIhi30xi")
+"""The header without what no check looks at."""
 _OFFSET_MAX = 2**63 - 1
+_ORDINARY_OFFSET_MAX = 2**62
 _CODEC_MAX = max(Codec)
 
 
@@ -99,6 +103,49 @@ def check_batch(
             )
     _check_fields(header, position)
     return header
+
+
+def check_batches(
+    buf: ReadBuffer, *, check_crc: bool = True
+) -> tuple[list[int], CorruptBatch | None]:
+    """Check one batch after the other, as `check_batch` does; return where the sound ones begin.
+
+    With them, what is wrong with the first that is not sound, None if all are. Nothing behind that
+    one is looked at.
+    """
+    # A reader of many batches pays for each call that is made for one. So a batch that is like
+    # nearly all is known to be sound after one; of any other, `check_batch` says what it is.
+    view = memoryview(buf)
+    limit = len(view)
+    positions: list[int] = []
+    position = 0
+    while position < limit:
+        if position + HEADER_SIZE <= limit:
+            base_offset, batch_length, magic, crc, codec, delta, count = _CHECKED.unpack_from(
+                view, position
+            )
+            end = position + LENGTH_END + batch_length
+            if (
+                magic == MAGIC
+                and batch_length >= BATCH_LENGTH_MIN
+                and end <= limit
+                and 0 <= codec <= _CODEC_MAX  # and no other attribute
+                and 0 <= base_offset <= _ORDINARY_OFFSET_MAX
+                and delta >= 0 <= count <= RECORD_COUNT_MAX
+                and count <= delta + 1
+                and (codec or RECORD_SIZE_MIN * count <= batch_length - BATCH_LENGTH_MIN)
+                and (not check_crc or crc32c.crc32c(view[position + CRC_START : end]) == crc)
+            ):
+                positions.append(position)
+                position = end
+                continue
+        try:
+            header = check_batch(view, position, check_crc=check_crc)
+        except CorruptBatch as corrupt:
+            return positions, corrupt
+        positions.append(position)
+        position += header.size_bytes
+    return positions, None
 
 
 def check_produced_batch(buf: ReadBuffer, *, max_bytes: int) -> BatchHeader:
