@@ -41,6 +41,7 @@ STREAM_TOPIC = "stream"
 OURS = "millrace"
 TWO_COLUMNS = "millrace, value and offset"
 CEILING = "prebuilt Arrow"
+RECEIVING = "received and copied"
 DROPPING = "a sink that drops"
 RANGE = "range"
 
@@ -123,12 +124,18 @@ class Arena:
         jobs = {
             OURS: Job("millrace", "noop", shape),
             CEILING: Job("prebuilt", "noop", shape),
+            RECEIVING: Job("received", "noop", shape),
             RANGE: Job("range", "noop", shape),
         }
         self._check_rows(jobs)
         two_columns = {TWO_COLUMNS: replace(jobs[OURS], columns=("value", "offset"))}
         files = {name: replace(job, sink="parquet") for name, job in jobs.items()}
-        targets = [(OURS, CEILING, READ_TARGET), (OURS, RANGE, None)]
+        targets = [
+            (OURS, CEILING, READ_TARGET),
+            (RECEIVING, CEILING, None),
+            (OURS, RECEIVING, None),
+            (OURS, RANGE, None),
+        ]
         title = f"Read {_what(shape)}"
         return [
             self._contest(title, jobs | two_columns, [*targets, (TWO_COLUMNS, OURS, None)]),
@@ -212,7 +219,7 @@ class Arena:
         def run(job: Job) -> Sample:
             before_s = process_cpu_s(self._broker.pid)
             sample = self._run(job)
-            if "millrace" in (job.source, job.sink):
+            if job.source in ("millrace", "received") or job.sink == "millrace":
                 broker_cpu_s.append(process_cpu_s(self._broker.pid) - before_s)
             return sample
 

@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks.processes import measured, tree_cpu_s
 from benchmarks.samples import Sample
-from benchmarks.spark_ceiling import FORMAT, PrebuiltSource
+from benchmarks.spark_ceiling import FORMAT as PREBUILT
+from benchmarks.spark_ceiling import PrebuiltSource
 from benchmarks.spark_job import STOPPED, WRITTEN_TOPIC, Job
 from benchmarks.spark_rows import COLUMNS, NOISE_BYTES, STRIDE, TIMESTAMP_MS, noise
+from benchmarks.spark_socket import FORMAT as RECEIVED
+from benchmarks.spark_socket import ReceivedSource
 from benchmarks.spark_stream import micro_batches
 from millrace_spark import session
 from millrace_spark.schema import COLUMNS as TYPES
@@ -39,6 +42,7 @@ class Driver:
         self._parquet = directory / "parquet"
         self._spark = _session(directory)
         self._spark.dataSource.register(PrebuiltSource)
+        self._spark.dataSource.register(ReceivedSource)
 
     def stop(self) -> None:
         """Ends the session."""
@@ -77,8 +81,9 @@ class Driver:
         reader = self._spark.read.format(job.source)
         if job.columns != COLUMNS:
             reader = reader.schema(ddl({name: TYPES[name] for name in job.columns}))
-        if job.source == FORMAT:
-            return reader.options(**asdict(job.shape)).load()
+        if job.source in (PREBUILT, RECEIVED):
+            shape = {name: str(value) for name, value in asdict(job.shape).items()}
+            return reader.options(**shape, servers=self._servers).load()
         reader = reader.option("millrace.servers", self._servers)
         return reader.option("subscribe", job.shape.topic).load()
 

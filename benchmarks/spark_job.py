@@ -17,9 +17,9 @@ WRITTEN_TOPIC = "written"
 class Job:
     """One query.
 
-    `source` is `millrace`, `prebuilt` or `range`; `sink` is `noop`, `parquet`, `millrace`, which
-    appends to `WRITTEN_TOPIC`, or `prebuilt`, which drops the rows. `columns` are what is read, or
-    written.
+    `source` is `millrace`, `prebuilt`, `received` or `range`; `sink` is `noop`, `parquet`,
+    `millrace`, which appends to `WRITTEN_TOPIC`, or `prebuilt`, which drops the rows. `columns` are
+    what is read, or written.
     """
 
     source: str
