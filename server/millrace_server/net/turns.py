@@ -40,6 +40,8 @@ Later = asyncio.Future[Reply] | asyncio.Future[Reply | Pieces]
 PASSES_BETWEEN = 3
 """Passes of the loop without a piece after one, of some 10 us each, when several wait for theirs: a
 step that leads to another, as an append does to a flush and that to an answer, waits for few."""
+PASSES_ALONE = 1
+"""The same after a piece behind which nobody waits, and whose like may well come back at once."""
 NAME_LENGTH = 256
 """No name that there is, is longer; one that is takes longer to read, refuse and repeat."""
 
@@ -95,20 +97,20 @@ class Turns:
             self._loop.call_soon(self._run)
 
     def _run(self) -> None:
+        waiting = self._waiting
         if self._passes_left:
             self._passes_left -= 1
+        elif waiting:
+            piece = waiting.popleft()
+            self._passes_left = PASSES_BETWEEN if waiting else PASSES_ALONE
+            # Before the piece, which may raise.
             self._loop.call_soon(self._run)
-            return
-        waiting = self._waiting
-        piece = waiting.popleft()
-        if waiting:
-            self._passes_left = PASSES_BETWEEN
-        try:
             piece()
-        finally:
-            self._due = bool(waiting)
-            if waiting:
-                self._loop.call_soon(self._run)
+            return
+        else:
+            self._due = False
+            return
+        self._loop.call_soon(self._run)
 
 
 def _begin(turn: asyncio.Future[None]) -> None:

@@ -43,7 +43,7 @@ async def test_small_requests_are_answered_between_the_pieces_of_a_large_one(ser
 
 
 @pytest.mark.parametrize("busy", [1, 2, 20])
-async def test_steps_of_others_go_between_the_pieces_of_many(busy: int) -> None:
+async def test_steps_of_others_go_between_the_pieces(busy: int) -> None:
     turns = Turns(asyncio.get_running_loop())
     pieces = 0
 
@@ -57,8 +57,8 @@ async def test_steps_of_others_go_between_the_pieces_of_many(busy: int) -> None:
         turns.enter(piece)
     for _ in range(100):
         await asyncio.sleep(0)
-    # One that is alone has every pass: nobody else is there to be slowed down by its many.
-    assert pieces in (range(95, 102) if busy == 1 else range(20, 30))
+    # One that is alone has every other pass: who waits for nothing may have steps to take too.
+    assert pieces in (range(45, 55) if busy == 1 else range(20, 30))
     await until(lambda: pieces >= PIECES)
 
 
