@@ -322,6 +322,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._more = True
                 self._enter_turn()
             else:
+                before = self.requests
                 self._taking = True
                 try:
                     if in_turn:
@@ -333,6 +334,10 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 finally:
                     self._taking = False
+                self._send()
+                if not in_turn and self.requests > before and self._is_done_with():
+                    self._shared.turns.keep_apart()
+                return
         self._send()
 
     def _on_turn(self) -> None:
@@ -551,6 +556,10 @@ class Connection(asyncio.BufferedProtocol):
     def _takes_turns(self) -> bool:
         """Whether what has come waits for the connection's turn."""
         return self._intake.partial and self._shared.clock.monotonic_ms() < self._turns_until_ms
+
+    def _is_done_with(self) -> bool:
+        """Whether of what has come nothing is left to be done now."""
+        return self._output.empty and not (self._turn_due or self._more or self._work.waiting)
 
     def _enter_turn(self) -> None:
         if not self._turn_due:

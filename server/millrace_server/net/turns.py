@@ -3,7 +3,7 @@
 Owns the order and the pace. Knows nothing of what the work is: whoever has more to do than one
 small request enters a piece of it, and enters again behind all others when there is more.
 
-    passes of the event loop:  piece, sockets | sockets | sockets | sockets | piece, sockets | ...
+    passes of the event loop:  piece, sockets | sockets | sockets | ... | sockets | piece, sockets
 
 So a client that asks for little waits for one piece in every few passes that its request takes (an
 append that is acked from the disk takes some ten), however much the others have asked for, and
@@ -37,11 +37,12 @@ Later = asyncio.Future[Reply] | asyncio.Future[Reply | Pieces]
 """An answer that is not made yet."""
 
 
-PASSES_BETWEEN = 3
-"""Passes of the loop without a piece after one, of some 10 us each, when several wait for theirs: a
+PASSES_BETWEEN = 7
+"""Passes of the loop without a piece after one, of some 10 us each, while others ask for little: a
 step that leads to another, as an append does to a flush and that to an answer, waits for few."""
-PASSES_ALONE = 1
-"""The same after a piece behind which nobody waits, and whose like may well come back at once."""
+PIECES_APART = 16
+"""So many pieces keep that distance after somebody has asked for little. Where all ask for much, no
+pass is left out."""
 NAME_LENGTH = 256
 """No name that there is, is longer; one that is takes longer to read, refuse and repeat."""
 
@@ -75,13 +76,14 @@ def done(work: asyncio.Task[T]) -> Generator[Pause, None, T]:
 class Turns:
     """Calls what was entered, in order, at most one call in each pass of the loop."""
 
-    __slots__ = ("_due", "_loop", "_passes_left", "_waiting")
+    __slots__ = ("_apart", "_due", "_loop", "_passes_left", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
         self._due = False
         self._passes_left = 0
+        self._apart = 0
 
     async def turn(self) -> None:
         """Returns when the calling task has its turn, which lasts until it waits for something."""
@@ -96,13 +98,19 @@ class Turns:
             self._due = True
             self._loop.call_soon(self._run)
 
+    def keep_apart(self) -> None:
+        """Somebody asked for so little that it took no turn: what that leads to goes first."""
+        self._apart = PIECES_APART
+
     def _run(self) -> None:
         waiting = self._waiting
         if self._passes_left:
             self._passes_left -= 1
         elif waiting:
             piece = waiting.popleft()
-            self._passes_left = PASSES_BETWEEN if waiting else PASSES_ALONE
+            if self._apart:
+                self._apart -= 1
+                self._passes_left = PASSES_BETWEEN
             # Before the piece, which may raise.
             self._loop.call_soon(self._run)
             piece()
