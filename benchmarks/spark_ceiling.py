@@ -41,8 +41,7 @@ class PrebuiltSource(DataSource):
 
     def reader(self, schema: StructType) -> PrebuiltReader:
         """A reader of these rows."""
-        numbers = {name: int(self.options[name]) for name in ("rows", "value_bytes", "partitions")}
-        return PrebuiltReader(Shape(**numbers), tuple(schema.fieldNames()))
+        return PrebuiltReader(Shape.of_options(self.options), tuple(schema.fieldNames()))
 
     def writer(self, schema: StructType, overwrite: bool) -> DroppingWriter:
         """A writer of rows of any shape."""

@@ -7,7 +7,8 @@ and a function of their number that SQL can evaluate as well as numpy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 
 import numpy as np
@@ -33,6 +34,11 @@ class Shape:
     rows: int
     value_bytes: int
     partitions: int
+
+    @classmethod
+    def of_options(cls, options: Mapping[str, str]) -> Shape:
+        """The shape that a data source is given, whose options are the fields."""
+        return cls(*(int(options[field.name]) for field in fields(cls)))
 
     @property
     def topic(self) -> str:

@@ -48,9 +48,10 @@ class ReceivedSource(DataSource):
 
     def reader(self, schema: StructType) -> ReceivedReader:
         """A reader of the topic of these rows."""
-        numbers = {name: int(self.options[name]) for name in ("rows", "value_bytes", "partitions")}
         host, _, port = self.options["servers"].rpartition(":")
-        return ReceivedReader(Shape(**numbers), tuple(schema.fieldNames()), (host, int(port)))
+        return ReceivedReader(
+            Shape.of_options(self.options), tuple(schema.fieldNames()), (host, int(port))
+        )
 
 
 class ReceivedReader(DataSourceReader):
