@@ -181,11 +181,8 @@ class ArrowFetch:
     def _binary_of_one_size(self, positions: _Integers, size: int) -> pa.BinaryArray:
         """Build the column as items of `size` bytes, which NumPy copies in half the time."""
         count = len(positions)
-        everywhere = np.ndarray(
-            (len(self._flat) - size + 1,), np.dtype((np.void, size)), self._flat, strides=(1,)
-        )
         bounds = np.arange(count + 1, dtype=np.int32) * np.int32(size)
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(everywhere[positions])]
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(_items(self._flat, size)[positions])]
         return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=0)
 
     @property
@@ -214,14 +211,7 @@ class ArrowFetch:
         if fault is not None and fault.reason is not Fault.TRUNCATED:
             raise fault
         positions = np.array(found, np.int64)
-        # Every 61 bytes as one item, wherever they begin.
-        everywhere: npt.NDArray[np.void] = np.ndarray(
-            max(len(self._source) - HEADER_SIZE + 1, 0),
-            np.dtype((np.void, HEADER_SIZE)),
-            self._source,
-            strides=(1,),
-        )
-        headers = everywhere[positions].view(_BATCH_HEADER)
+        headers = _items(self._source, HEADER_SIZE)[positions].view(_BATCH_HEADER)
         last_offsets = headers["base_offset"] + headers["last_offset_delta"]
         is_shown = (last_offsets >= from_offset) & (headers["attributes"] & CONTROL_BIT == 0)
         if is_shown.all():
@@ -391,6 +381,12 @@ class ArrowFetch:
         except CorruptBatch as corrupt:
             return corrupt
         return CorruptBatch("the records contradict each other", position, Fault.PAYLOAD)
+
+
+def _items(buf: memoryview, size: int) -> npt.NDArray[np.void]:
+    """Every `size` bytes of a buffer as one item, wherever they begin; no copy."""
+    count = max(len(buf) - size + 1, 0)
+    return np.ndarray((count,), np.dtype((np.void, size)), buf, strides=(1,))
 
 
 def _signed(numbers: npt.NDArray[np.unsignedinteger[Any]]) -> _Integers:

@@ -43,6 +43,7 @@ _CHECKED = struct.Struct(">qi4xbIhi30xi")
 """The header without what no check looks at."""
 _OFFSET_MAX = 2**63 - 1
 _ORDINARY_OFFSET_MAX = 2**62
+"""No last offset delta leads from here beyond `_OFFSET_MAX`."""
 _CODEC_MAX = max(Codec)
 
 
@@ -113,8 +114,9 @@ def check_batches(
     With them, what is wrong with the first that is not sound, None if all are. Nothing behind that
     one is looked at.
     """
-    # A reader of many batches pays for each call that is made for one. So a batch that is like
-    # nearly all is known to be sound after one; of any other, `check_batch` says what it is.
+    # Who reads many batches pays for each call that is made for one. So what holds of nearly every
+    # sound batch is asked here, with a call for the header and two for the CRC; whatever is not
+    # like that goes to `check_batch`, whose word counts.
     view = memoryview(buf)
     limit = len(view)
     positions: list[int] = []
@@ -131,8 +133,8 @@ def check_batches(
                 and end <= limit
                 and 0 <= codec <= _CODEC_MAX  # and no other attribute
                 and 0 <= base_offset <= _ORDINARY_OFFSET_MAX
-                and delta >= 0 <= count <= RECORD_COUNT_MAX
-                and count <= delta + 1
+                and delta >= 0
+                and 0 <= count <= min(delta + 1, RECORD_COUNT_MAX)
                 and (codec or RECORD_SIZE_MIN * count <= batch_length - BATCH_LENGTH_MIN)
                 and (not check_crc or crc32c.crc32c(view[position + CRC_START : end]) == crc)
             ):

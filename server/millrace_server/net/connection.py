@@ -317,12 +317,12 @@ class Connection(asyncio.BufferedProtocol):
         self._advance_due = False
         if self._phase is Phase.CLOSED or self._taking:
             return
+        before = self.requests
         if self._phase is Phase.OPEN and not self._turn_due:
             if self._turns_until_ms and not in_turn and self._takes_turns():
                 self._more = True
                 self._enter_turn()
             else:
-                before = self.requests
                 self._taking = True
                 try:
                     if in_turn:
@@ -334,11 +334,9 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 finally:
                     self._taking = False
-                self._send()
-                if not in_turn and self.requests > before and self._is_done_with():
-                    self._shared.turns.keep_apart()
-                return
         self._send()
+        if not in_turn and self.requests > before and self._is_done_with():
+            self._shared.turns.keep_apart()
 
     def _on_turn(self) -> None:
         """A turn: one piece of the work that is left, or some requests."""

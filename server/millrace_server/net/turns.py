@@ -103,22 +103,19 @@ class Turns:
         self._apart = PIECES_APART
 
     def _run(self) -> None:
-        waiting = self._waiting
-        if self._passes_left:
-            self._passes_left -= 1
-        elif waiting:
-            piece = waiting.popleft()
-            if self._apart:
-                self._apart -= 1
-                self._passes_left = PASSES_BETWEEN
-            # Before the piece, which may raise.
-            self._loop.call_soon(self._run)
-            piece()
-            return
-        else:
+        if not (self._waiting or self._passes_left):
             self._due = False
             return
+        # Before the piece, which may raise.
         self._loop.call_soon(self._run)
+        if self._passes_left:
+            self._passes_left -= 1
+            return
+        if self._apart:
+            self._apart -= 1
+            self._passes_left = PASSES_BETWEEN
+        piece = self._waiting.popleft()
+        piece()
 
 
 def _begin(turn: asyncio.Future[None]) -> None:
