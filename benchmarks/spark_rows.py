@@ -22,7 +22,7 @@ NOISE_BYTES = 1 << 20
 STRIDE = 7_919
 """From the beginning of a value to that of the next; prime, so that values repeat late."""
 POOL_BYTES = 64 << 20
-"""Of the values before they repeat: more than a processor's caches hold, since no source finds its
+"""Of the values before they repeat: more than the caches of a core hold, since no source finds its
 rows there, and more than Parquet puts in a dictionary."""
 SEED = 1
 

@@ -8,7 +8,6 @@ it costs more than `prebuilt` is therefore the price of the bytes themselves.
 
 from __future__ import annotations
 
-import select
 import socket
 from collections.abc import Iterator
 from functools import cache
@@ -30,6 +29,8 @@ from millrace_spark.schema import COLUMNS as TYPES
 from millrace_spark.schema import ddl
 
 FORMAT = "received"
+BUFFER_BYTES = FETCH_BYTES + (64 << 10)
+"""Room for what is asked for, and what of the answer is not records."""
 WAKE_BYTES = 1 << 20
 """Received at once, as the client does it: who wakes up more often pays for it."""
 
@@ -103,9 +104,7 @@ class _Answers:
         self._sock = sock
         self._topic = topic
         self._partition = partition
-        self._buffers = [memoryview(bytearray(FETCH_BYTES + (1 << 20))) for _ in range(2)]
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
+        self._buffers = [memoryview(bytearray(BUFFER_BYTES)) for _ in range(2)]
 
     def ask(self, offset: int) -> None:
         """Asks for what follows an offset."""
@@ -115,18 +114,22 @@ class _Answers:
         """The batches of the next answer, good until the one after the next is asked for."""
         self._buffers.reverse()
         buffer = self._buffers[0]
-        have = self._sock.recv_into(buffer, HEADER_SIZE, socket.MSG_WAITALL)
+        self._fill(buffer[:HEADER_SIZE])
         size = LENGTH_SIZE + int.from_bytes(buffer[:LENGTH_SIZE], "big")
-        while have < size:
-            wake_bytes = min(WAKE_BYTES, size - have)
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
-            self._poll.poll()
-            have += self._sock.recv_into(buffer[have:size], 0, socket.MSG_DONTWAIT)
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        self._fill(buffer[HEADER_SIZE:size])
         (result,) = decode_fetch_response(buffer[HEADER_SIZE:size]).partitions
         if result.error_code or not len(result.records):
             raise UnexpectedAnswer(f"error {result.error_code}, {len(result.records)} bytes")
         return memoryview(result.records)
+
+    def _fill(self, room: memoryview) -> None:
+        while room:
+            wake_bytes = min(WAKE_BYTES, len(room))
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
+            received = self._sock.recv_into(room)
+            if not received:
+                raise UnexpectedAnswer("the server closed the connection")
+            room = room[received:]
 
 
 def _places(shape: Shape, records: memoryview) -> npt.NDArray[np.int64]:
