@@ -43,6 +43,9 @@ DIRECT_REQUESTS = 64
 DIRECT_MS = 1
 """Requests of one read are answered at once for so long at most, and at least two of them. The
 clock counts whole milliseconds: half of one is usual."""
+CROWDED_REQUESTS = 2
+"""Of one read at once while others wait for their turn: a hundred connections that each took
+`DIRECT_MS` would make who asks for little wait for all of them."""
 TURN_REQUESTS, TURN_MS = 16, 1
 """The same when it is the connection's turn."""
 TURNS_MS = 1_000
@@ -327,6 +330,8 @@ class Connection(asyncio.BufferedProtocol):
                 try:
                     if in_turn:
                         self._take_requests(TURN_REQUESTS, TURN_MS)
+                    elif self._shared.turns.is_waited_for:
+                        self._take_requests(CROWDED_REQUESTS, DIRECT_MS)
                     else:
                         self._take_requests(DIRECT_REQUESTS, DIRECT_MS)
                 except Exception as error:

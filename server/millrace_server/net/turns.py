@@ -85,6 +85,11 @@ class Turns:
         self._passes_left = 0
         self._apart = 0
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits for a turn."""
+        return bool(self._waiting)
+
     async def turn(self) -> None:
         """Returns when the calling task has its turn, which lasts until it waits for something."""
         turn: asyncio.Future[None] = self._loop.create_future()

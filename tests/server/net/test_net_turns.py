@@ -9,7 +9,7 @@ import pytest
 
 from millrace_server.host import Reply
 from millrace_server.limits import Limits
-from millrace_server.net.connection import Connection
+from millrace_server.net.connection import CROWDED_REQUESTS, TURN_REQUESTS, Connection
 from millrace_server.net.turns import PIECES_APART, Pieces, Turns, done
 from tests.server.net.conftest import Answer, Serve, frame_of, until
 
@@ -191,6 +191,37 @@ async def test_connections_with_long_work_are_served_in_turn(serve: Serve) -> No
     last = len(steps) - 1 - steps[::-1].index("b")
     assert abs(steps[first:last].count("a") - PIECES) <= 20
     assert await greedy.receive(5) == b"aaaaa"
+
+
+async def test_while_others_wait_for_their_turn_nobody_takes_a_long_one_unasked(
+    serve: Serve,
+) -> None:
+    """Many requests of one read are a turn's work then, and a few are answered at once."""
+    place = await serve()
+    order: list[bytes] = []
+
+    def pieces() -> Pieces:
+        while order[-1] != b"MR at end":
+            yield None
+        return [b"waited"]
+
+    def answer(connection: Connection, frame: bytes) -> Answer:
+        order.append(frame[4:])
+        return pieces() if frame[4:] == b"MR whole" else [b"."]
+
+    place.handler.on_frame = answer
+    busy, eager, modest = [await place.connect() for _ in range(3)]
+    await busy.send(frame_of(b"MR whole"))
+    await until(lambda: order == [b"MR whole"])
+    await eager.send(frame_of(b"MR eager") * 40)
+    assert await eager.receive(CROWDED_REQUESTS) == b"." * CROWDED_REQUESTS
+    taken = order.count(b"MR eager")
+    assert taken == CROWDED_REQUESTS or (taken - CROWDED_REQUESTS) % TURN_REQUESTS == 0
+    await modest.send(frame_of(b"MR a few") * CROWDED_REQUESTS)
+    assert await modest.receive(CROWDED_REQUESTS) == b"." * CROWDED_REQUESTS
+    assert await eager.receive(40 - CROWDED_REQUESTS) == b"." * (40 - CROWDED_REQUESTS)
+    await modest.send(frame_of(b"MR at end"))
+    assert await busy.receive(6) == b"waited"
 
 
 async def test_answers_in_pieces_keep_the_order_of_their_requests(serve: Serve) -> None:
