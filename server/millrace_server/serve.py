@@ -11,7 +11,6 @@ brings the flags.
 from __future__ import annotations
 
 import asyncio
-import gc
 import resource
 import signal
 import sys
@@ -21,7 +20,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from millrace_server import log_lines
+from millrace_server import garbage, log_lines
 from millrace_server.config import BrokerConfig, ConfigError, load
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.lock import DataDirectoryLocked, DirectoryLock
@@ -52,9 +51,6 @@ class Exit(IntEnum):
     """The data cannot be read at the start, or written while running."""
 
 
-GARBAGE_THRESHOLDS = (400, 2, 12_500)
-"""Objects made and not freed before the youngest are looked through; every 3rd time those that
-survived that once, some 1,600, in less than a millisecond; after ten million all."""
 SWITCH_S = 0.000_1
 """How long a thread waits for the interpreter before it asks for it. A worker that compacts keeps
 the event loop waiting so long each time. And a flush needs the interpreter twice: if it never
@@ -77,7 +73,7 @@ def serve(
         return _ended(Exit.CONFIG, error)
     log_lines.configure(level=config.log_level, style=config.log_format)
     raise_open_files_limit(config.limits.connections_max)
-    collect_garbage_seldom()
+    garbage.collect_seldom()
     sys.setswitchinterval(SWITCH_S)
     data = Path(config.data)
     try:
@@ -133,20 +129,10 @@ def raise_open_files_limit(connections_max: int) -> None:
         )
 
 
-def collect_garbage_seldom() -> None:
-    """Lets the collector of cycles look through old objects less often.
-
-    It looks through all of them at once: thousands of long polls are half a million objects, which
-    took it 250 ms each time their number had grown by a quarter. Cycles that die young are still
-    found at once, and nothing that a request leaves behind is a cycle.
-    """
-    gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
-
-
 async def _run(config: BrokerConfig) -> Exit:
     stop = _stop_on_signals(asyncio.get_running_loop())
     spawn = LoopSpawn()
+    sweeping = spawn.task(garbage.sweep_young(), name="garbage")
     try:
         node = Node(config, this_machine(config.data, spawn), cold_reads=PageCache())
         try:
@@ -167,6 +153,7 @@ async def _run(config: BrokerConfig) -> Exit:
         await node.stop()
         return Exit.OK
     finally:
+        sweeping.cancel()
         spawn.close()
 
 
