@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from millrace_server.host import FileSlice, Reply, ReplyPart, release_slices
+from millrace_server.host import FileSlice, Reply, ReplyPart
 from millrace_server.net.output import Output
+
+MOVED_PARTS = 2_000
+"""Given to the output at once, in some 300 us. Many answers of thousands of parts each may have
+waited for one."""
 
 
 class Slot:
@@ -69,20 +73,31 @@ class Answers:
         """Adds the last parts of a slot and moves on what waited for it."""
         self.add(slot, parts)
         slot.complete = True
+        self.move_on()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether answers that are ready and next wait for another `move_on`."""
+        return bool(self._slots) and self._slots[0].complete
+
+    def move_on(self) -> None:
+        """Gives the output the answers that are next, until these are `MOVED_PARTS` or more."""
         slots = self._slots
-        while slots and slots[0].complete:
+        moved = 0
+        while slots and slots[0].complete and moved < MOVED_PARTS:
             self.held_bytes -= slots.popleft().request_bytes
             if slots and slots[0].parts:
                 waited, slots[0].parts = slots[0].parts, []
                 self.held_bytes -= _memory_bytes(waited)
                 self._output.append(waited)
+                moved += len(waited)
 
-    def close(self) -> None:
-        """Drops every answer that did not get its turn."""
-        for slot in self._slots:
-            release_slices(slot.parts)
+    def close(self) -> list[Reply]:
+        """Returns the answers that did not get their turn, whose slices the caller releases."""
+        left = [slot.parts for slot in self._slots if slot.parts]
         self._slots.clear()
         self.held_bytes = 0
+        return left
 
 
 def _memory_bytes(parts: Iterable[ReplyPart]) -> int:

@@ -303,8 +303,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close_reason = self.close_reason or (str(exc) if exc else "the peer closed")
         self._stop_intake()
         self._work.close()
-        self._output.close()
-        self._answers.close()
+        self._shared.remains.take([self._output.close(), *self._answers.close()])
         for stream, _ in self._streams:
             stream.ended = True
         self._streams.clear()
@@ -344,9 +343,13 @@ class Connection(asyncio.BufferedProtocol):
             self._shared.turns.keep_apart()
 
     def _on_turn(self) -> None:
-        """A turn: one piece of the work that is left, or some requests."""
+        """A turn: answers that waited, one piece of the work that is left, or some requests."""
         self._turn_due = False
         if self._phase is Phase.CLOSED:
+            return
+        if self._answers.is_behind:
+            self._answers.move_on()
+            self._send()
             return
         if not self._work.waiting:
             self._advance(in_turn=True)
@@ -506,7 +509,7 @@ class Connection(asyncio.BufferedProtocol):
         owes = bool(self._answers) or not self._output.empty
         if self._room_waiters and self._output.empty:
             self._wake_room_waiters()
-        if self._work.waiting and self._work.held_by is None:
+        if self._answers.is_behind or (self._work.waiting and self._work.held_by is None):
             self._enter_turn()
         if self._phase is not Phase.OPEN:
             self._pause_reading(False)

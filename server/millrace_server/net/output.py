@@ -1,7 +1,7 @@
 """What waits to be sent on one connection, in order, and the sending of it.
 
 Owns the queue of bytes and file slices, and each slice's reference from `append` until it was
-sent or dropped. Knows nothing of requests; how bytes leave is the wire's business
+sent or given back. Knows nothing of requests; how bytes leave is the wire's business
 (`net/wire.py`).
 
 A slice of a file that is not in the page cache is read into it by a worker thread first:
@@ -174,13 +174,13 @@ class Output:
         self.unsent_replies = 0
         self._wire.stop_waiting()
 
-    def close(self) -> None:
-        """Drops what was not sent and lets go of the wire."""
+    def close(self) -> deque[ReplyPart]:
+        """Lets go of the wire; returns what was not sent, whose slices the caller releases."""
         self._closed = True
-        release_slices(self._queue)
-        self._queue.clear()
+        unsent, self._queue = self._queue, deque()
         self.held_bytes = 0
         self._wire.close()
+        return unsent
 
     def _send_bytes(self, data: ReadBuffer) -> int:
         """Sends the head of the queue, joined with the small parts behind it; returns what that

@@ -16,6 +16,7 @@ from millrace_server.net.connection import Connection
 from millrace_server.net.handler import RequestHandler
 from millrace_server.net.intake import Scratch
 from millrace_server.net.memory import MemoryBudget
+from millrace_server.net.remains import Remains
 from millrace_server.net.shared import Shared
 from millrace_server.net.turns import Turns
 
@@ -66,6 +67,7 @@ class Server:
         self._tick: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._draining = False
+        turns = turns or Turns(self._loop)
         self._shared = Shared(
             loop=self._loop,
             handler=handler,
@@ -75,7 +77,8 @@ class Server:
             spawn=host.spawn,
             scratch=Scratch(),
             memory=self.memory,
-            turns=turns or Turns(self._loop),
+            turns=turns,
+            remains=Remains(turns),
             cold_reads=cold_reads,
         )
 
@@ -126,6 +129,7 @@ class Server:
             for connection in [*self.connections, *self._refused]:
                 connection.abort("the broker is stopping and its time to drain has passed")
             await self._emptied(None)
+        self._shared.remains.release_all()
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None

@@ -11,6 +11,7 @@ from millrace_server.limits import Limits
 from millrace_server.net.handler import RequestHandler
 from millrace_server.net.intake import Scratch
 from millrace_server.net.memory import MemoryBudget
+from millrace_server.net.remains import Remains
 from millrace_server.net.turns import Turns
 
 if TYPE_CHECKING:
@@ -39,4 +40,5 @@ class Shared:
     scratch: Scratch
     memory: MemoryBudget
     turns: Turns
+    remains: Remains
     cold_reads: ColdReads | None

@@ -1,0 +1,103 @@
+"""What a lost connection leaves behind is let go of, and nobody waits long for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from millrace_server.host import Reply
+from millrace_server.net.answers import MOVED_PARTS
+from millrace_server.net.connection import Connection
+from millrace_server.net.remains import PARTS_MAX, PIECE_PARTS, Remains
+from millrace_server.net.turns import Turns
+from tests.server.net.conftest import Answer, CountedFile, Serve, frame_of, until
+
+
+def _answer(file: CountedFile, slices: int) -> Reply:
+    return [part for number in range(slices) for part in (b"head", file.slice(number, 1))]
+
+
+async def test_few_slices_are_released_at_once_and_many_a_few_in_each_turn(
+    counted_file: Callable[[bytes], CountedFile],
+) -> None:
+    remains = Remains(Turns(asyncio.get_running_loop()))
+    file = counted_file(bytes(100))
+    remains.take([_answer(file, 10), _answer(file, 10)])
+    assert file.references == 1
+    slices = 4 * PIECE_PARTS
+    remains.take([_answer(file, slices // 2), [], _answer(file, slices // 2)])
+    before = file.references
+    assert before == 1 + slices - PIECE_PARTS // 2
+    while file.references > 1:
+        await asyncio.sleep(0)
+        assert before - file.references <= PIECE_PARTS // 2
+        before = file.references
+    assert not file.released_too_often
+
+
+async def test_what_waits_to_be_released_is_bounded_and_ends_with_the_server(
+    counted_file: Callable[[bytes], CountedFile],
+) -> None:
+    remains = Remains(Turns(asyncio.get_running_loop()))
+    file = counted_file(bytes(100))
+    for _ in range(20):
+        remains.take([_answer(file, PARTS_MAX // 10)])
+        assert file.references <= 1 + PARTS_MAX // 2
+    assert file.references == 1 + PARTS_MAX // 2
+    remains.release_all()
+    assert file.references == 1
+    # The turn that was asked for finds nothing.
+    for _ in range(10):
+        await asyncio.sleep(0)
+    remains.take([_answer(file, 1)])
+    assert file.references == 1
+
+
+async def test_connection_that_is_lost_with_answers_of_many_parts_keeps_no_slice(
+    serve: Serve, counted_file: Callable[[bytes], CountedFile]
+) -> None:
+    place = await serve()
+    file = counted_file(bytes(100))
+    first: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    answers: Iterator[Answer] = iter([first, _answer(file, 3_000), _answer(file, 3_000)])
+    place.handler.on_frame = lambda connection, frame: next(answers)
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch") * 3)
+    await until(lambda: place.handler.frames == 3)
+    assert file.references == 6_001
+    peer.reset()
+    await until(lambda: len(place.handler.lost) == 1)
+    assert file.references > 1
+    await until(lambda: file.references == 1)
+    first.set_result(_answer(file, 1))
+    await until(lambda: file.references == 1)
+    assert not file.released_too_often
+
+
+async def test_answers_that_waited_for_one_go_out_in_their_order_and_not_all_at_once(
+    serve: Serve,
+) -> None:
+    place = await serve()
+    parts = MOVED_PARTS
+    first: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    taken = 0
+
+    def answer(connection: Connection, frame: bytes) -> Reply | asyncio.Future[Reply]:
+        nonlocal taken
+        taken += 1
+        return first if taken == 1 else [b"%d" % (taken % 10)] * parts
+
+    place.handler.on_frame = answer
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch") * 6)
+    await until(lambda: taken == 6)
+    (connection,) = place.server.connections
+    appended: list[int] = []
+    first.set_result([b"1"])
+    await asyncio.sleep(0)
+    while connection.unanswered_count:
+        appended.append(connection.unanswered_count)
+        await asyncio.sleep(0)
+    assert sorted(set(appended), reverse=True) == [5, 4, 3, 2, 1]
+    expected = b"1" + b"".join(b"%d" % number * parts for number in range(2, 7))
+    assert await peer.receive(len(expected)) == expected
