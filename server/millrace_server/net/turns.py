@@ -40,7 +40,7 @@ Later = asyncio.Future[Reply] | asyncio.Future[Reply | Pieces]
 PASSES_BETWEEN = 7
 """Passes of the loop without a piece after one, of some 10 us each, while others ask for little: a
 step that leads to another, as an append does to a flush and that to an answer, waits for few."""
-PIECES_APART = 16
+PIECES_APART = 64
 """So many pieces keep that distance after somebody has asked for little. Where all ask for much, no
 pass is left out."""
 NAME_LENGTH = 256
