@@ -13,8 +13,11 @@ from millrace_server.net.turns import Turns
 
 PIECE_PARTS = 300
 """Let go of at once, in some 200 us."""
-PARTS_MAX = 100_000
-"""Kept waiting: connections may come and go faster than turns do."""
+TURNS_MAX = 64
+"""In so many turns all that waits is let go of: the pieces grow with it, or it would grow where
+many connections come and go."""
+PARTS_MAX = 400_000
+"""Kept waiting; what is beyond is let go of at once."""
 
 Parts = Reply | deque[ReplyPart]
 
@@ -45,7 +48,7 @@ class Remains:
         self._release(self._count)
 
     def _release_some(self) -> None:
-        self._release(min(PIECE_PARTS, self._count))
+        self._release(min(max(PIECE_PARTS, self._count // TURNS_MAX), self._count))
         if self._left:
             self._turns.enter(self._release_some)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
+import pytest
+
 from millrace_server.host import Reply
+from millrace_server.net import remains
 from millrace_server.net.answers import MOVED_PARTS
 from millrace_server.net.connection import Connection
-from millrace_server.net.remains import PARTS_MAX, PIECE_PARTS, Remains
+from millrace_server.net.remains import PIECE_PARTS, TURNS_MAX, Remains
 from millrace_server.net.turns import Turns
 from tests.server.net.conftest import Answer, CountedFile, Serve, frame_of, until
 
@@ -20,12 +23,12 @@ def _answer(file: CountedFile, slices: int) -> Reply:
 async def test_few_slices_are_released_at_once_and_many_a_few_in_each_turn(
     counted_file: Callable[[bytes], CountedFile],
 ) -> None:
-    remains = Remains(Turns(asyncio.get_running_loop()))
+    left = Remains(Turns(asyncio.get_running_loop()))
     file = counted_file(bytes(100))
-    remains.take([_answer(file, 10), _answer(file, 10)])
+    left.take([_answer(file, 10), _answer(file, 10)])
     assert file.references == 1
-    slices = 4 * PIECE_PARTS
-    remains.take([_answer(file, slices // 2), [], _answer(file, slices // 2)])
+    slices = TURNS_MAX * PIECE_PARTS // 2
+    left.take([_answer(file, slices // 2), [], _answer(file, slices // 2)])
     before = file.references
     assert before == 1 + slices - PIECE_PARTS // 2
     while file.references > 1:
@@ -35,21 +38,36 @@ async def test_few_slices_are_released_at_once_and_many_a_few_in_each_turn(
     assert not file.released_too_often
 
 
-async def test_what_waits_to_be_released_is_bounded_and_ends_with_the_server(
+async def test_the_pieces_grow_with_what_waits(
     counted_file: Callable[[bytes], CountedFile],
 ) -> None:
-    remains = Remains(Turns(asyncio.get_running_loop()))
+    left = Remains(Turns(asyncio.get_running_loop()))
+    file = counted_file(bytes(100))
+    parts = 10 * TURNS_MAX * PIECE_PARTS
+    left.take([_answer(file, parts // 2)])
+    assert 1 + parts // 2 - file.references == 5 * PIECE_PARTS
+    for _ in range(6 * TURNS_MAX):
+        await asyncio.sleep(0)
+    assert file.references == 1
+
+
+async def test_what_waits_to_be_released_is_bounded_and_ends_with_the_server(
+    counted_file: Callable[[bytes], CountedFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts_max = 10 * PIECE_PARTS
+    monkeypatch.setattr(remains, "PARTS_MAX", parts_max)
+    left = Remains(Turns(asyncio.get_running_loop()))
     file = counted_file(bytes(100))
     for _ in range(20):
-        remains.take([_answer(file, PARTS_MAX // 10)])
-        assert file.references <= 1 + PARTS_MAX // 2
-    assert file.references == 1 + PARTS_MAX // 2
-    remains.release_all()
+        left.take([_answer(file, PIECE_PARTS)])
+        assert file.references <= 1 + parts_max // 2
+    assert file.references == 1 + parts_max // 2
+    left.release_all()
     assert file.references == 1
     # The turn that was asked for finds nothing.
     for _ in range(10):
         await asyncio.sleep(0)
-    remains.take([_answer(file, 1)])
+    left.take([_answer(file, 1)])
     assert file.references == 1
 
 
