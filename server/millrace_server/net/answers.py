@@ -7,7 +7,8 @@ nothing of how an answer is made or sent.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from millrace_server.host import FileSlice, Reply, ReplyPart
 from millrace_server.net.output import Output
@@ -92,9 +93,9 @@ class Answers:
                 self._output.append(waited)
                 moved += len(waited)
 
-    def close(self) -> list[Reply]:
-        """Returns the answers that did not get their turn, whose slices the caller releases."""
-        left = [slot.parts for slot in self._slots if slot.parts]
+    def close(self) -> Iterator[ReplyPart]:
+        """Returns what did not get its turn, whose slices the caller releases."""
+        left = chain.from_iterable([slot.parts for slot in self._slots])
         self._slots.clear()
         self.held_bytes = 0
         return left

@@ -303,12 +303,13 @@ class Connection(asyncio.BufferedProtocol):
         self.close_reason = self.close_reason or (str(exc) if exc else "the peer closed")
         self._stop_intake()
         self._work.close()
-        self._shared.remains.take([self._output.close(), *self._answers.close()])
+        left = self._output.close()
+        left.extend(self._answers.close())
+        self._shared.remains.take(left, self._allowance.close)
         for stream, _ in self._streams:
             stream.ended = True
         self._streams.clear()
         self._wake_room_waiters()
-        self._allowance.close()
         self._shared.owner.lost(self)
         self._shared.handler.closed(self)
 

@@ -1,14 +1,16 @@
 """What lost connections leave behind: answers that nobody will get, let go of a little at a time.
 
-Owns their file slices until each is released. One connection may leave tens of thousands of them,
-which took 20 ms at once, and everybody waited.
+Owns their parts until each is released, and who is told then: until that, the memory is held, and
+counts. One connection may leave tens of thousands of slices, which took 20 ms at once, and
+everybody waited.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
-from millrace_server.host import FileSlice, Reply, ReplyPart
+from millrace_server.host import FileSlice, ReplyPart
 from millrace_server.net.turns import Turns
 
 PIECE_PARTS = 300
@@ -19,8 +21,6 @@ many connections come and go."""
 PARTS_MAX = 400_000
 """Kept waiting; what is beyond is let go of at once."""
 
-Parts = Reply | deque[ReplyPart]
-
 
 class Remains:
     """Takes answers that will not be sent, and releases their slices: a few now, many in turns."""
@@ -29,19 +29,21 @@ class Remains:
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._left: deque[Parts] = deque()
+        self._left: deque[tuple[deque[ReplyPart], Callable[[], None]]] = deque()
         self._count = 0
         """Parts in all of them."""
 
-    def take(self, left: list[Parts]) -> None:
-        """Empties them, sooner or later; the caller has no more to do with them."""
+    def take(self, parts: deque[ReplyPart], on_released: Callable[[], None]) -> None:
+        """Empties `parts`, sooner or later, and calls `on_released` then."""
+        if not parts:
+            on_released()
+            return
         has_turn = bool(self._left)
-        self._left += [parts for parts in left if parts]
-        self._count += sum(map(len, left))
+        self._left.append((parts, on_released))
+        self._count += len(parts)
+        self._release(max(0, self._count - PARTS_MAX))
         if not has_turn:
             self._release_some()
-        elif self._count > PARTS_MAX:
-            self._release(self._count - PARTS_MAX)
 
     def release_all(self) -> None:
         """Releases what is left now: no turn will come."""
@@ -55,11 +57,13 @@ class Remains:
     def _release(self, count: int) -> None:
         self._count -= count
         while count:
-            parts = self._left[0]
-            for _ in range(min(count, len(parts))):
-                count -= 1
+            parts, on_released = self._left[0]
+            now = min(count, len(parts))
+            count -= now
+            for _ in range(now):
                 part = parts.pop()
                 if isinstance(part, FileSlice):
                     part.release()
             if not parts:
                 self._left.popleft()
+                on_released()

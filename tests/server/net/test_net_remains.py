@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -16,6 +17,9 @@ from millrace_server.net.turns import Turns
 from tests.server.net.conftest import Answer, CountedFile, Serve, frame_of, until
 
 
+def _nobody() -> None: ...
+
+
 def _answer(file: CountedFile, slices: int) -> Reply:
     return [part for number in range(slices) for part in (b"head", file.slice(number, 1))]
 
@@ -25,17 +29,20 @@ async def test_few_slices_are_released_at_once_and_many_a_few_in_each_turn(
 ) -> None:
     left = Remains(Turns(asyncio.get_running_loop()))
     file = counted_file(bytes(100))
-    left.take([_answer(file, 10), _answer(file, 10)])
+    left.take(deque(_answer(file, 20)), _nobody)
     assert file.references == 1
     slices = TURNS_MAX * PIECE_PARTS // 2
-    left.take([_answer(file, slices // 2), [], _answer(file, slices // 2)])
+    released: list[int] = []
+    left.take(deque(_answer(file, slices)), lambda: released.append(file.references))
+    left.take(deque(), lambda: released.append(0))
+    assert released == [0]
     before = file.references
     assert before == 1 + slices - PIECE_PARTS // 2
     while file.references > 1:
         await asyncio.sleep(0)
         assert before - file.references <= PIECE_PARTS // 2
         before = file.references
-    assert not file.released_too_often
+    assert released == [0, 1]
 
 
 async def test_the_pieces_grow_with_what_waits(
@@ -44,7 +51,7 @@ async def test_the_pieces_grow_with_what_waits(
     left = Remains(Turns(asyncio.get_running_loop()))
     file = counted_file(bytes(100))
     parts = 10 * TURNS_MAX * PIECE_PARTS
-    left.take([_answer(file, parts // 2)])
+    left.take(deque(_answer(file, parts // 2)), _nobody)
     assert 1 + parts // 2 - file.references == 5 * PIECE_PARTS
     for _ in range(6 * TURNS_MAX):
         await asyncio.sleep(0)
@@ -58,8 +65,11 @@ async def test_what_waits_to_be_released_is_bounded_and_ends_with_the_server(
     monkeypatch.setattr(remains, "PARTS_MAX", parts_max)
     left = Remains(Turns(asyncio.get_running_loop()))
     file = counted_file(bytes(100))
+    # The first alone is more than may wait.
+    left.take(deque(_answer(file, parts_max)), _nobody)
+    assert file.references <= 1 + parts_max // 2
     for _ in range(20):
-        left.take([_answer(file, PIECE_PARTS)])
+        left.take(deque(_answer(file, PIECE_PARTS)), _nobody)
         assert file.references <= 1 + parts_max // 2
     assert file.references == 1 + parts_max // 2
     left.release_all()
@@ -67,7 +77,7 @@ async def test_what_waits_to_be_released_is_bounded_and_ends_with_the_server(
     # The turn that was asked for finds nothing.
     for _ in range(10):
         await asyncio.sleep(0)
-    left.take([_answer(file, 1)])
+    left.take(deque(_answer(file, 1)), _nobody)
     assert file.references == 1
 
 
@@ -83,10 +93,15 @@ async def test_connection_that_is_lost_with_answers_of_many_parts_keeps_no_slice
     await peer.send(frame_of(b"MR fetch") * 3)
     await until(lambda: place.handler.frames == 3)
     assert file.references == 6_001
+    held = place.server.memory.used
+    assert held > 6_000 * len(b"head") - 1
     peer.reset()
     await until(lambda: len(place.handler.lost) == 1)
+    # What is held counts until it is let go of.
     assert file.references > 1
+    assert place.server.memory.used == held
     await until(lambda: file.references == 1)
+    assert place.server.memory.used == 0
     first.set_result(_answer(file, 1))
     await until(lambda: file.references == 1)
     assert not file.released_too_often
@@ -110,12 +125,12 @@ async def test_answers_that_waited_for_one_go_out_in_their_order_and_not_all_at_
     await peer.send(frame_of(b"MR fetch") * 6)
     await until(lambda: taken == 6)
     (connection,) = place.server.connections
-    appended: list[int] = []
+    left: list[int] = []
     first.set_result([b"1"])
     await asyncio.sleep(0)
     while connection.unanswered_count:
-        appended.append(connection.unanswered_count)
+        left.append(connection.unanswered_count)
         await asyncio.sleep(0)
-    assert sorted(set(appended), reverse=True) == [5, 4, 3, 2, 1]
+    assert set(left) == {1, 2, 3, 4, 5}
     expected = b"1" + b"".join(b"%d" % number * parts for number in range(2, 7))
     assert await peer.receive(len(expected)) == expected
