@@ -141,11 +141,7 @@ async def long_polls_without_end(target: Target) -> str:
 
 @hostile
 async def long_polls_that_every_append_wakes(target: Target) -> str:
-    """Each names a partition as often as it may, and wants more than will ever come.
-
-    The others' appends wake them, and many more to the attacker's own topic: appends to the
-    partition of others would share their flushes, which is no attack.
-    """
+    """Each names a partition as often as it may, and wants more than will ever come."""
     many = [(TOPIC, number, 0) for number in range(4)] + [(GOOD, 0, 0)] * 1_996
     greedy = fetch_request(
         many,
@@ -162,7 +158,7 @@ async def long_polls_that_every_append_wakes(target: Target) -> str:
                 wire.send(greedy)
             await wire.writer.drain()
         for _ in range(target.sized(5, 200)):
-            result = await other.produce(TOPIC, batch(b"wake"))
+            result = await other.produce(GOOD, batch(b"wake"))
             assert result.error_code == ErrorCode.NONE
     return "waited for"
 
