@@ -65,6 +65,15 @@ def _to_logging(
     return (_Line(event),), keywords
 
 
+def _with_exception(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Moves the exception from logging's record, a copy, to the event that is written."""
+    record = event["_record"]
+    if record.exc_info:
+        event["exc_info"] = record.exc_info
+        record.exc_info = record.exc_text = None
+    return event
+
+
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """The logger of that name, for example `millrace.broker`."""
     logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
@@ -82,8 +91,13 @@ def configure(*, level: str, style: str) -> None:
     terminal, else json.
     """
     terminal = sys.stderr.isatty()
+    # A traceback with the values of variables, rich's, would show what is in records.
     last: list[Any] = (
-        [structlog.dev.ConsoleRenderer(colors=terminal)]
+        [
+            structlog.dev.ConsoleRenderer(
+                colors=terminal, exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
         if style == "console" or (style == "auto" and terminal)
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
@@ -96,8 +110,11 @@ def configure(*, level: str, style: str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
+            # Else structlog drops it from lines that came by way of `_to_logging`.
+            keep_exc_info=True,
             processors=[
                 *shared,
+                _with_exception,
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *last,
             ],
