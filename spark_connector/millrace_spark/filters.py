@@ -6,7 +6,6 @@ roughly, go back to Spark, which checks every row by them.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,7 +24,6 @@ from pyspark.sql.datasource import (
 
 from millrace_spark.narrowing import Condition, Operator
 
-_PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPERATORS: dict[type, Operator] = {
     EqualTo: "in",
@@ -43,17 +41,6 @@ _NEGATED: dict[Operator, Operator] = {
     ">=": "<",
 }
 _TYPES: dict[str, type] = {"topic": str, "partition": int, "offset": int, "timestamp": datetime}
-
-
-def is_pushing() -> bool:
-    """Whether the process that asks is the one in which Spark pushes filters down.
-
-    A reader with `pushFilters` makes every read fail where Spark is not set to push them, and no
-    setting of the session is told to the process that makes readers; but for pushing Spark starts
-    one that is made for nothing else.
-    """
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return _PUSHING_WORKER in sys.modules or getattr(spec, "name", None) == _PUSHING_WORKER
 
 
 def translate(filters: Iterable[Filter]) -> tuple[tuple[Condition, ...], list[Filter]]:

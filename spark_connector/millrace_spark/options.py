@@ -65,7 +65,7 @@ class ReadOptions:
     """`binary`, or `json`: the fields of each value are the columns of the schema given."""
     deadline_ms: int = 30_000
     """Longest wait for a connection, for an answer, or for the next records of a task."""
-    push_filters: bool | None = None
+    push_filters: bool = False
     """Whether filters narrow the ranges before reading; None: where Spark is set to push them."""
     commit_group: str | None = None
     """The group whose offsets show the progress of a stream."""
@@ -113,7 +113,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool) -> ReadOp
             minimum=DEADLINE_MS_MIN,
             maximum=DEADLINE_MS_MAX,
         ),
-        push_filters=_push_filters(given),
+        push_filters=_flag(given, "pushFilters", default=False),
         commit_group=_group(given),
         max_offsets_per_trigger=_count(given, "maxOffsetsPerTrigger"),
         min_offsets_per_trigger=_count(given, "minOffsetsPerTrigger"),
@@ -153,11 +153,6 @@ def _bound(given: Mapping[str, str], side: str, default: Edge) -> Bound:
         if name in given:
             bounds.append(parse(name, given[name]))
     return bounds[0] if bounds else default
-
-
-def _push_filters(given: Mapping[str, str]) -> bool | None:
-    word = parse_word("pushFilters", given.get("pushFilters", "auto"), ("auto", "true", "false"))
-    return None if word == "auto" else word == "true"
 
 
 def _group(given: Mapping[str, str]) -> str | None:

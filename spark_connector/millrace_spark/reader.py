@@ -29,11 +29,8 @@ _NULLABILITY = ("nullable", "containsNull", "valueContainsNull")
 
 def make_reader(options: Mapping[str, str], schema: StructType) -> MillraceReader:
     """A reader of the columns of `schema`. Raises `OptionError` and `SchemaError`."""
-    from millrace_spark.filters import is_pushing
-
     read = parse_read_options(options, is_stream=False)
-    is_filtering = is_pushing() if read.push_filters is None else read.push_filters
-    kind = FilteringReader if is_filtering else MillraceReader
+    kind = FilteringReader if read.push_filters else MillraceReader
     return kind(read, wanted_columns(schema, read), json_fields(schema, read))
 
 
@@ -104,7 +101,8 @@ class FilteringReader(MillraceReader):
     """Reads only ranges that may fulfil a query's filters.
 
     A class of its own because Spark refuses a reader that has `pushFilters` wherever it is not
-    set to push them.
+    set to push them, and because only who asks for it gets it: Spark, up to 4.3 at least, keeps one
+    plan for all queries of a `load()`, that of the filters it pushed last.
     """
 
     def pushFilters(  # noqa: N802 - Spark's name

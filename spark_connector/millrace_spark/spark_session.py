@@ -54,8 +54,6 @@ _SETTINGS = {
     "spark.driver.bindAddress": LOOPBACK,
     # Cheaper than TCP between the JVM and its Python workers.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Filters on partition, offset and timestamp narrow what is read.
-    "spark.sql.python.filterPushdown.enabled": "true",
     # The other one starts processes to rename files on a local disk: 0.1 s in each micro-batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."

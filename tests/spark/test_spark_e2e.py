@@ -162,27 +162,42 @@ def test_sql_reads_a_topic_as_a_view(spark: Any, servers: str) -> None:
     assert count == PARTITIONS * 10
 
 
+@pytest.fixture
+def pushing(spark: Any) -> Iterator[None]:
+    """Spark is set to push filters down."""
+    conf = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(conf, "true")
+    yield
+    spark.conf.unset(conf)
+
+
+@pytest.mark.usefixtures("pushing")
 @pytest.mark.parametrize("is_pushed", ["true", "false"])
-def test_filters_narrow_what_is_read_and_give_the_same_rows_where_spark_does_not_push_them(
+def test_filters_narrow_what_is_read_where_they_are_pushed_and_give_the_same_rows(
     spark: Any, servers: str, is_pushed: str
 ) -> None:
-    conf, before = "spark.sql.python.filterPushdown.enabled", True
-    assert spark.conf.get(conf) == str(before).lower()
-    spark.conf.set(conf, is_pushed)
-    try:
-        frame = load(
-            spark, servers, schema="partition int, offset long, timestamp timestamp"
-        ).where(
-            "partition in (0, 2) and offset between 300 and 899 and offset <> 500 "
-            f"and timestamp >= timestamp_millis({FIRST_MS + 400})"
-            f"and timestamp < timestamp_millis({FIRST_MS + 600})"
-        )
-        wanted = [n for n in range(400, 600) if n != 500]
-        assert offsets_of(frame) == {0: wanted, 2: wanted}
-        # The third partition's task is not planned, where filters are pushed.
-        assert frame.rdd.getNumPartitions() == (2 if is_pushed == "true" else 3)
-    finally:
-        spark.conf.set(conf, str(before).lower())
+    columns = "partition int, offset long, timestamp timestamp"
+    frame = load(spark, servers, schema=columns, pushFilters=is_pushed).where(
+        "partition in (0, 2) and offset between 300 and 899 and offset <> 500 "
+        f"and timestamp >= timestamp_millis({FIRST_MS + 400})"
+        f"and timestamp < timestamp_millis({FIRST_MS + 600})"
+    )
+    wanted = [n for n in range(400, 600) if n != 500]
+    assert offsets_of(frame) == {0: wanted, 2: wanted}
+    # The third partition's task is not planned, where filters are pushed.
+    assert frame.rdd.getNumPartitions() == (2 if is_pushed == "true" else 3)
+
+
+@pytest.mark.usefixtures("pushing")
+def test_a_frame_that_is_used_again_has_all_of_its_rows_whatever_was_filtered_before(
+    spark: Any, servers: str
+) -> None:
+    frame = load(spark, servers, schema="partition int, offset long")
+    first = frame.where("partition = 0 and offset < 300")
+    second = frame.where("partition = 1 and offset < 5")
+    assert first.count() == 300
+    assert frame.count() == len(ROWS)
+    assert offsets_of(first.union(second)) == {0: list(range(300)), 1: list(range(5))}
 
 
 def test_values_in_json_are_columns(spark: Any, servers: str) -> None:

@@ -202,7 +202,7 @@ WRONG = [
     ({**NEEDED, "maxPartitionBytes": "0"}, "maxPartitionBytes", "not a size"),
     ({**NEEDED, "maxPartitionBytes": "1 parsec"}, "maxPartitionBytes", "not a size"),
     ({**NEEDED, "valueFormat": "avro"}, "valueFormat", "not binary or json"),
-    ({**NEEDED, "pushFilters": "yes"}, "pushFilters", "not auto or true or false"),
+    ({**NEEDED, "pushFilters": "yes"}, "pushFilters", "not true or false"),
     ({**NEEDED, "startingOffsets": "yesterday"}, "startingOffsets", "is not earliest, latest"),
     ({**NEEDED, "startingOffsets": "1700000000000"}, "startingOffsets", "into startingTimestamp"),
     ({**NEEDED, "endingOffsets": "9"}, "endingOffsets", "a time goes into endingTimestamp"),
