@@ -60,7 +60,8 @@ class MillraceSource(DataSource):
         """A writer of frames with that schema; the options are `write_options.WriteOptions`."""
         from millrace_spark.writer import make_writer
 
-        return make_writer(self.options, schema, overwrite=overwrite)
+        with sentence_first():
+            return make_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
@@ -68,4 +69,5 @@ class MillraceSource(DataSource):
         """A writer of micro-batches; `overwrite` is the output mode `complete`."""
         from millrace_spark.stream_writer import make_stream_writer
 
-        return make_stream_writer(self.options, schema)
+        with sentence_first():
+            return make_stream_writer(self.options, schema)

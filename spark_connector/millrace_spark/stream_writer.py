@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from millrace_spark.errors import sentence_first
 from millrace_spark.repeats import ATTEMPT, BATCH, QUERY, TASK
 from millrace_spark.write_options import WriteOptions, parse_write_options
 from millrace_spark.writer import columns_of
@@ -54,8 +55,9 @@ class MillraceStreamWriter(DataSourceStreamArrowWriter):
         query_id = _property("sql.streaming.queryId")
         batch_id = int(_property("streaming.sql.batchId"))
         marks = marks_of(query_id, batch_id, _context().partitionId(), new_attempt())
-        tally = write_rows(iterator, self._columns, self._options, marks=marks)
-        return WrittenInBatch(tally, query_id, batch_id)
+        with sentence_first():
+            tally = write_rows(iterator, self._columns, self._options, marks=marks)
+            return WrittenInBatch(tally, query_id, batch_id)
 
 
 def make_stream_writer(options: Mapping[str, str], schema: StructType) -> MillraceStreamWriter:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from millrace_spark.errors import OptionError
+from millrace_spark.errors import OptionError, sentence_first
 from millrace_spark.write_options import WriteOptions, parse_write_options
 from millrace_spark.write_schema import check_frame
 
@@ -47,7 +47,8 @@ class MillraceWriter(DataSourceArrowWriter):
         """Writes the rows of one task; returns when all are acked."""
         from millrace_spark.writing import write_rows
 
-        return Written(write_rows(iterator, self._columns, self._options))
+        with sentence_first():
+            return Written(write_rows(iterator, self._columns, self._options))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Notes how much was written; it was all there before."""
