@@ -7,10 +7,9 @@ the answers: `continuation` and `admission` do.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from millrace.admin import TopicDescription
 from millrace.errors import MillraceError, UnknownTopicOrPartition
 from millrace.records import TopicPartition
 from millrace.sync import Admin
@@ -80,24 +79,13 @@ class LogWatch:
 
     def latest(self) -> StreamOffsets:
         """The ends of the logs of all selected partitions that are there now."""
+        selects = self._options.selection.selects
+        return self.ask(lambda admin: _ends(admin, self._names(admin), selects))
 
-        def question(admin: Admin) -> StreamOffsets:
-            topics = self._topics(admin)
-            selects = self._options.selection.selects
-            wheres = [
-                TopicPartition(topic.name, partition.partition)
-                for topic in topics
-                for partition in topic.partitions
-                if selects(topic.name, partition.partition)
-            ]
-            ids = {topic.name: str(topic.topic_id) for topic in topics}
-            ends = admin.list_offsets(dict.fromkeys(wheres, "latest"))
-            return StreamOffsets(
-                {where: ends[where].offset for where in wheres},
-                {where.topic: ids[where.topic] for where in wheres},
-            )
-
-        return self.ask(question)
+    def latest_of(self, wheres: Collection[TopicPartition]) -> StreamOffsets:
+        """The ends of the logs of those of these partitions that are there, selected or not."""
+        names = sorted({where.topic for where in wheres})
+        return self.ask(lambda admin: _ends(admin, names, lambda *where: where in wheres))
 
     def earliest(self, wheres: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The beginnings of these logs; asks nobody for none."""
@@ -129,17 +117,11 @@ class LogWatch:
         """The ranges in pieces as the options say. Raises `OffsetOutOfRange`, `OptionError`."""
         return self.ask(lambda admin: cut(admin, ranges, self._options))
 
-    def _topics(self, admin: Admin) -> list[TopicDescription]:
+    def _names(self, admin: Admin) -> Sequence[str]:
         selection = self._options.selection
         if isinstance(selection, SubscribePattern):
-            names = selection.topics_of(admin.list_topics())
-        else:
-            names = named_topics(selection)
-        return [
-            outcome.unwrap()
-            for outcome in admin.describe_topics(names)
-            if not isinstance(outcome.error, UnknownTopicOrPartition)
-        ]
+            return selection.topics_of(admin.list_topics())
+        return named_topics(selection)
 
     def _connected(self) -> Admin:
         if self._admin is None:
@@ -152,6 +134,27 @@ class LogWatch:
                 deadline_ms=self._options.deadline_ms,
             )
         return self._admin
+
+
+def _ends(admin: Admin, names: Sequence[str], selects: Callable[[str, int], bool]) -> StreamOffsets:
+    """The ends of the logs of the selected partitions of these topics, where they are there."""
+    topics = [
+        outcome.unwrap()
+        for outcome in admin.describe_topics(names)
+        if not isinstance(outcome.error, UnknownTopicOrPartition)
+    ]
+    wheres = [
+        TopicPartition(topic.name, partition.partition)
+        for topic in topics
+        for partition in topic.partitions
+        if selects(topic.name, partition.partition)
+    ]
+    ids = {topic.name: str(topic.topic_id) for topic in topics}
+    ends = admin.list_offsets(dict.fromkeys(wheres, "latest"))
+    return StreamOffsets(
+        {where: ends[where].offset for where in wheres},
+        {where.topic: ids[where.topic] for where in wheres},
+    )
 
 
 def named_topics(selection: Selection) -> tuple[str, ...]:

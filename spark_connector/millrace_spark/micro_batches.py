@@ -108,8 +108,9 @@ class MicroBatches:
             return []
         tries_left = _TRIES
         while True:
-            latest = self._watch.latest()
-            earliest = self._watch.earliest(moved & latest.offsets.keys())
+            # Whatever is selected by now: what is repeated is to be what it was at first.
+            latest = self._watch.latest_of(moved)
+            earliest = self._watch.earliest(latest.offsets)
             ranges, losses = plan(start, end, Extents(latest, earliest))
             self._tell(losses)
             tries_left -= 1

@@ -409,6 +409,23 @@ def test_what_is_not_selected_any_more_is_left_out_without_a_complaint(
     assert "dropped" not in stream.documents[-1]
 
 
+def test_what_was_planned_is_repeated_whatever_is_selected_by_then(
+    broker: BrokerThread, admin: Admin, streams: Callable[..., Stream]
+) -> None:
+    for topic in ("stays", "goes"):
+        admin.create_topic(topic, partitions=1)
+        produce(broker, topic, p0=3)
+    stream = streams(subscribe="stays,goes")
+    assert stream.batch() == []
+    planned = stream.batch()
+    assert planned is not None and len(planned) == 6
+    narrowed = streams(stream.documents, subscribe="stays")
+    assert narrowed.repeated_batch() == planned
+    produce(broker, "goes", p0=1)
+    produce(broker, "stays", p0=1)
+    assert narrowed.batch() == records("stays", 0, 3, 4)
+
+
 def test_a_group_shows_all_that_is_done_even_when_no_more_comes(
     broker: BrokerThread, admin: Admin, streams: Callable[..., Stream]
 ) -> None:
