@@ -47,6 +47,11 @@ def test_json_over_several_lines_is_one_value() -> None:
     assert parsed([pretty, b"\n" + pretty + b"\r\n"]) == [{"user": 1, "page": "a"}] * 2
 
 
+def test_a_value_may_have_lists_of_lists() -> None:
+    value = b'{"to":[[[0,"]]],\\"",1]]],"user":4,"x":[[[{"user":5}]]],"y":{}}'
+    assert parsed([value, b'{"user":6}']) == [{"user": 4}, {"user": 6}]
+
+
 def test_nested_types_times_days_and_decimals() -> None:
     row = pa.struct([pa.field("d", pa.date32()), pa.field("n", pa.decimal128(10, 2))])
     schema = pa.schema(
@@ -83,6 +88,14 @@ BAD = [
     b'{"page":"\xff\xfe"}',
     b'{"user":',
     b"1}",
+    b'{"user":1},"x":2',
+    b'{"user":1},"x":{}',
+    b'{"user":1},{"user":2}',
+    b'{"user":1}],[{"user":2}',
+    b'{"user":1}]],[[{"user":2}',
+    b'{"user":1}]]],"x":[[[{"user":2}',
+    b'{"user":1} ] ]\n] , "v" : [[[2',
+    b'{"user":1}]]]}\n{"v":[[[{"user":2}',
 ]
 
 
