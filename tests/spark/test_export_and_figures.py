@@ -166,6 +166,38 @@ def test_a_query_sees_the_fields_and_the_records_own_columns(
         aggregate(lambda: spark, unknown)
 
 
+@pytest.mark.spark
+def test_times_bound_the_records_whatever_their_order(spark: Any, broker: BrokerThread) -> None:
+    noon_ms = 1_769_860_800_000
+    minutes = [-120, 10, -60, 70, 45, 59, 60, 0]
+    with Admin(broker.servers) as admin:
+        admin.create_topic("unordered", partitions=1)
+    with Producer(broker.servers) as producer:
+        for minute in minutes:
+            producer.send("unordered", b"%d" % minute, timestamp_ms=noon_ms + minute * 60_000)
+    found = aggregate(
+        lambda: spark,
+        AggregateSettings(
+            ("unordered",),
+            broker.servers,
+            sql="SELECT string(value) AS minute FROM records ORDER BY offset",
+            since="2026-01-31T12:00:00Z",
+            until=str(noon_ms + 3_600_000),
+        ),
+    )
+    assert found.rows == (("10",), ("45",), ("59",), ("0",))
+
+
+@pytest.mark.parametrize(
+    ("option", "since", "until"), [("--since", "noon", None), ("--until", None, "noon")]
+)
+def test_a_time_that_is_none_is_named_by_its_option(
+    option: str, since: str | None, until: str | None
+) -> None:
+    with pytest.raises(ConfigError, match=f"{option}: 'noon' is neither milliseconds"):
+        AggregateSettings(("clicks",), since=since, until=until)
+
+
 def test_a_query_of_columns_counts_distinct_keys_unless_it_is_by_key() -> None:
     schema = parse_schema("key string, `a``b` long")
     settings = AggregateSettings(("clicks",), by=("a`b", "key"), schema=schema)

@@ -46,7 +46,7 @@ IMPORT = ("import", "clicks", "--to", "out")
         (("aggregate", "a", "--by", ""), Exit.USAGE, "--by: name a column"),
         (("aggregate", "a", "--limit", "0"), Exit.USAGE, "--limit: from 1 to 10,000"),
         (("aggregate", "a", "--sql", "none.sql"), Exit.USAGE, "--sql none.sql: No such file"),
-        (("aggregate", "a", "--since", "soon"), Exit.USAGE, "startingTimestamp"),
+        (("aggregate", "a", "--since", "soon"), Exit.USAGE, "--since"),
     ],
 )
 def test_a_wrong_command_is_told_what_to_do(

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.errors import ConfigError
+from millrace_spark.bounds import parse_time
 from millrace_spark.options import parse_read_options
 from millrace_spark.pipeline.spark_tasks import error_of_task
 from millrace_spark.pipeline.value_schema import field_names, own_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 VIEW = "records"
 ROWS_MAX = 10_000
@@ -57,6 +58,9 @@ class AggregateSettings:
     deadline_ms: int = 30_000
 
     def __post_init__(self) -> None:
+        for option, text in (("--since", self.since), ("--until", self.until)):
+            if text is not None:
+                parse_time(option, text)
         parse_read_options(self.read_options, is_stream=False)
         if self.file_format not in FORMATS:
             raise ConfigError(f"--format: {self.file_format!r} is none of {', '.join(FORMATS)}")
@@ -83,15 +87,18 @@ class AggregateSettings:
 
     @property
     def read_options(self) -> dict[str, str]:
-        """The options of the connector's reader."""
+        """The options of the connector's reader.
+
+        All that is as late as `since` is behind where it begins; what is not is left to a filter,
+        as is `until`: times in a log need not rise.
+        """
         options = {
             "millrace.servers": self.servers,
             "subscribe": ",".join(self.topics),
             "includeHeaders": "true",
             "deadlineMs": str(self.deadline_ms),
         }
-        times = {"startingTimestamp": self.since, "endingTimestamp": self.until}
-        return options | {name: value for name, value in times.items() if value is not None}
+        return options if self.since is None else options | {"startingTimestamp": self.since}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +179,13 @@ def _view(frame: DataFrame, settings: AggregateSettings) -> DataFrame:
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
+    time = f.col("timestamp")
+    if settings.since is not None:
+        frame = frame.where(time >= _moment("--since", settings.since))
+    if settings.until is not None:
+        frame = frame.where(time < _moment("--until", settings.until))
     fields = [] if settings.schema is None else field_names(settings.schema)
     columns = [f.col(name).alias(own_name(name, fields)) for name in _OWN]
-    time = f.col("timestamp")
     made = {"date": f.to_date(time), "hour": f.date_trunc("hour", time)}
     columns += [made[name].alias(own_name(name, fields)) for name in _TIMES]
     if settings.schema is None:
@@ -184,6 +195,12 @@ def _view(frame: DataFrame, settings: AggregateSettings) -> DataFrame:
     value = f.from_json(f.col("value").cast("string"), struct)
     columns += [value.getField(name).alias(name) for name in fields]
     return frame.select(*columns)
+
+
+def _moment(option: str, text: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.timestamp_millis(f.lit(parse_time(option, text).timestamp_ms))
 
 
 def quoted(name: str) -> str:
