@@ -27,6 +27,7 @@ from millrace_spark.pipeline.landing_task import Landed, LandingTask, file_name
 from millrace_spark.pipeline.ledger import Ledger, Span
 from millrace_spark.pipeline.partition_paths import cut, partition_columns
 from millrace_spark.pipeline.topic_log import TopicLog
+from millrace_spark.pipeline.value_schema import parse_schema
 from millrace_spark.ranges import OffsetRange
 from tests.spark.import_here import InThisProcess, run_here
 
@@ -314,6 +315,12 @@ def test_a_value_too_long_for_a_name_is_told_of() -> None:
     batch = pa.RecordBatch.from_pydict({"at": ["x" * 300], "n": [1]})
     with pytest.raises(RecordUnfit, match="at has a value of 300 characters"):
         list(cut(batch, ["at"]))
+
+
+def test_a_field_that_spark_takes_for_another_column_is_refused() -> None:
+    for schema in ("timestamp long, Record_Timestamp long", "`_Corrupt_Record` string"):
+        with pytest.raises(ConfigError, match=r"another column (record_t|_corrupt_r)"):
+            ImportSettings(("clicks",), "out", schema=parse_schema(schema))
 
 
 def test_columns_that_are_not_there_are_named() -> None:

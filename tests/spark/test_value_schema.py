@@ -90,6 +90,8 @@ def test_names_in_backticks_and_decimals_are_understood() -> None:
         ('{"type": "struct", "fields": [{"name": "a"}]}', "without name or type"),
         ('{"type": "struct", "fields": [{"name": "a", "type": "binary"}]}', "'binary', which no"),
         ("a string, a int", "two fields 'a'"),
+        ("User string, user int", "the schema has the fields 'User' and 'user'; case is no"),
+        ("a struct<b: int, B: int>", "a has the fields 'b' and 'B'; case is no difference"),
         ("a map<string,int>", "a is 'map'"),
         ("a array<string", "ends where"),
         ("a struct<b string>", "'string' stands where ':'"),

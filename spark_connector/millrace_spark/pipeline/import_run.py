@@ -75,9 +75,14 @@ class ImportSettings:
             raise ConfigError("--max-records: at least 1")
         if self.schema is not None:
             fields = value_fields(self.schema)
-            names = landed_columns(Shape(self.file_format, (), self.schema))
-            if len(names) != len(set(names)):
-                raise ConfigError("--schema: a field has the name record_... of another column")
+            seen: set[str] = set()
+            for name in map(str.lower, landed_columns(Shape(self.file_format, (), self.schema))):
+                if name in seen:
+                    raise ConfigError(
+                        f"--schema: there is another column {name}, and case is no difference to "
+                        "Spark; leave the field out"
+                    )
+                seen.add(name)
             if self.file_format == "csv":
                 for field in fields:
                     if field.type.num_fields:

@@ -76,11 +76,18 @@ def own_name(column: str, fields: Iterable[str]) -> str:
 
 
 def _struct(fields: list[tuple[str, Any]], where: str) -> dict[str, Any]:
-    names = [name for name, _ in fields]
-    for name in names:
-        if names.count(name) > 1:
+    seen: dict[str, str] = {}
+    for name, _ in fields:
+        other = seen.get(name.lower())
+        if other == name:
             raise SchemaFileError(f"--schema: {where} has two fields {name!r}")
-    if len(names) > FIELDS_MAX:
+        if other is not None:
+            raise SchemaFileError(
+                f"--schema: {where} has the fields {other!r} and {name!r}; case is no difference "
+                "to Spark, so leave one out"
+            )
+        seen[name.lower()] = name
+    if len(seen) > FIELDS_MAX:
         raise SchemaFileError(f"--schema: {where} has more than {FIELDS_MAX} fields")
     # Values are what producers sent: whatever a schema says, a field may be missing.
     return {
