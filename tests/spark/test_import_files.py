@@ -299,6 +299,13 @@ def test_names_of_files_are_bounded_and_never_hidden() -> None:
 # Directories by value
 
 
+def test_a_directory_that_would_hide_a_field_from_spark_is_refused() -> None:
+    assert partition_columns(["Date"], ["key", "Date"]) == ("Date",)
+    for wanted, field in (("date", "Date"), ("hour", "Date"), ("hour", "HOUR")):
+        with pytest.raises(ConfigError, match=f"the field {field} would be hidden by it"):
+            partition_columns([wanted], ["key", field])
+
+
 def test_values_are_escaped_as_spark_does_and_null_has_a_name() -> None:
     batch = pa.RecordBatch.from_pydict(
         {"at": ["a/b", None, "", "é=1", "a/b"], "n": [1, 2, 3, 4, 5]}

@@ -24,7 +24,10 @@ _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(32)}
 
 
 def partition_columns(wanted: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns to make directories of. Raises `ConfigError` for one that is not there.
+    """The columns to make directories of.
+
+    Raises `ConfigError` for one that is not there, and for one that is to be made where Spark
+    would take it for a column that is.
 
     >>> partition_columns(["topic", "hour"], ["topic", "value"])
     ('topic', 'date', 'hour')
@@ -40,6 +43,14 @@ def partition_columns(wanted: Sequence[str], columns: Sequence[str]) -> tuple[st
             found.append("date")
         if name not in found:
             found.append(name)
+    for name in found:
+        for column in columns:
+            if column != name and column.lower() == name.lower():
+                raise ConfigError(
+                    f"--partition-by: {name} is made of the timestamp, and the field {column} "
+                    f"would be hidden by it, since case is no difference to Spark; give {column}, "
+                    "or call the field something else"
+                )
     if found and not set(columns) - set(found):
         raise ConfigError("--partition-by: leave a column for the files")
     return tuple(found)
