@@ -262,9 +262,31 @@ def test_a_directory_with_files_of_somebody_else_is_refused(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
 
 
-def test_a_place_that_is_no_local_path_is_refused() -> None:
-    with pytest.raises(ConfigError, match="s3://bucket/clicks: only local paths"):
-        LandingDirectory("s3://bucket/clicks")
+@pytest.mark.parametrize("place", ["s3://bucket/clicks", "s3a:clicks", "hdfs:/clicks", "a:b/c"])
+def test_a_place_that_is_no_local_path_is_refused(place: str) -> None:
+    with pytest.raises(ConfigError, match=f"--to {place}: only local paths"):
+        LandingDirectory(place)
+
+
+@pytest.mark.parametrize("place", ["file:clicks", "file://host/clicks", "file:", "file:////x"])
+def test_a_file_uri_without_a_whole_path_is_refused(place: str) -> None:
+    with pytest.raises(ConfigError, match=f"--to {place}: a file URI has the whole path"):
+        LandingDirectory(place)
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        ("file:/data/a:b", "/data/a:b"),
+        ("file:///data/a%20b", "/data/a%20b"),
+        ("/data/a:b", "/data/a:b"),
+        ("./a:b", "a:b"),
+        ("data/a:b", "data/a:b"),
+        ("7:30", "7:30"),
+    ],
+)
+def test_a_local_path_is_taken_as_spark_takes_it(place: str, path: str) -> None:
+    assert LandingDirectory(place).path == Path.cwd() / path
 
 
 def test_a_ledger_that_is_damaged_stops_the_import(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Container, Iterator
@@ -31,20 +32,26 @@ from millrace_spark.pipeline.ledger import Ledger, decode, encode
 OWN = "_millrace"
 LEDGER_BYTES_MAX = 256 * 1024 * 1024
 _MARK_BYTES_MAX = 1 << 20
+_URI = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?:(?://)?(?P<path>/(?!/).*)|.*)", re.DOTALL
+)
+"""A scheme as Spark sees one: before the first slash. Nothing in the path is decoded, as there."""
 
 
 class LandingDirectory:
     """A directory of landed records. Cheap to make, and picklable: holds only the path."""
 
     def __init__(self, path: str) -> None:
-        """Raises `ConfigError` for what is not a local path."""
-        scheme, colon, rest = path.partition("://")
-        if colon and scheme != "file":
+        """Takes `/x`, `x`, `file:/x` and `file:///x`; raises `ConfigError` for another URI."""
+        uri = _URI.fullmatch(path)
+        if uri is not None and uri["scheme"] != "file":
             raise ConfigError(
                 f"--to {path}: only local paths, and those mounted on every machine of the "
                 "cluster, can be landed in so that a crash leaves no half file"
             )
-        self.path = Path(rest if colon else path).absolute()
+        if uri is not None and uri["path"] is None:
+            raise ConfigError(f"--to {path}: a file URI has the whole path, as file:/data/clicks")
+        self.path = Path(path if uri is None else uri["path"]).absolute()
 
     def __str__(self) -> str:
         return str(self.path)
