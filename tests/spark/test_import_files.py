@@ -340,6 +340,18 @@ def test_values_are_escaped_as_spark_does_and_null_has_a_name() -> None:
     }
 
 
+def test_bytes_that_could_not_be_told_from_null_are_told_of() -> None:
+    keys = pa.RecordBatch.from_pydict({"key": [b"a", None], "n": [1, 2]})
+    paths = [path for path, _ in cut(keys, ["key"])]
+    assert paths == ["key=a", "key=__HIVE_DEFAULT_PARTITION__"]
+    empty = pa.RecordBatch.from_pydict({"key": [b"a", None, b""], "n": [1, 2, 3]})
+    with pytest.raises(RecordUnfit, match="key is empty, and would be in one directory with"):
+        list(cut(empty, ["key"]))
+    literal = pa.RecordBatch.from_pydict({"at": ["__HIVE_DEFAULT_PARTITION__"], "n": [1]})
+    with pytest.raises(RecordUnfit, match=r"at has the value __HIVE\w+, which is the name"):
+        list(cut(literal, ["at"]))
+
+
 def test_a_value_too_long_for_a_name_is_told_of() -> None:
     batch = pa.RecordBatch.from_pydict({"at": ["x" * 300], "n": [1]})
     with pytest.raises(RecordUnfit, match="at has a value of 300 characters"):

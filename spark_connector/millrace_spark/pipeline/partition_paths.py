@@ -61,8 +61,8 @@ def cut(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows by directory, in their order; without the columns that the directory tells.
 
-    `time` is the column that `MADE` are made of. Raises `RecordUnfit` for a value that can be no
-    name.
+    `time` is the column that `MADE` are made of. Null and empty text of a field have one directory.
+    Raises `RecordUnfit` for a value that can be no name, and for one that could not be had back.
     """
     rest = batch.drop_columns([name for name in columns if name in batch.schema.names])
     if not columns:
@@ -98,8 +98,21 @@ def _texts(batch: pa.RecordBatch, column: str, time: str) -> pa.Array:
                 f"{column} has a value that can be no name of a directory; leave it out of "
                 "--partition-by"
             ) from None
+    if pc.any(pc.equal(texts, NULL)).as_py():
+        raise RecordUnfit(
+            f"{column} has the value {NULL}, which is the name for none; leave it out of "
+            "--partition-by"
+        )
+    is_empty = pc.equal(texts, "")
+    is_bytes = column in batch.schema.names and pa.types.is_binary(batch.column(column).type)
+    # A key goes back as it was, and is nowhere else.
+    if is_bytes and pc.any(is_empty).as_py():
+        raise RecordUnfit(
+            f"{column} is empty, and would be in one directory with those that have none; "
+            "leave it out of --partition-by"
+        )
     # Spark has one name for null and for empty text, too.
-    return pc.if_else(pc.fill_null(pc.equal(texts, ""), True), NULL, texts)
+    return pc.if_else(pc.fill_null(is_empty, True), NULL, texts)
 
 
 def _name(column: str, value: str) -> str:
