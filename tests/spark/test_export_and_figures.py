@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from millrace.errors import ConfigError, UnknownTopicOrPartition
 from millrace.records import Record
@@ -19,6 +21,7 @@ from millrace_spark.pipeline.errors import JobFailed
 from millrace_spark.pipeline.export_run import ExportSettings, export_files
 from millrace_spark.pipeline.import_run import ImportSettings, import_topics
 from millrace_spark.pipeline.value_schema import parse_schema
+from tests.spark.import_here import run_here
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas:FutureWarning"
@@ -60,6 +63,58 @@ def test_imported_records_go_back_with_key_value_and_headers(
     assert [(each.key, each.value, each.headers) for each in found] == [
         (value, value, (("kind", b"test"),)) for value in values
     ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("file_format", "partition_by"),
+    [("parquet", ("key", "hour"))],
+)
+def test_records_go_back_as_they_were_from_files_of_every_form(
+    spark: Any,
+    broker: BrokerThread,
+    admin: Admin,
+    tmp_path: Path,
+    file_format: str,
+    partition_by: tuple[str, ...],
+) -> None:
+    topic = f"from-{file_format}"
+    admin.create_topic(topic, partitions=1)
+    sent = [
+        (None, b"", (("kind", b"test"), ("none", None))),
+        (b"007", b'"a",\r\nb\\', ()),
+        (b"2026-01-31", None, ()),
+        (b'a/"b"%2F', b"null", ()),
+        (b" x", b" ", ()),
+    ]
+    if "key" not in partition_by:
+        sent.append((b"", b"empty", ()))
+    keys, values, headers = zip(*sent, strict=True)
+    with Producer(broker.servers) as producer:
+        producer.send_many(topic, values, keys=keys, headers=headers)
+    settings = ImportSettings(
+        (topic,), str(tmp_path), broker.servers, topic, file_format, partition_by
+    )
+    assert run_here(settings) == len(sent)
+    export = ExportSettings(
+        str(tmp_path), f"{topic}-back", broker.servers, file_format, partitions=1
+    )
+    assert export_files(lambda: spark, export).records == len(sent)
+    found = records_of(broker, f"{topic}-back", len(sent))
+    assert {(each.key, each.value, each.headers) for each in found} == set(sent)
+
+
+@pytest.mark.spark
+def test_rows_with_key_value_and_more_are_not_taken_for_records(
+    spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path
+) -> None:
+    rows = pa.table({"key": ["a"], "value": ["b"], "amount": [3]})
+    parquet.write_table(rows, tmp_path / "rows.parquet")
+    settings = ExportSettings(str(tmp_path), "amounts", broker.servers, partitions=1)
+    assert export_files(lambda: spark, settings).records == 1
+    (found,) = records_of(broker, "amounts", 1)
+    assert json.loads(found.value or b"") == {"key": "a", "value": "b", "amount": 3}
+    assert found.key is None
 
 
 @pytest.mark.spark

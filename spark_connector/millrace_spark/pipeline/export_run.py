@@ -17,16 +17,18 @@ from millrace.config import ClientOptions, parse_servers
 from millrace.errors import ConfigError, TopicAlreadyExists
 from millrace.sync import Admin
 from millrace_spark.patience import started
+from millrace_spark.pipeline.imported_files import import_types
 from millrace_spark.pipeline.progress import Progress, Seen
 from millrace_spark.pipeline.spark_tasks import error_of_task
+from millrace_spark.schema import ddl
 from millrace_spark.write_options import parse_write_options
+from millrace_spark.write_schema import HEADERS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 FORMATS = ("parquet", "orc", "csv", "json")
 _BYTES = ("binary", "string")
-_HEADERS = "array<struct<key:string,value:binary>>"
 _CSV = {"header": "true", "multiLine": "true", "escape": '"'}
 """RFC 4180, as imports write it: a quote in quotes is doubled, and lines may end within them."""
 
@@ -46,7 +48,8 @@ class ExportSettings:
     """A column, or `json`: all columns as an object. None: records that were imported go back as
     they were, and other rows as JSON."""
     schema: str | None = None
-    """Of the files, for csv and json; as `value_schema.parse_schema` makes it."""
+    """Of the files, for csv and json; as `value_schema.parse_schema` makes it. With one, rows are
+    not taken for records that were imported."""
     partitions: int | None = None
     """Create the topic with so many, if it is not there. None: it must be there."""
     compression: str = "none"
@@ -115,7 +118,7 @@ def _published(spark: SparkSession, settings: ExportSettings) -> int:
 
     counted = Observation("export")
     try:
-        frame = records_of(_read(spark, settings), settings)
+        frame = _records(spark, settings)
         frame = frame.observe(counted, f.count(f.lit(1)).alias("records"))
         writer = frame.write.format("millrace").mode("append")
         writer.options(**settings.write_options).save()
@@ -124,43 +127,69 @@ def _published(spark: SparkSession, settings: ExportSettings) -> int:
         raise error_of_task(error) from error
 
 
-def records_of(frame: DataFrame, settings: ExportSettings) -> DataFrame:
+def _records(spark: SparkSession, settings: ExportSettings) -> DataFrame:
     """The rows as the writer takes them. Raises `ConfigError` for a column that is not there."""
-    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
 
-    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    reader = _reader(spark, settings)
+    if settings.schema is not None:
+        reader = reader.schema(StructType.fromJson(json.loads(settings.schema)))
+    frame = reader.load(settings.directory)
+    kinds = _kinds(frame)
     for option, name in (("--key", settings.key), ("--value", settings.value)):
         if name is not None and name not in kinds and (option, name) != ("--value", "json"):
             raise ConfigError(
                 f"{option}: there is no column {name!r} in the files; there are {', '.join(kinds)}"
             )
-    is_imported = kinds.get("value") in _BYTES and kinds.get("key") in _BYTES
-    columns: list[Any] = []
-    if settings.value is None and is_imported:
-        value: Any = f.col("value")
-        if kinds.get("headers") == _HEADERS:
-            columns.append(f.col("headers"))
-    elif settings.value in (None, "json"):
-        value = f.to_json(f.struct(*(f.col(_quoted(name)) for name in kinds)))
-    else:
-        value = _as_bytes(settings.value, kinds)
-    columns.append(value.alias("value"))
-    if settings.key is not None:
-        columns.append(_as_bytes(settings.key, kinds).alias("key"))
-    elif settings.value is None and is_imported:
-        columns.append(f.col("key"))
+    if settings.value is None and settings.schema is None:
+        types = import_types(settings.file_format, kinds, _directories(frame))
+        if types is not None:
+            reader = _reader(spark, settings).schema(ddl(types))
+            return _imported(reader.load(settings.directory), settings)
+    return _others(frame, settings)
+
+
+def _imported(frame: DataFrame, settings: ExportSettings) -> DataFrame:
+    """Records as they were, of the columns of an import."""
+    from pyspark.sql import functions as f
+
+    kinds = _kinds(frame)
+    key = f.col("key") if settings.key is None else _as_bytes(settings.key, kinds).alias("key")
+    columns = [key, f.col("value")]
+    if kinds.get("headers") == HEADERS:
+        columns.append(f.col("headers"))
     return frame.select(*columns)
 
 
-def _read(spark: SparkSession, settings: ExportSettings) -> DataFrame:
-    from pyspark.sql.types import StructType
+def _others(frame: DataFrame, settings: ExportSettings) -> DataFrame:
+    """Records of rows: of one column, or of all as an object."""
+    from pyspark.sql import functions as f
 
+    kinds = _kinds(frame)
+    if settings.value in (None, "json"):
+        value = f.to_json(f.struct(*(f.col(_quoted(name)) for name in kinds)))
+    else:
+        value = _as_bytes(settings.value, kinds)
+    columns = [value.alias("value")]
+    if settings.key is not None:
+        columns.append(_as_bytes(settings.key, kinds).alias("key"))
+    return frame.select(*columns)
+
+
+def _reader(spark: SparkSession, settings: ExportSettings) -> DataFrameReader:
     reader = spark.read.format(settings.file_format)
-    if settings.file_format == "csv":
-        reader = reader.options(**_CSV)
-    if settings.schema is not None:
-        reader = reader.schema(StructType.fromJson(json.loads(settings.schema)))
-    return reader.load(settings.directory)
+    return reader.options(**_CSV) if settings.file_format == "csv" else reader
+
+
+def _kinds(frame: DataFrame) -> dict[str, str]:
+    """The Spark type of each column."""
+    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+
+
+def _directories(frame: DataFrame) -> set[str]:
+    """The columns that are not in the files, but in their paths."""
+    paths = frame.inputFiles()[:1]
+    return {name for name in frame.columns for path in paths if f"/{name}=" in path}
 
 
 def _as_bytes(name: str, kinds: dict[str, str]) -> Any:
