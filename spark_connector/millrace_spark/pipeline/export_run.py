@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from millrace.config import ClientOptions, parse_servers
@@ -144,8 +145,9 @@ def _records(spark: SparkSession, settings: ExportSettings) -> DataFrame:
     if settings.value is None and settings.schema is None:
         types = import_types(settings.file_format, kinds, _directories(frame))
         if types is not None:
-            reader = _reader(spark, settings).schema(ddl(types))
-            return _imported(reader.load(settings.directory), settings)
+            # No record may hold the text that stands for null: in CSV, quotes tell the two apart.
+            reader = _reader(spark, settings).options(mode="FAILFAST", nullValue=token_hex(16))
+            return _imported(reader.schema(ddl(types)).load(settings.directory), settings)
     return _others(frame, settings)
 
 
@@ -156,8 +158,8 @@ def _imported(frame: DataFrame, settings: ExportSettings) -> DataFrame:
     kinds = _kinds(frame)
     key = f.col("key") if settings.key is None else _as_bytes(settings.key, kinds).alias("key")
     columns = [key, f.col("value")]
-    if kinds.get("headers") == HEADERS:
-        columns.append(f.col("headers"))
+    if "headers" in kinds:
+        columns.append(f.col("headers").cast(HEADERS))
     return frame.select(*columns)
 
 
