@@ -127,6 +127,13 @@ class World:
             landed += importer.land().records
         return landed
 
+    def planned(self, directory_id: str) -> Importer:
+        """An importer with a landing under way, of which nothing is there yet."""
+        fresh = Ledger(directory_id, GROUP, Shape())
+        importer = Importer.opened(self, self, self, fresh=fresh, group=None)
+        assert importer.plan([TOPIC], Wishes()) is not None
+        return importer
+
     def landed(self) -> Counter[tuple[int, int]]:
         """How often each record is in the files."""
         return Counter(
@@ -191,6 +198,36 @@ def test_a_run_killed_at_each_of_its_steps_is_finished_by_the_next() -> None:
             continue
         assert steps > 12, "there were that many places to die"
         return
+
+
+def test_of_two_directories_that_take_a_group_for_new_one_is_refused_before_it_lands() -> None:
+    first, second = World(), World()
+    first.grow(0, 5)
+    second.extents_now, second.group = first.extents_now, first.group
+    importers = first.planned("d1"), second.planned("d2")
+    assert importers[0].land().records == 5
+    with pytest.raises(ImportRefused, match="imports into"):
+        importers[1].land()
+    assert not second.files and first.group[at(0)].offset == 5
+
+
+def test_a_directory_whose_group_was_taken_while_it_landed_commits_nothing() -> None:
+    first, second = World(), World()
+    first.grow(0, 5)
+    second.extents_now, second.group = first.extents_now, first.group
+    importer = first.planned("d1")
+
+    def overtaken(ledger: Ledger, ranges: Mapping[int, OffsetRange]) -> dict[int, Landed]:
+        landed = first(ledger, ranges)
+        # It had looked before the other's note was there.
+        note = note_of("another", "/data/other")
+        second.commit(ledger.group, {at(0): Span("", 0, 0)}, note)
+        return landed
+
+    importer.tasks = overtaken
+    with pytest.raises(ImportRefused, match="/data/other"):
+        importer.land()
+    assert first.group == {at(0): Committed(0, note_of("another", "/data/other"))}
 
 
 def test_a_topic_taken_from_its_end_lands_what_comes_between_two_runs() -> None:

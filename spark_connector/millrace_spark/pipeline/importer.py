@@ -7,13 +7,16 @@ Owns the order of the steps, which is all that exactly once rests on:
     3  the group's offsets are committed          again after a crash: the same offsets
     4  the ledger without the landing is stored
 
+A directory's first landing commits where it begins in front of step 2, for the note beside the
+offsets: it says whose the group is to those who would take it for new.
+
 Knows brokers, Spark and the disk by three small interfaces only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from millrace.records import TopicPartition
@@ -25,6 +28,7 @@ from millrace_spark.pipeline.landing_plan import (
     Wishes,
     is_news,
     note_of,
+    require_not_elsewhere,
     spans,
 )
 from millrace_spark.pipeline.landing_task import Landed
@@ -118,9 +122,19 @@ class Importer:
         landing = self.ledger.landing
         if landing is None:
             raise LedgerError("no landing is under way")
+        if self.ledger.landings == 0:
+            self._require_own(landing)
+            starts = {
+                where: replace(span, end_offset=span.start_offset)
+                for where, span in landing.spans.items()
+            }
+            self._commit(starts)
+            self._require_own(landing)
         done = self._done(landing)
-        note = note_of(self.ledger.directory_id, str(self.directory))
-        self.log.commit(self.ledger.group, landing.spans, note)
+        if self.ledger.landings == 0:
+            # Who looked into the group before that note was there may have noted itself since.
+            self._require_own(landing)
+        self._commit(landing.spans)
         landed = self.ledger.landed()
         self.directory.store(landed)
         self.ledger = landed
@@ -138,6 +152,14 @@ class Importer:
             extent.latest - (held[where].end_offset if where in held else extent.earliest)
             for where, extent in self.log.extents(topics).items()
         )
+
+    def _commit(self, spans: Mapping[TopicPartition, Span]) -> None:
+        note = note_of(self.ledger.directory_id, str(self.directory))
+        self.log.commit(self.ledger.group, spans, note)
+
+    def _require_own(self, landing: Landing) -> None:
+        for where, each in self.log.committed(self.ledger.group, landing.spans).items():
+            require_not_elsewhere(self.ledger, where, each)
 
     def _done(self, landing: Landing) -> dict[int, Landed]:
         """What became of every range; lands those that are not done yet."""

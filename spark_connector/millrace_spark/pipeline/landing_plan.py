@@ -83,6 +83,19 @@ def spans(
     return found if wishes.records_max is None else _shared_out(found, wishes.records_max)
 
 
+def require_not_elsewhere(ledger: Ledger, where: TopicPartition, committed: Committed) -> None:
+    """Raises `ImportRefused` for a group that is noted to import into another directory."""
+    if not committed.note.startswith(_NOTE):
+        return
+    directory_id, _, path = committed.note.removeprefix(_NOTE).partition(" ")
+    if directory_id != ledger.directory_id:
+        raise ImportRefused(
+            f"{where}: group {ledger.group} imports into {path or 'another directory'}, so the "
+            "records would be half there and half here. Give --to that directory, or --group "
+            f"another name; or forget it with `millrace group delete {ledger.group}`"
+        )
+
+
 def is_news(ledger: Ledger, found: Mapping[TopicPartition, Span]) -> bool:
     """Whether there is anything to land, or the first offset of a partition to be noted."""
     return any(len(span) or where not in ledger.held for where, span in found.items())
@@ -101,7 +114,7 @@ def _start(
         _require_same_offset(ledger, where, held, committed)
         start = held.end_offset
     elif committed is not None:
-        _require_not_elsewhere(ledger, where, committed)
+        require_not_elsewhere(ledger, where, committed)
         start = committed.offset
     elif wishes.from_latest and where.topic not in ledger.topics():
         start = extent.latest
@@ -137,7 +150,7 @@ def _require_same_offset(
 ) -> None:
     if committed is None:
         return
-    _require_not_elsewhere(ledger, where, committed)
+    require_not_elsewhere(ledger, where, committed)
     if committed.offset == held.end_offset or committed.note.startswith(_NOTE):
         return
     what = (
@@ -151,18 +164,6 @@ def _require_same_offset(
         f"`millrace group reset {ledger.group} --topic {where.topic}:{where.partition} "
         f"--to-offset {held.end_offset}`, or import into another directory with another --group"
     )
-
-
-def _require_not_elsewhere(ledger: Ledger, where: TopicPartition, committed: Committed) -> None:
-    if not committed.note.startswith(_NOTE):
-        return
-    directory_id, _, path = committed.note.removeprefix(_NOTE).partition(" ")
-    if directory_id != ledger.directory_id:
-        raise ImportRefused(
-            f"{where}: group {ledger.group} imports into {path or 'another directory'}, so the "
-            "records would be half there and half here. Give --to that directory, or --group "
-            f"another name; or forget it with `millrace group delete {ledger.group}`"
-        )
 
 
 def _shared_out(found: dict[TopicPartition, Span], records_max: int) -> dict[TopicPartition, Span]:
