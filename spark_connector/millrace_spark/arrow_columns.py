@@ -8,7 +8,7 @@ built with the same schema.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,8 @@ TYPES = {
     "headers": pa.list_(pa.field("element", _HEADER)),
 }
 """The Arrow type of every column of `schema.COLUMNS`."""
+_TIME_MS_MAX = (2**63 - 1) // 1000
+"""The last time that fits in microseconds."""
 _DECODED = {
     **{name: name for name in ("offset", "timestamp", "headers")},
     "timestampType": "is_log_append_time",
@@ -65,12 +67,13 @@ def arrow_batches(
     columns: Sequence[str],
     end_offset: int,
     json_fields: pa.Schema | None = None,
+    late_times: Literal["refuse", "null"] = "refuse",
 ) -> Iterator[pa.RecordBatch]:
     """The records of a fetch before `end_offset`, in batches; decodes only these columns.
 
     Columns that are in `json_fields` are fields of the values, which are JSON objects. Raises
     `CorruptMessage` for bytes that fail their checks, and for a timestamp that Spark has no
-    value for.
+    value for, beyond the year 294246, unless it is to be null.
     """
     try:
         records = ArrowFetch(
@@ -89,7 +92,7 @@ def arrow_batches(
     # What is cheap is made for all rows at once; keys and values are copied batch by batch, into
     # memory that was used for the batch before, and are written on while they are in the cache.
     whole = {
-        name: _column(name, records, fetch.where, first=start, stop=end)
+        name: _column(name, records, fetch.where, first=start, stop=end, late_times=late_times)
         for name in columns
         if name not in parsed and name not in _COPIED
     }
@@ -110,13 +113,24 @@ def _rows_per_batch(records: ArrowFetch, columns: Sequence[str]) -> int:
     return max(1, min(ROWS_MAX, BATCH_BYTES_MAX // max(1, row_bytes)))
 
 
-def _column(name: str, records: ArrowFetch, where: TopicPartition, *, first: int, stop: int) -> Any:
+def _column(
+    name: str,
+    records: ArrowFetch,
+    where: TopicPartition,
+    *,
+    first: int,
+    stop: int,
+    late_times: Literal["refuse", "null"],
+) -> Any:
     if name == "topic":
         return pa.repeat(where.topic, stop - first)
     if name == "partition":
         return pa.repeat(pa.scalar(where.partition, pa.int32()), stop - first)
+    column = records.column(_DECODED[name], first, stop)
+    if name == "timestamp" and late_times == "null":
+        column = pc.if_else(pc.less_equal(column.cast(pa.int64()), _TIME_MS_MAX), column, None)
     try:
-        found = records.column(_DECODED[name], first, stop).cast(TYPES[name])
+        found = column.cast(TYPES[name])
     except pa.ArrowInvalid as error:
         raise CorruptMessage(
             f"{where}: {name} has a value that Spark has none for: {error}. Leave the column out "

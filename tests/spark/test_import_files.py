@@ -92,6 +92,28 @@ def test_parquet_has_every_byte_and_the_columns_of_a_read(
     }
 
 
+@pytest.mark.parametrize("schema", [None, "a long"])
+def test_a_timestamp_that_spark_has_no_value_for_is_null_and_stops_nothing(
+    broker: BrokerThread, admin: Admin, tmp_path: Path, schema: str | None
+) -> None:
+    topic = f"late-{schema is None}"
+    admin.create_topic(topic, partitions=1)
+    last_ms = (2**63 - 1) // 1000
+    with Producer(broker.servers) as producer:
+        producer.send_many(
+            topic, [b"{}"] * 3, timestamps_ms=[FIRST_MS, last_ms + 1, last_ms], partition=0
+        )
+    parsed = None if schema is None else parse_schema(schema)
+    assert run(broker, tmp_path / "out", topic, schema=parsed) == 3
+    (file,) = files_of(tmp_path / "out")
+    times = dataset.dataset(tmp_path / "out" / file).to_table().column("timestamp").cast(pa.int64())
+    assert times.to_pylist() == [FIRST_MS * 1000, None, last_ms * 1000]
+    assert run(broker, tmp_path / "by", topic, schema=parsed, partition_by=("hour",)) == 3
+    assert any(
+        "date=__HIVE_DEFAULT_PARTITION__/hour=" in name for name in files_of(tmp_path / "by")
+    )
+
+
 def written(path: Path) -> tuple[int, int]:
     """Which file it is, and when it was written last."""
     found = path.stat()

@@ -51,18 +51,26 @@ def time_column(shape: Shape) -> str:
 def record_batches(
     wanted: OffsetRange, options: ReadOptions, shape: Shape
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a range, in batches of all columns."""
+    """The records of a range, in batches of all columns.
+
+    No record stops an import: a timestamp that Spark has no value for is null.
+    """
     if shape.schema is None:
         columns = columns_of(shape.format, COLUMNS)
         for fetch in read_range(wanted, options):
-            yield from arrow_batches(fetch, columns=columns, end_offset=wanted.end_offset)
+            yield from arrow_batches(
+                fetch, columns=columns, end_offset=wanted.end_offset, late_times="null"
+            )
         return
     fields = value_fields(shape.schema)
     names = landed_columns(shape)
     own = {own_name(name, fields.names): name for name in _BESIDE_FIELDS}
     for fetch in read_range(wanted, options):
         for batch in arrow_batches(
-            fetch, columns=(*_BESIDE_FIELDS, "value"), end_offset=wanted.end_offset
+            fetch,
+            columns=(*_BESIDE_FIELDS, "value"),
+            end_offset=wanted.end_offset,
+            late_times="null",
         ):
             parsed = parse_json(batch.column("value"), fields)
             yield pa.RecordBatch.from_arrays(
