@@ -37,26 +37,38 @@ class Rng(random.Random):
         return Rng(f"{self.label}/{label}")
 
 
+_LINES_HASHED = 256
+"""At once: each line by itself costs more."""
+
+
 class Trace:
     """What happened, in order, as lines for people and a digest for comparing two runs."""
 
     def __init__(self, now: Callable[[], float], *, show: Callable[[str], object] | None) -> None:
         self._now = now
         self._show = show
-        self._digest = hashlib.blake2b(digest_size=12)
+        self._hash = hashlib.blake2b(digest_size=12)
+        self._unhashed: list[str] = []
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
 
     @property
     def digest(self) -> str:
-        return self._digest.hexdigest()
+        self._take_in()
+        return self._hash.hexdigest()
 
     def note(self, line: str) -> None:
         """Something happened."""
         text = f"{self._now():12.6f} {line}"
-        self._digest.update(text.encode())
+        self._unhashed.append(text)
+        if len(self._unhashed) == _LINES_HASHED:
+            self._take_in()
         if self._show is not None:
             self._show(text)
+
+    def _take_in(self) -> None:
+        self._hash.update("".join(self._unhashed).encode())
+        self._unhashed.clear()
 
     def sometimes(self, what: str, count: int = 1) -> None:
         """Something happened that a set of runs must meet now and then."""

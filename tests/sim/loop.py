@@ -134,6 +134,17 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    def call_soon(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        self._check_closed()  # type: ignore[attr-defined]
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
     def call_at(  # type: ignore[override]
         self,
         when: float,
@@ -215,8 +226,10 @@ class SimLoop(asyncio.BaseEventLoop):
             ready.append(heapq.heappop(timers)[3])
         for _ in range(len(ready)):
             handle = ready.popleft()
+            if handle._cancelled:
+                continue
             process = handle._context.get(CURRENT)
-            if not handle._cancelled and (process is None or process.is_alive):
+            if process is None or process.is_alive:
                 handle._run()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
