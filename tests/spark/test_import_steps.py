@@ -211,6 +211,19 @@ def test_of_two_directories_that_take_a_group_for_new_one_is_refused_before_it_l
     assert not second.files and first.group[at(0)].offset == 5
 
 
+def test_a_partition_that_another_directory_takes_for_new_is_refused_before_it_lands() -> None:
+    first, second = World(), World()
+    first.grow(0, 5)
+    second.extents_now, second.group = first.extents_now, first.group
+    assert first.run(Wishes()) == 5
+    first.grow(1, 2)
+    importer = first.planned("d1")
+    second.commit(GROUP, {at(1): Span("t1", 0, 0)}, note_of("d2", "/data/other"))
+    with pytest.raises(ImportRefused, match="/data/other"):
+        importer.land()
+    assert sum(first.landed().values()) == 5
+
+
 def test_a_directory_whose_group_was_taken_while_it_landed_commits_nothing() -> None:
     first, second = World(), World()
     first.grow(0, 5)

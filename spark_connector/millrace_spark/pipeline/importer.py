@@ -7,8 +7,8 @@ Owns the order of the steps, which is all that exactly once rests on:
     3  the group's offsets are committed          again after a crash: the same offsets
     4  the ledger without the landing is stored
 
-A directory's first landing commits where it begins in front of step 2, for the note beside the
-offsets: it says whose the group is to those who would take it for new.
+Of partitions that are new to the directory, the offsets where they begin are committed in front of
+step 2, for the note beside them: it tells whose they are to those who would take them for new.
 
 Knows brokers, Spark and the disk by three small interfaces only.
 """
@@ -122,18 +122,16 @@ class Importer:
         landing = self.ledger.landing
         if landing is None:
             raise LedgerError("no landing is under way")
-        if self.ledger.landings == 0:
-            self._require_own(landing)
-            starts = {
-                where: replace(span, end_offset=span.start_offset)
-                for where, span in landing.spans.items()
-            }
-            self._commit(starts)
-            self._require_own(landing)
+        new = {
+            where: span for where, span in landing.spans.items() if where not in self.ledger.held
+        }
+        if new:
+            self._require_own(new)
+            self._commit({w: replace(s, end_offset=s.start_offset) for w, s in new.items()})
+            self._require_own(new)
         done = self._done(landing)
-        if self.ledger.landings == 0:
-            # Who looked into the group before that note was there may have noted itself since.
-            self._require_own(landing)
+        # Who looked into the group before those notes were there may have left its own since.
+        self._require_own(landing.spans)
         self._commit(landing.spans)
         landed = self.ledger.landed()
         self.directory.store(landed)
@@ -157,8 +155,8 @@ class Importer:
         note = note_of(self.ledger.directory_id, str(self.directory))
         self.log.commit(self.ledger.group, spans, note)
 
-    def _require_own(self, landing: Landing) -> None:
-        for where, each in self.log.committed(self.ledger.group, landing.spans).items():
+    def _require_own(self, partitions: Iterable[TopicPartition]) -> None:
+        for where, each in self.log.committed(self.ledger.group, partitions).items():
             require_not_elsewhere(self.ledger, where, each)
 
     def _done(self, landing: Landing) -> dict[int, Landed]:
