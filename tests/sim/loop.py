@@ -80,13 +80,35 @@ def running_process() -> Process:
     return process
 
 
+class SimHandle(asyncio.TimerHandle):
+    """A callback that is due. asyncio's own asks its loop twice whether it is to be debugged."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """A cancelled timer is dropped when its time comes."""
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
+
+
 class SimFuture(asyncio.Future[Any]):
     """A future with a hash that is the same in every run."""
 
-    def __init__(self, number: int, *, loop: asyncio.AbstractEventLoop) -> None:
-        self.number = number
-        self.process = CURRENT.get()
-        super().__init__(loop=loop)
+    number: int
+    process: Process | None
 
     def __hash__(self) -> int:
         return self.number
@@ -127,7 +149,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._rng = rng
         self._now = 1000.0
         self._numbers = count()
-        self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, float, int, SimHandle]] = []
         self._on_unhandled = on_unhandled
         self._ready: Any = self._ready
 
@@ -139,11 +161,20 @@ class SimLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> asyncio.Handle:
+    ) -> SimHandle:
         self._check_closed()  # type: ignore[attr-defined]
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = SimHandle(self._now, callback, args, context)
         self._ready.append(handle)
         return handle
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> SimHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self,
@@ -151,14 +182,17 @@ class SimLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> SimHandle:
         self._check_closed()  # type: ignore[attr-defined]
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = SimHandle(when, callback, args, context)
         heapq.heappush(self._timers, (when, self._rng.random(), next(self._numbers), timer))
         return timer
 
     def create_future(self) -> SimFuture:
-        return SimFuture(next(self._numbers), loop=self)
+        future = SimFuture(loop=self)
+        future.number = next(self._numbers)
+        future.process = CURRENT.get()
+        return future
 
     def create_task(  # type: ignore[override]
         self,
@@ -214,7 +248,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if self.turns > self._turns_max:
             raise Stuck(f"{self._turns_max} turns of the loop")
         ready, timers = self._ready, self._timers
-        while timers and timers[0][3].cancelled():
+        while timers and timers[0][3]._cancelled:
             heapq.heappop(timers)
         if ready:
             self._now += self._rng.random() * TURN_S_MAX
@@ -228,12 +262,18 @@ class SimLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
-            process = handle._context.get(CURRENT)
-            if process is None or process.is_alive:
-                handle._run()
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer is dropped when its time comes."""
+            context = handle._context
+            process = context.get(CURRENT)
+            if process is not None and not process.is_alive:
+                continue
+            try:
+                context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler(
+                    {"message": "a callback failed", "exception": error, "handle": handle}
+                )
 
     def _write_to_self(self) -> None:
         """There is no selector to wake."""

@@ -85,6 +85,8 @@ class End(asyncio.Transport):
         self._stalled = 0
         self._last_arrival = 0.0
         self._unacked = 0
+        self._acks: deque[tuple[float, int]] = deque()
+        self._is_ack_awaited = False
         self._received: deque[bytes | Mark] = deque()
         self._is_delivery_due = False
         self._is_reading = True
@@ -173,6 +175,8 @@ class End(asyncio.Transport):
         """Puts on the way what the window has room for, and the end behind it."""
         outgoing = self._outgoing
         network = self.network
+        if not self._is_ack_awaited:
+            self._take_acks()
         while outgoing:
             size = min(len(outgoing), network.segment_bytes)
             if self._unacked and self._unacked + size > network.window_bytes:
@@ -182,7 +186,9 @@ class End(asyncio.Transport):
             del outgoing[:size]
             self._unacked += size
             self._send(chunk)
-        if not outgoing:
+        if outgoing:
+            self._await_ack()
+        else:
             if self._is_ending and not self._end_sent:
                 self._end_sent = True
                 self._send(Mark.FIN)
@@ -236,9 +242,7 @@ class End(asyncio.Transport):
             buffer[:size] = item[:size]
         if size < len(item):
             self._received.appendleft(item[size:])
-        peer = self.peer
-        acked_s = self._loop.time() + self.network.latency_s()
-        self._loop.call_at(acked_s, peer._acked, size, context=peer.context)
+        self.peer._ack(size)
         if self._received:
             self._deliver_soon()
         if isinstance(protocol, asyncio.BufferedProtocol):
@@ -246,14 +250,33 @@ class End(asyncio.Transport):
         else:
             cast("asyncio.Protocol", protocol).data_received(item[:size])
 
-    def _acked(self, size: int) -> None:
-        self._unacked -= size
+    # Most acks let nothing more out: only one that is awaited has a timer, and the others are taken
+    # when something is written next.
+    def _ack(self, size: int) -> None:
+        """Has an ack travel to us, behind those that are on their way."""
+        earliest_s = self._acks[-1][0] if self._acks else 0.0
+        acked_s = max(earliest_s, self._loop.time() + self.network.latency_s())
+        self._acks.append((acked_s, size))
+        if self._outgoing:
+            self._await_ack()
+
+    def _await_ack(self) -> None:
+        if self._acks and not self._is_ack_awaited and not self.is_lost:
+            self._is_ack_awaited = True
+            self._loop.call_at(self._acks[0][0], self._acked, context=self.context)
+
+    def _acked(self) -> None:
+        self._is_ack_awaited = False
         if self.is_lost:
             return
         self._push()
         if self._is_writing_paused and len(self._outgoing) <= self._low:
             self._is_writing_paused = False
             cast("asyncio.Protocol", self.protocol).resume_writing()
+
+    def _take_acks(self) -> None:
+        while self._acks and self._acks[0][0] <= self._loop.time():
+            self._unacked -= self._acks.popleft()[1]
 
     def _lose(self, error: Exception | None) -> None:
         if not self.is_lost:
