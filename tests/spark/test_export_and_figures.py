@@ -107,6 +107,27 @@ def test_records_go_back_as_they_were_from_files_of_every_form(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("below", ["key=007", "key=007/date=1970-01-02", "key=*/date=1970-01-02"])
+def test_one_directory_of_an_import_goes_back_with_what_its_path_tells(
+    spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path, below: str
+) -> None:
+    topic, directory = f"by-key-{below.count('*')}{below.count('/')}", tmp_path / "50% of all"
+    admin.create_topic(topic, partitions=1, configs={"retention.ms": "-1"})
+    with Producer(broker.servers) as producer:
+        for key, day in ((b"007", 1), (b"7", 2), (b"007", 2)):
+            producer.send(topic, b"x", key=key, timestamp_ms=day * 24 * HOUR_MS)
+    settings = ImportSettings(
+        (topic,), str(directory), broker.servers, topic, partition_by=("key", "date")
+    )
+    assert run_here(settings) == 3
+    export = ExportSettings(str(directory / below), f"{topic}-back", broker.servers, partitions=1)
+    count = 2 if below == "key=007" else 1
+    assert export_files(lambda: spark, export).records == count
+    found = records_of(broker, f"{topic}-back", count)
+    assert [(each.key, each.value) for each in found] == [(b"007", b"x")] * count
+
+
+@pytest.mark.spark
 def test_rows_with_key_value_and_more_are_not_taken_for_records(
     spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path
 ) -> None:

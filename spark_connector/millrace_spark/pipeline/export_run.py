@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from millrace.config import ClientOptions, parse_servers
 from millrace.errors import ConfigError, TopicAlreadyExists
@@ -26,7 +27,7 @@ from millrace_spark.write_options import parse_write_options
 from millrace_spark.write_schema import HEADERS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("parquet", "orc", "csv", "json")
 _BYTES = ("binary", "string")
@@ -132,10 +133,16 @@ def _records(spark: SparkSession, settings: ExportSettings) -> DataFrame:
     """The rows as the writer takes them. Raises `ConfigError` for a column that is not there."""
     from pyspark.sql.types import StructType
 
-    reader = _reader(spark, settings)
+    reader = spark.read.format(settings.file_format)
+    if settings.file_format == "csv":
+        reader = reader.options(**_CSV)
     if settings.schema is not None:
         reader = reader.schema(StructType.fromJson(json.loads(settings.schema)))
     frame = reader.load(settings.directory)
+    base = _base(frame)
+    if base is not None:
+        reader = reader.option("basePath", base)
+        frame = reader.load(settings.directory)
     kinds = _kinds(frame)
     for option, name in (("--key", settings.key), ("--value", settings.value)):
         if name is not None and name not in kinds and (option, name) != ("--value", "json"):
@@ -146,7 +153,7 @@ def _records(spark: SparkSession, settings: ExportSettings) -> DataFrame:
         types = import_types(settings.file_format, kinds, _directories(frame))
         if types is not None:
             # No record may hold the text that stands for null: in CSV, quotes tell the two apart.
-            reader = _reader(spark, settings).options(mode="FAILFAST", nullValue=token_hex(16))
+            reader = reader.options(mode="FAILFAST", nullValue=token_hex(16))
             return _imported(reader.schema(ddl(types)).load(settings.directory), settings)
     return _others(frame, settings)
 
@@ -178,14 +185,22 @@ def _others(frame: DataFrame, settings: ExportSettings) -> DataFrame:
     return frame.select(*columns)
 
 
-def _reader(spark: SparkSession, settings: ExportSettings) -> DataFrameReader:
-    reader = spark.read.format(settings.file_format)
-    return reader.options(**_CSV) if settings.file_format == "csv" else reader
-
-
 def _kinds(frame: DataFrame) -> dict[str, str]:
     """The Spark type of each column."""
     return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+
+
+def _base(frame: DataFrame) -> str | None:
+    """Where the directories `column=value` begin, if some of their columns are not in the frame:
+    of those in the path that it was made of, Spark takes none by itself."""
+    for path in frame.inputFiles()[:1]:
+        *parts, _ = unquote(path).split("/")
+        names = set()
+        while "=" in parts[-1]:
+            names.add(parts.pop().partition("=")[0])
+        if names.difference(frame.columns):
+            return "/".join(parts)
+    return None
 
 
 def _directories(frame: DataFrame) -> set[str]:
