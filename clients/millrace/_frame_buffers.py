@@ -14,8 +14,8 @@ from typing import Final
 
 KEPT_MAX: Final = 3
 """One that is received into, one that is decoded, and one that waits between them."""
-KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
-"""A larger buffer is given away for good."""
+KEPT_BYTES_MAX: Final = 8 * 1024 * 1024 + 4096
+"""A larger buffer is given away for good. A fetch of 8 MiB is in a frame that is not larger."""
 _ONLY_HERE: Final = 3
 """References to a buffer that is only kept: of the list, of a name, of the call that counts."""
 

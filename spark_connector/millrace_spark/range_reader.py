@@ -17,8 +17,9 @@ from millrace_spark.options import ReadOptions
 from millrace_spark.patience import client_options, started
 from millrace_spark.ranges import OffsetRange
 
-FETCH_BYTES = 4 * 1024 * 1024
-"""Of one fetch: large enough to decode many batches at once, small enough to hold several."""
+FETCH_BYTES = 8 * 1024 * 1024
+"""Of one fetch: large enough to decode many batches at once, small enough to hold several. The
+client keeps its buffer."""
 
 log = logging.getLogger("millrace_spark")
 
