@@ -266,13 +266,16 @@ class SimLoop(asyncio.BaseEventLoop):
             process = context.get(CURRENT)
             if process is not None and not process.is_alive:
                 continue
+            callback = handle._callback
             try:
-                context.run(handle._callback, *handle._args)
+                context.run(callback, *handle._args)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
+                # Not its representation, which has an address: that differs by run.
+                name = getattr(callback, "__qualname__", type(callback).__name__)
                 self.call_exception_handler(
-                    {"message": "a callback failed", "exception": error, "handle": handle}
+                    {"message": f"in callback {name}", "exception": error, "handle": handle}
                 )
 
     def _write_to_self(self) -> None:
