@@ -79,6 +79,8 @@ def test_records_go_back_as_they_were_from_files_of_every_form(
     partition_by: tuple[str, ...],
 ) -> None:
     topic = f"from-{file_format}"
+    # Named like a directory of a column, which it is not.
+    directory = str(tmp_path / "key=5")
     admin.create_topic(topic, partitions=1)
     sent = [
         (None, b"", (("kind", b"test"), ("none", None))),
@@ -92,13 +94,9 @@ def test_records_go_back_as_they_were_from_files_of_every_form(
     keys, values, headers = zip(*sent, strict=True)
     with Producer(broker.servers) as producer:
         producer.send_many(topic, values, keys=keys, headers=headers)
-    settings = ImportSettings(
-        (topic,), str(tmp_path), broker.servers, topic, file_format, partition_by
-    )
+    settings = ImportSettings((topic,), directory, broker.servers, topic, file_format, partition_by)
     assert run_here(settings) == len(sent)
-    export = ExportSettings(
-        str(tmp_path), f"{topic}-back", broker.servers, file_format, partitions=1
-    )
+    export = ExportSettings(directory, f"{topic}-back", broker.servers, file_format, partitions=1)
     assert export_files(lambda: spark, export).records == len(sent)
     found = records_of(broker, f"{topic}-back", len(sent))
     # A line of CSV has no room for headers.
@@ -111,7 +109,7 @@ def test_records_go_back_as_they_were_from_files_of_every_form(
 def test_one_directory_of_an_import_goes_back_with_what_its_path_tells(
     spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path, below: str
 ) -> None:
-    topic, directory = f"by-key-{below.count('*')}{below.count('/')}", tmp_path / "50% of all"
+    topic, directory = f"by-key-{below.count('*')}{below.count('/')}", tmp_path / "env=50% of all"
     admin.create_topic(topic, partitions=1, configs={"retention.ms": "-1"})
     with Producer(broker.servers) as producer:
         for key, day in ((b"007", 1), (b"7", 2), (b"007", 2)):

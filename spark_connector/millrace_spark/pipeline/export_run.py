@@ -20,17 +20,19 @@ from millrace.errors import ConfigError, TopicAlreadyExists
 from millrace.sync import Admin
 from millrace_spark.patience import started
 from millrace_spark.pipeline.imported_files import import_types
+from millrace_spark.pipeline.partition_paths import MADE
 from millrace_spark.pipeline.progress import Progress, Seen
 from millrace_spark.pipeline.spark_tasks import error_of_task
-from millrace_spark.schema import ddl
+from millrace_spark.schema import COLUMNS, ddl
 from millrace_spark.write_options import parse_write_options
 from millrace_spark.write_schema import HEADERS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 FORMATS = ("parquet", "orc", "csv", "json")
 _BYTES = ("binary", "string")
+_IMPORT_COLUMNS = frozenset((*COLUMNS, *MADE))
 _CSV = {"header": "true", "multiLine": "true", "escape": '"'}
 """RFC 4180, as imports write it: a quote in quotes is doubled, and lines may end within them."""
 
@@ -139,23 +141,36 @@ def _records(spark: SparkSession, settings: ExportSettings) -> DataFrame:
     if settings.schema is not None:
         reader = reader.schema(StructType.fromJson(json.loads(settings.schema)))
     frame = reader.load(settings.directory)
-    base = _base(frame)
-    if base is not None:
-        reader = reader.option("basePath", base)
-        frame = reader.load(settings.directory)
-    kinds = _kinds(frame)
+    imported = None
+    if settings.value is None and settings.schema is None:
+        imported = _import_in(reader, frame, settings)
+    kinds = _kinds(frame if imported is None else imported)
     for option, name in (("--key", settings.key), ("--value", settings.value)):
         if name is not None and name not in kinds and (option, name) != ("--value", "json"):
             raise ConfigError(
                 f"{option}: there is no column {name!r} in the files; there are {', '.join(kinds)}"
             )
-    if settings.value is None and settings.schema is None:
-        types = import_types(settings.file_format, kinds, _directories(frame))
-        if types is not None:
-            # No record may hold the text that stands for null: in CSV, quotes tell the two apart.
-            reader = reader.options(mode="FAILFAST", nullValue=token_hex(16))
-            return _imported(reader.schema(ddl(types)).load(settings.directory), settings)
-    return _others(frame, settings)
+    return _others(frame, settings) if imported is None else _imported(imported, settings)
+
+
+def _import_in(
+    reader: DataFrameReader, frame: DataFrame, settings: ExportSettings
+) -> DataFrame | None:
+    """The records of an import, with the types they had; None if the rows are no import's."""
+    base, directories = _directories(frame)
+    types = import_types(
+        settings.file_format, _kinds(frame), directories.intersection(frame.columns)
+    )
+    if types is None and directories.difference(frame.columns):
+        # One directory of an import: of the path that it is given, Spark takes no columns.
+        reader = reader.option("basePath", base)
+        kinds = _kinds(reader.load(settings.directory))
+        types = import_types(settings.file_format, kinds, directories)
+    if types is None:
+        return None
+    # No record may hold the text that stands for null: in CSV, quotes tell the two apart.
+    reader = reader.options(mode="FAILFAST", nullValue=token_hex(16))
+    return reader.schema(ddl(types)).load(settings.directory)
 
 
 def _imported(frame: DataFrame, settings: ExportSettings) -> DataFrame:
@@ -190,23 +205,17 @@ def _kinds(frame: DataFrame) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
 
 
-def _base(frame: DataFrame) -> str | None:
-    """Where the directories `column=value` begin, if some of their columns are not in the frame:
-    of those in the path that it was made of, Spark takes none by itself."""
+def _directories(frame: DataFrame) -> tuple[str, set[str]]:
+    """The columns of an import that are not in the files but in their paths, `column=value`, and
+    where these directories begin."""
+    names: set[str] = set()
     for path in frame.inputFiles()[:1]:
         *parts, _ = unquote(path).split("/")
-        names = set()
-        while "=" in parts[-1]:
-            names.add(parts.pop().partition("=")[0])
-        if names.difference(frame.columns):
-            return "/".join(parts)
-    return None
-
-
-def _directories(frame: DataFrame) -> set[str]:
-    """The columns that are not in the files, but in their paths."""
-    paths = frame.inputFiles()[:1]
-    return {name for name in frame.columns for path in paths if f"/{name}=" in path}
+        while "=" in parts[-1] and (name := parts[-1].partition("=")[0]) in _IMPORT_COLUMNS:
+            names.add(name)
+            parts.pop()
+        return "/".join(parts), names
+    return "", names
 
 
 def _as_bytes(name: str, kinds: dict[str, str]) -> Any:
