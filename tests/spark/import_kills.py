@@ -29,6 +29,8 @@ from tests.spark.import_here import run_here
 TOPIC = "kills"
 GROUP = "import-kills"
 PARTITIONS = 3
+RECORDS_AT_FIRST = 2_000
+"""A fast machine may be through with its kills before much else is written."""
 RECORDS_AT_ONCE = 100
 PAUSE_S = 0.05
 PATIENCE_S = 600.0
@@ -85,12 +87,14 @@ class _Writer(threading.Thread):
         self._is_over = threading.Event()
 
     def run(self) -> None:
-        number = 0
+        first, end = 0, RECORDS_AT_FIRST
         with Producer(self._servers) as producer:
-            while not self._is_over.wait(PAUSE_S):
-                values = [b"%d" % n for n in range(number, number + RECORDS_AT_ONCE)]
+            while True:
+                values = [b"%d" % number for number in range(first, end)]
                 producer.send_many(TOPIC, values, keys=values)
-                number += RECORDS_AT_ONCE
+                if self._is_over.wait(PAUSE_S):
+                    return
+                first, end = end, end + RECORDS_AT_ONCE
 
     def stop(self) -> None:
         """Ends when the last records are acked."""
