@@ -8,6 +8,7 @@ built with the same schema.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -91,14 +92,16 @@ def arrow_batches(
     parsed = () if json_fields is None else json_fields.names
     # What is cheap is made for all rows at once; keys and values are copied batch by batch, into
     # memory that was used for the batch before, and are written on while they are in the cache.
+    constants = _constants(fetch.where, records, columns)
     whole = {
         name: _column(name, records, fetch.where, first=start, stop=end, late_times=late_times)
         for name in columns
-        if name not in parsed and name not in _COPIED
+        if name not in parsed and name not in _COPIED and name not in constants
     }
     for first in range(start, end, rows):
         stop = min(first + rows, end)
         arrays = {name: array.slice(first - start, stop - first) for name, array in whole.items()}
+        arrays.update((name, array.slice(0, stop - first)) for name, array in constants.items())
         if json_fields is not None:
             objects = parse_json(records.column("value", first, stop), json_fields)
             arrays.update(zip(parsed, objects.columns, strict=True))
@@ -113,6 +116,21 @@ def _rows_per_batch(records: ArrowFetch, columns: Sequence[str]) -> int:
     return max(1, min(ROWS_MAX, BATCH_BYTES_MAX // max(1, row_bytes)))
 
 
+def _constants(
+    where: TopicPartition, records: ArrowFetch, columns: Sequence[str]
+) -> dict[str, pa.Array]:
+    """Of these columns those that are the same in all rows; as long as a batch may be."""
+    known: dict[str, str | int] = {"topic": where.topic, "partition": where.partition}
+    if not records.has_log_append_time:
+        known["timestampType"] = 0
+    return {name: _repeated(name, known[name]) for name in columns if name in known}
+
+
+@lru_cache(maxsize=4)
+def _repeated(name: str, value: str | int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, TYPES[name]), ROWS_MAX)
+
+
 def _column(
     name: str,
     records: ArrowFetch,
@@ -122,10 +140,6 @@ def _column(
     stop: int,
     late_times: Literal["refuse", "null"],
 ) -> Any:
-    if name == "topic":
-        return pa.repeat(where.topic, stop - first)
-    if name == "partition":
-        return pa.repeat(pa.scalar(where.partition, pa.int32()), stop - first)
     column = records.column(_DECODED[name], first, stop)
     if name == "timestamp" and late_times == "null":
         column = pc.if_else(pc.less_equal(column.cast(pa.int64()), _TIME_MS_MAX), column, None)

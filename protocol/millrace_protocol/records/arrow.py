@@ -150,6 +150,11 @@ class ArrowFetch:
             case _:
                 raise KeyError(name)
 
+    @property
+    def has_log_append_time(self) -> bool:
+        """Whether the broker set the timestamps of any batch, and not the producer."""
+        return bool((self._batch_headers["attributes"] & LOG_APPEND_TIME_BIT).any())
+
     def size_bytes(self, columns: Sequence[str]) -> int:
         """Bytes of the keys and values among `columns`, of all records together."""
         sizes = {"key": self._key_sizes, "value": self._value_sizes}
@@ -352,7 +357,7 @@ class ArrowFetch:
 
     def _absolute_timestamps(self, deltas: _Integers) -> _Integers:
         base = self._repeated("base_timestamp")
-        if (self._batch_headers["attributes"] & LOG_APPEND_TIME_BIT).any():
+        if self.has_log_append_time:
             is_fixed = self._is_log_append_time
             base = np.where(is_fixed, self._repeated("max_timestamp"), base)
             deltas = np.where(is_fixed, 0, deltas)
