@@ -30,8 +30,8 @@ from millrace_spark.write_options import WriteOptions
 if TYPE_CHECKING:
     from millrace import Deliveries
 
-_BATCH_BYTES = 256 * 1024
-"""Rows come by the thousand: twice the producer's default takes an eighth less CPU for 1 KiB."""
+_BATCH_BYTES = 512 * 1024
+"""Rows come by the thousand: four times the producer's default takes a fifth less CPU for 1 KiB."""
 _POSTED_BYTES_MAX = 16 * 1024 * 1024
 """Keys and values that wait for acks while further rows are made; half the producer's buffer."""
 
