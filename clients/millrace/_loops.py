@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -19,6 +19,17 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _current: LoopThread | None = None
+_of_parents: list[LoopThread] = []
+"""Kept: a loop that was running when its process forked must not be thrown away, nor closed."""
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes loops: uvloop where there is one, else the standard library."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
 
 
 class LoopThread:
@@ -26,7 +37,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self._loop = loop_factory()()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="millrace-sync", daemon=True
         )
@@ -126,7 +137,9 @@ def _forget_after_fork() -> None:
     # The lock may have been held by another thread at the fork.
     global _lock, _current
     _lock = threading.Lock()
-    _current = None
+    if _current is not None:
+        _of_parents.append(_current)
+        _current = None
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

@@ -62,6 +62,8 @@ def run(work: Coroutine[Any, Any, Exit]) -> NoReturn:
     def on_loop() -> Exit:
         import asyncio
 
+        from millrace._loops import loop_factory
+
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(work)
 
@@ -123,12 +125,3 @@ def _outcome(work: Callable[[], Exit]) -> Exit:
         return ended(Exit.REFUSED, error)
     except OSError as error:
         return output_failed(error)
-
-
-def loop_factory() -> Any:
-    """uvloop's loop where there is one, else None: the standard library's."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
