@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from millrace._arrow_batch import ArrowBatch
 from millrace._backoff import Rng
-from millrace._batch import Batch, Owner
+from millrace._batch import Batch, Number, Owner
 from millrace._columns import Columns, check_topic
 from millrace._intake import Intake
 from millrace._outbox import Outbox
@@ -220,7 +220,8 @@ class Accumulator:
     def _feed_arrow(self, lane: _Lane, intake: Intake, columns: ArrowColumns) -> None:
         """Puts columns into batches of their own, of equal sizes, as far as there is room."""
         topic, partition = intake.topic, intake.partition
-        share_bytes = columns.share_bytes(self._batch_bytes)
+        queue = lane.sticky if partition is None else self._queue_at(lane, topic, partition)
+        share_bytes = columns.share_bytes(self._batch_bytes_of(queue))
         while intake.taken < len(columns):
             start = intake.taken
             count, size = columns.fitting(start, share_bytes)
@@ -265,10 +266,9 @@ class Accumulator:
         self.buffered_bytes -= antechamber.size_bytes
         antechamber.size_bytes = 0
         runs, rows = self._scatter(lane, topic, waiting.partitions, antechamber.columns())
-        antechamber.moved = Receipts(runs, inverse(rows))
         for batch, _, _ in runs:
             batch.hurried |= antechamber.hurried
-        antechamber.ack(-1, -1)
+        antechamber.move(Receipts(runs, inverse(rows)))
         return [antechamber, *self.refused()]
 
     def unassigned(self, now_ms: int) -> list[tuple[str, int]]:
@@ -350,7 +350,7 @@ class Accumulator:
             batch = queue.open
             room = 0 if batch is None else batch.limit_bytes - batch.size_bytes
             if room < RECORD_OVERHEAD_BYTES:
-                batch, room = None, self._batch_bytes
+                batch, room = None, self._batch_bytes_of(queue)
             count, size = columns.fitting(start, min(guess, end - start), min(room, free))
             if count == 1 and size > self._record_bytes_max:
                 runs.append(self._refuse(topic, 1, self._too_large(size)))
@@ -462,7 +462,11 @@ class Accumulator:
                 return batch
             queue.close_open()
         batch = queue.open = Batch(
-            self._owner, queue.topic, queue.partition, self._next_number(), self._batch_bytes
+            self._owner,
+            queue.topic,
+            queue.partition,
+            self._next_number(),
+            self._batch_bytes_of(queue),
         )
         self._outbox.opened(queue, batch)
         return batch
@@ -491,9 +495,12 @@ class Accumulator:
         step = 1 + int(self._rng.random() * (count - 1))
         return lane.queues[(queue.partition + step) % count]
 
-    def _next_number(self) -> int:
+    def _batch_bytes_of(self, queue: PartitionQueue) -> int:
+        return min(self._batch_bytes, queue.batch_bytes_max)
+
+    def _next_number(self) -> Number:
         self._number += 1
-        return self._number
+        return (self._number,)
 
     def _buffer_full(self, size: int) -> BufferFull:
         if self.backlog is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millrace._batch import Batch, Owner
+from millrace._batch import Batch, Number, Owner
 from millrace_protocol.records import Codec
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class ArrowBatch(Batch):
     __slots__ = ("_columns",)
 
     def __init__(
-        self, owner: Owner, topic: str, partition: int, number: int, columns: ArrowColumns
+        self, owner: Owner, topic: str, partition: int, number: Number, columns: ArrowColumns
     ) -> None:
         super().__init__(owner, topic, partition, number, -1)
         self._columns: ArrowColumns | None = columns

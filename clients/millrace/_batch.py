@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from millrace._receipts import Receipts
 
 NO_SEQUENCE = -1
+Number = tuple[int, ...]
 _SEQUENCE_MODULUS = 1 << 31
 _PRODUCER_FIELDS = struct.Struct(">qhi")
 _PRODUCER_FIELDS_POSITION = 43
@@ -49,8 +50,9 @@ class Batch:
     -1 once the batch is sealed. `uncertain` means that an attempt ended without an answer, so the
     batch may be in the log. `ordinal` counts the batches of the partition in the order they were
     first sent in, -1 before. `partition` -1 is the antechamber of a topic whose partitions are not
-    known yet: it is never sent, and is settled when its records have moved on, or have failed;
-    `moved` says where to.
+    known yet: it is never sent, and is settled when its records have moved on, or have failed.
+    `moved` says where to, of an antechamber and of a batch that was split. `number` orders the
+    batches of a producer as they were opened, and the parts of one that was split in its place.
 
     The first `value_bytes_count` values are of `value_bytes` each, so nobody has to look again.
     Time is kept by runs, as records by the thousand are sent in one turn of the loop: those that
@@ -89,7 +91,7 @@ class Batch:
     )
 
     def __init__(
-        self, owner: Owner, topic: str, partition: int, number: int, limit_bytes: int
+        self, owner: Owner, topic: str, partition: int, number: Number, limit_bytes: int
     ) -> None:
         self.owner = owner
         self.topic = topic
@@ -235,6 +237,11 @@ class Batch:
     def fail(self, error: MillraceError) -> None:
         """Settles with an error."""
         self.error = error
+        self._settle()
+
+    def move(self, to: Receipts) -> None:
+        """Settles because the records have gone elsewhere, all of them and in this order."""
+        self.moved = to
         self._settle()
 
     def _settle(self) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from millrace._backoff import Rng, backoff_ms
 from millrace._batch import NO_SEQUENCE, Batch
 from millrace._partition_queue import PartitionQueue
+from millrace._splitting import split
 from millrace.config import ProducerConfig
 from millrace.errors import (
     ConnectionFailed,
@@ -371,12 +372,24 @@ class Outbox:
             self.producer_id, self.epoch = -1, -1
             self._epoch_wanted = True
             self._fail(queue, batch, error, settled)
+        elif code is ErrorCode.MESSAGE_TOO_LARGE and self._may_split(batch):
+            self._split(queue, batch, settled)
         elif error.retriable:
             if code is not None and ERROR_TRAITS[code].refresh_metadata:
                 self.stale_topics.add(batch.topic)
             self._retry(queue, batch, error, now_ms, settled)
         else:
             self._fail(queue, batch, error, settled)
+
+    def _may_split(self, batch: Batch) -> bool:
+        """Whether a batch that is too large may go in parts: one that may be in the log may not."""
+        return batch.count > 1 and not (batch.settled or batch.uncertain)
+
+    def _split(self, queue: PartitionQueue, batch: Batch, settled: list[Batch]) -> None:
+        queue.batch_bytes_max = min(queue.batch_bytes_max, batch.size_bytes // 2)
+        parts = split(batch, self._config.codec, self.producer_id, self.epoch)
+        queue.replace(batch, parts)
+        settled.append(batch)
 
     def _retry(
         self,

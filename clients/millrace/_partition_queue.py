@@ -11,7 +11,9 @@ The last holds because a broker takes sequences without gaps only.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
+from collections.abc import Sequence
 from itertools import chain
 
 from millrace._batch import NO_SEQUENCE, Batch
@@ -23,12 +25,14 @@ class PartitionQueue:
 
     `recovering`: a batch came back, so nothing is sent until the rest has, and then one at a time
     until one is acked; that keeps the order. `acked`: a batch was acked in this epoch.
-    `pause_until_ms` is when to try again.
+    `pause_until_ms` is when to try again. `batch_bytes_max` is what the topic's refusals tell of
+    the size of its batches.
     """
 
     __slots__ = (
         "acked",
         "attempts",
+        "batch_bytes_max",
         "in_flight",
         "last_error",
         "next_ordinal",
@@ -55,6 +59,7 @@ class PartitionQueue:
         self.last_error: MillraceError | None = None
         """Why the last attempt failed; None once a batch was acked."""
         self.pause_until_ms = 0
+        self.batch_bytes_max = sys.maxsize
 
     @property
     def is_empty(self) -> bool:
@@ -129,6 +134,18 @@ class PartitionQueue:
         if not batch.uncertain:
             # A later one may have been lost, in doubt, before this one turned out never to leave.
             self.assured_after(batch)
+
+    def replace(self, batch: Batch, parts: Sequence[Batch]) -> None:
+        """Puts a batch in flight, which is in no log, back in parts."""
+        self.put_back(batch)
+        place = self.waiting.index(batch)
+        del self.waiting[place]
+        for part in reversed(parts):
+            self.waiting.insert(place, part)
+        # Nothing behind it is in a log either: all will be first sent again, behind the parts.
+        for other in (*self.in_flight, *self.waiting):
+            if other.number > batch.number:
+                other.ordinal = -1
 
     def is_oldest(self, batch: Batch) -> bool:
         """Whether no batch before this one is unresolved."""

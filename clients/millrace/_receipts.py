@@ -38,7 +38,7 @@ class Delivery:
         batch, index = self.place()
         while not batch.settled:
             yield from batch.owner.settle(batch).__await__()
-            # A record moves on from its topic's antechamber to a partition's batch.
+            # A record moves on: from its topic's antechamber, and from a batch that is split.
             batch, index = self.place()
         return batch.receipt(index)
 
@@ -48,10 +48,7 @@ class Delivery:
 
     def place(self) -> tuple[Batch, int]:
         """The batch that the record is in now, and its index there."""
-        batch, index = self._batch, self._index
-        while batch.moved is not None:
-            batch, index = batch.moved.place(index)
-        return batch, index
+        return _place_now(self._batch, self._index)
 
 
 class Deliveries:
@@ -77,12 +74,14 @@ class Deliveries:
         while self._taken < self._count:
             yield from self._owner.until_room().__await__()
         receipts = Receipts(self._runs, self._order)
+        known: set[Batch] = set()
         failed: MillraceError | None = None
-        for batch in receipts.antechambers():
-            yield from self._owner.settle(batch).__await__()
-        for batch in receipts.batches():
-            yield from self._owner.settle(batch).__await__()
-            failed = failed or batch.error
+        # Records move on: from their topic's antechamber, and from a batch that is split.
+        while unknown := [batch for batch in receipts.batches() if batch not in known]:
+            known.update(unknown)
+            for batch in unknown:
+                yield from self._owner.settle(batch).__await__()
+                failed = failed or batch.error
         if failed is not None:
             raise fresh(failed)
         return receipts
@@ -119,10 +118,6 @@ class Receipts(Sequence[Receipt]):
         self._ends = list(accumulate(count for _, _, count in runs))
         self._order = order
 
-    def antechambers(self) -> list[Batch]:
-        """The batches that records wait in for their topic's partitions, or waited."""
-        return [batch for batch, _, _ in self._runs if batch.partition < 0]
-
     def batches(self) -> list[Batch]:
         """The batches that hold the records, each once; where records moved, those they are in."""
         found: dict[Batch, None] = {}
@@ -131,7 +126,7 @@ class Receipts(Sequence[Receipt]):
                 found[batch] = None
             else:
                 for index in range(first, first + count):
-                    found[batch.moved.place(index)[0]] = None
+                    found[_place_now(batch, index)[0]] = None
         return list(found)
 
     def place(self, index: int) -> tuple[Batch, int]:
@@ -157,6 +152,13 @@ class Receipts(Sequence[Receipt]):
             raise IndexError(f"receipt {index} of {len(self)}")
         batch, place = self.place(forward)
         return batch.receipt(place)
+
+
+def _place_now(batch: Batch, index: int) -> tuple[Batch, int]:
+    """Where a record is now that was at `index` of `batch`."""
+    while batch.moved is not None:
+        batch, index = batch.moved.place(index)
+    return batch, index
 
 
 def inverse(rows: Sequence[int], first: int = 0) -> list[int]:

@@ -106,7 +106,9 @@ class ProducerConfig(ClientConfig):
     linger_ms: int = 5
     """How long a batch that nobody awaits may wait for more records."""
     batch_bytes: int = 128 * 1024
-    """A batch of one partition is sent when it has this much, whatever `linger_ms` says."""
+    """A batch of one partition is sent when it has this much, whatever `linger_ms` says. One that
+    is too large for its topic's max.message.bytes goes in parts, and those behind it are smaller.
+    """
     buffer_bytes: int = 32 * 1024 * 1024
     """Bound of all records that are not acked yet."""
     max_request_bytes: int = 1024 * 1024

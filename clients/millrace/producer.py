@@ -492,8 +492,12 @@ class Producer(Generic[K, V]):
             await self._wait(antechamber)
         self._accumulator.seal_all()
         self._sender.wake.set()
-        for batch in self._outbox.pending():
+        unsettled = self._outbox.pending()
+        while unsettled:
+            batch = unsettled.pop()
             await self._wait(batch)
+            if batch.moved is not None:
+                unsettled += batch.moved.batches()
 
     def _raise_unobserved(self) -> None:
         failed = [batch for batch in self._unobserved if not batch.observed]

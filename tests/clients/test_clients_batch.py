@@ -20,7 +20,7 @@ OWNER: Any = None
 def test_values_come_back_from_any_mix_of_single_and_many(
     runs: list[list[bytes | None] | bytes | None],
 ) -> None:
-    batch = Batch(OWNER, "t", 0, 1, 1 << 20)
+    batch = Batch(OWNER, "t", 0, (1,), 1 << 20)
     expected: list[bytes | None] = []
     for run in runs:
         if isinstance(run, list):

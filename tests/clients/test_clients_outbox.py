@@ -159,9 +159,12 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
         self.sent: dict[int, list[tuple[bytes, Delivery | OneOfMany]]] = defaultdict(list)
         self.count = 0
 
-    @initialize(known=st.booleans(), patient=st.booleans())
-    def topic(self, known: bool, patient: bool) -> None:
+    @initialize(
+        known=st.booleans(), patient=st.booleans(), batch_bytes_max=st.sampled_from([10_000, 230])
+    )
+    def topic(self, known: bool, patient: bool, batch_bytes_max: int) -> None:
         self.patient = patient
+        self.batch_bytes_max = batch_bytes_max
         self.rig = Rig(delivery_timeout_ms=10**9 if patient else 1000)
         if known:
             self.rig.settle(self.rig.accumulator.assign("t", PARTITIONS))
@@ -306,10 +309,13 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
             # A batch that was given up while its request waited for a connection is left out.
             if batch.payload is None:
                 continue
-            try:
-                offset = self.logs[batch.partition].append(bytes(batch.payload))
-            except Refuse as refuse:
-                code = refuse.code
+            if len(batch.payload) > self.batch_bytes_max:
+                code = ErrorCode.MESSAGE_TOO_LARGE
+            else:
+                try:
+                    offset = self.logs[batch.partition].append(bytes(batch.payload))
+                except Refuse as refuse:
+                    code = refuse.code
             results.append(ProducePartitionResult("t", batch.partition, code, None, offset, -1, 0))
         return results
 
@@ -339,7 +345,7 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
             return
         self.learn_topic()
         self.rig.accumulator.seal_all()
-        failed_before = sum(batch.error is not None for batch in self.rig.settled)
+        settled_before = len(self.rig.settled)
         for _ in range(400):
             self.drain()
             if self.asked is not None:
@@ -353,8 +359,11 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
         assert self.rig.accumulator.buffered_bytes == 0
         assert self.rig.outbox.in_flight_requests == 0
         if self.patient:
-            failed = sum(batch.error is not None for batch in self.rig.settled)
-            assert failed == failed_before
+            for batch in self.rig.settled[settled_before:]:
+                if batch.error is not None:
+                    # One that may be in the log is not split.
+                    assert isinstance(batch.error, MessageTooLarge)
+                    assert batch.uncertain and self.batch_bytes_max < 300
         self.each_log_is_in_order_without_doubles_and_has_all_that_was_acked()
 
 
@@ -560,6 +569,47 @@ def test_a_record_that_is_too_large_fails_alone() -> None:
     assert isinstance(refused.error, MessageTooLarge)
     assert outcomes[0] is outcomes[2]
     assert outcomes[0].values == [b"a", b"b"]
+
+
+def test_a_batch_that_is_too_large_goes_in_parts_and_later_ones_are_smaller() -> None:
+    rig = Rig(buffer_bytes=100_000).with_producer_id()
+    deliveries = [rig.send(b"%02d" % i + bytes(28)) for i in range(10)]
+    rig.accumulator.seal_all()
+    flying, _ = rig.drain()
+    assert [batch.count for send in flying for batch in send.batches] == [4, 4, 2]
+    rig.answer(flying[0], ErrorCode.MESSAGE_TOO_LARGE)
+    for send in flying[1:]:
+        rig.answer(send, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    # What came after it has the sequences it had; until a part is acked one batch is on its way.
+    rounds, offset = [], 1
+    while not all(delivery.done() for delivery in deliveries):
+        flying, _ = rig.drain()
+        batches = [batch for send in flying for batch in send.batches]
+        rounds.append([batch.count for batch in batches])
+        for send, batch in zip(flying, batches, strict=True):
+            assert batch.sequence == offset
+            rig.answer(send, ErrorCode.NONE, offset)
+            offset += batch.count
+    assert rounds == [[2], [2, 4, 2]]
+    places = [delivery.place() for delivery in deliveries]
+    assert [batch.receipt(index).offset for batch, index in places] == [*range(1, 11)]
+    later = {rig.send(bytes(30)).place()[0]: None for _ in range(10)}
+    assert [batch.record_count for batch in later] == [2] * 5
+    assert rig.accumulator.buffered_bytes == sum(batch.size_bytes for batch in later)
+
+
+def test_a_batch_that_may_be_in_the_log_is_not_split() -> None:
+    rig = Rig(buffer_bytes=100_000).with_producer_id()
+    delivery = rig.send(b"a")
+    rig.send(b"b")
+    rig.accumulator.seal_all()
+    (send,), _ = rig.drain()
+    rig.settle(rig.outbox.on_request_failed(send, ConnectionLost("gone"), rig.now_ms))
+    rig.now_ms += 100
+    (again,), _ = rig.drain()
+    rig.answer(again, ErrorCode.MESSAGE_TOO_LARGE)
+    with pytest.raises(MessageTooLarge):
+        delivery.place()[0].receipt(0)
 
 
 def test_records_that_waited_for_partitions_go_where_they_would_have_gone() -> None:

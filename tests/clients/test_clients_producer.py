@@ -19,6 +19,7 @@ from millrace.errors import (
     ConnectionFailed,
     DeliveryFailed,
     DeliveryTimeout,
+    InvalidRecord,
     MessageTooLarge,
     UnknownTopicOrPartition,
 )
@@ -501,9 +502,9 @@ async def test_a_gap_in_the_sequence_is_closed_with_a_new_epoch(broker: FakeBrok
         if not refused:
             refused = True
             (wanted,) = request.partitions
-            code = ErrorCode.MESSAGE_TOO_LARGE
+            code = ErrorCode.INVALID_RECORD
             return ProduceResponse(
-                (ProducePartitionResult("one", wanted.partition, code, "big", -1, -1, -1),)
+                (ProducePartitionResult("one", wanted.partition, code, "odd", -1, -1, -1),)
             )
         return default(request)
 
@@ -513,7 +514,7 @@ async def test_a_gap_in_the_sequence_is_closed_with_a_new_epoch(broker: FakeBrok
         deliveries = [producer.send("one", b"%03d" % i + bytes(100)) for i in range(20)]
         outcomes = await asyncio.gather(*map(settled, deliveries), return_exceptions=True)
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        assert failed and all(isinstance(error, MessageTooLarge) for error in failed)
+        assert failed and all(isinstance(error, InvalidRecord) for error in failed)
         kinds = []
         async for event in events:
             kinds.append(event.kind)

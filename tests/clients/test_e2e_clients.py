@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import defaultdict
 from collections.abc import AsyncIterator
+from operator import itemgetter
 
 import pytest
 
-from millrace import Admin, Consumer, Producer, TopicPartition
+from millrace import Admin, Consumer, Producer, Record, TopicPartition
 from millrace.admin import NewTopic
 from millrace.errors import (
     CorruptMessage,
@@ -98,6 +101,57 @@ async def test_the_broker_refuses_and_the_client_says_why(broker: Broker) -> Non
         consumer.seek(("small", 0), 99)
         with pytest.raises(OffsetOutOfRange, match=r"\[0, 1\)"):
             await consumer.getone()
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+async def test_batches_that_are_too_large_for_their_topic_go_in_parts(
+    broker: Broker, compression: str, is_idempotent: bool
+) -> None:
+    async with Admin(broker.servers) as admin:
+        await admin.create_topic("small", partitions=2, configs={"max.message.bytes": 3000})
+    noise = random.Random(1)
+    values = [b"%05d " % i + noise.randbytes(noise.randrange(200)) for i in range(3000)]
+    keys = [b"%d" % noise.randrange(9) if i % 3 else None for i in range(3000)]
+    headers = [(("number", b"%d" % i),) if i % 5 else () for i in range(3000)]
+    expected = list(zip(values, keys, headers, range(3000), strict=True))
+    too_large = values[1700] = noise.randbytes(5000)
+    async with Producer(
+        broker.servers,
+        compression=compression,  # type: ignore[arg-type]
+        acks="all" if is_idempotent else 1,
+        linger_ms=5,
+    ) as producer:
+        alone = producer.send("small", values[0], key=keys[0], headers=headers[0], timestamp_ms=0)
+        many = producer.send_many(
+            "small",
+            values[1:],
+            keys=keys[1:],
+            headers=headers[1:],
+            timestamps_ms=range(1, 3000),
+        )
+        with pytest.raises(MessageTooLarge, match=r"max\.message\.bytes"):
+            await many
+        await producer.flush()
+        first = await alone
+    del expected[1700]
+    found: defaultdict[int, list[Record]] = defaultdict(list)
+    async with Consumer(broker.servers, "small") as consumer:
+        for _ in expected:
+            record = await consumer.getone()
+            assert record.offset == len(found[record.partition])
+            found[record.partition].append(record)
+    records = [record for of in found.values() for record in of]
+    assert (
+        sorted(((r.value, r.key, r.headers, r.timestamp_ms) for r in records), key=itemgetter(3))
+        == expected
+    )
+    times: defaultdict[tuple[int, bytes | None], list[int]] = defaultdict(list)
+    for record in records:
+        times[record.partition, record.key].append(record.timestamp_ms)
+    assert all(of == sorted(of) for of in times.values())
+    assert found[first.partition][first.offset].value == values[0]
+    assert too_large not in [record.value for record in records]
 
 
 async def test_offsets_by_time(broker: Broker) -> None:

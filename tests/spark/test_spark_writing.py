@@ -37,6 +37,7 @@ def servers(broker: BrokerThread) -> Iterator[str]:
     with Admin(broker.servers) as admin:
         for topic in TOPICS:
             admin.create_topic(topic, partitions=PARTITIONS)
+        admin.create_topic("narrow", partitions=2, configs={"max.message.bytes": 20_000})
         admin.create_topic("latest", partitions=1, configs={"cleanup.policy": "compact"})
     yield broker.servers
 
@@ -125,6 +126,19 @@ def test_keys_go_where_the_producer_puts_them_in_the_order_of_the_rows(servers: 
             int(record.value) for record in records(servers, tally) if record.partition == partition
         ]
         assert written == sorted(written)
+
+
+@pytest.mark.parametrize("marks", [(), (("query", b"7"),)])
+def test_a_topic_that_takes_small_batches_gets_all_rows_in_parts(
+    servers: str, marks: Headers
+) -> None:
+    values = [b"%05d" % number + bytes(95) for number in range(5_000)]
+    batches = [{"value": values[:4_000]}, {"value": values[4_000:]}]
+    tally = write(servers, batches, topic="narrow", marks=marks)
+    assert tally.rows == 5_000
+    assert sorted(record.value for record in records(servers, tally)) == values
+    with pytest.raises(RowRefused, match="a row is too large for a record of topic narrow"):
+        write(servers, [{"value": [b"fits", bytes(30_000)]}], topic="narrow")
 
 
 def test_rows_without_keys_are_all_written_and_marks_stand_behind_their_headers(
