@@ -54,6 +54,7 @@ COMMITS_IN_FLIGHT = 64
 REPLAY_PARTITIONS = 100
 RETRY_S = 0.001
 NO_DELAY = {"MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
+MANY_OFFSETS = {**NO_DELAY, "MILLRACE_OFFSETS_MEMORY_MAX_BYTES": str(512 << 20)}
 PRODUCE_TOPIC = "groups-bench"
 
 
@@ -277,7 +278,7 @@ def _replay(session: Session) -> list[Row]:
     records = len(names) * REPLAY_PARTITIONS
     session.say(f"groups: {records} offsets to replay")
     with (
-        running_broker(session, "replay-data", settings=NO_DELAY) as broker,
+        running_broker(session, "replay-data", settings=MANY_OFFSETS) as broker,
         broker.connect() as connection,
     ):
         connection.create_topic(TOPIC, partitions=REPLAY_PARTITIONS)
@@ -298,7 +299,7 @@ def _replay(session: Session) -> list[Row]:
     first_s: list[float] = []
     all_s: list[float] = []
     for _ in range(session.scale.restart_rounds):
-        with running_broker(session, "replay-data", settings=NO_DELAY) as broker:
+        with running_broker(session, "replay-data", settings=MANY_OFFSETS) as broker:
             first, last = _offsets_known(broker, names)
             os.kill(broker.pid, signal.SIGKILL)
         first_s.append(first)

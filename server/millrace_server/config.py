@@ -97,6 +97,11 @@ class BrokerConfig:
     """How long the first member of a group waits for others; 0 begins at once."""
     group_max_size: int = 1_000
     """Members of one group."""
+    group_memory_max_bytes: int = 64 << 20
+    """What groups and their members may take in memory: twenty thousand members."""
+    offsets_memory_max_bytes: int = 96 << 20
+    """What committed offsets may take in memory: some 300 bytes each, and the text beside it. They
+    are replayed at start, a million in three seconds."""
     start_wait_ms: int = 1_000
     """How long a start waits for all partitions to be open. After that it serves those that are:
     what a crash left may take long to look through, and a request for one of the others is asked
@@ -120,6 +125,8 @@ class BrokerConfig:
             session_timeout_max_ms=self.group_max_session_timeout_ms,
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             group_size_max=self.group_max_size,
+            memory_bytes=self.group_memory_max_bytes,
+            offsets_bytes_max=self.offsets_memory_max_bytes,
             offset_metadata_bytes_max=self.offset_metadata_max_bytes,
             offsets_retention_ms=self.offsets_retention_minutes * 60_000,
         )
@@ -296,6 +303,8 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
         "offsets_retention_minutes",
         "group_min_session_timeout_ms",
         "group_max_size",
+        "group_memory_max_bytes",
+        "offsets_memory_max_bytes",
     ):
         if getattr(config, name) < 1:
             raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 1")

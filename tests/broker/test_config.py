@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from millrace_server.config import BrokerConfig, ConfigError, load
+from millrace_server.group.config import GroupConfig
 from millrace_server.limits import Limits
 
 
@@ -53,6 +54,30 @@ def test_tables_are_merged_key_by_key() -> None:
 
 def test_other_peoples_variables_are_not_read() -> None:
     assert loaded(environment={"PATH": "/bin", "MILLRACE_SERVERS": "a:1"}) == BrokerConfig()
+
+
+def test_coordinators_are_told_what_the_broker_is() -> None:
+    assert BrokerConfig().group == GroupConfig()
+    environment = {
+        "MILLRACE_GROUP_MIN_SESSION_TIMEOUT_MS": "1",
+        "MILLRACE_GROUP_MAX_SESSION_TIMEOUT_MS": "2",
+        "MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS": "3",
+        "MILLRACE_GROUP_MAX_SIZE": "4",
+        "MILLRACE_GROUP_MEMORY_MAX_BYTES": "5",
+        "MILLRACE_OFFSETS_MEMORY_MAX_BYTES": "6",
+        "MILLRACE_OFFSET_METADATA_MAX_BYTES": "7",
+        "MILLRACE_OFFSETS_RETENTION_MINUTES": "8",
+    }
+    assert loaded(environment=environment).group == GroupConfig(
+        session_timeout_min_ms=1,
+        session_timeout_max_ms=2,
+        initial_rebalance_delay_ms=3,
+        group_size_max=4,
+        memory_bytes=5,
+        offsets_bytes_max=6,
+        offset_metadata_bytes_max=7,
+        offsets_retention_ms=8 * 60_000,
+    )
 
 
 @pytest.mark.parametrize("text", ["true", "True", "FALSE", "false"])

@@ -218,6 +218,6 @@ class Offsets:
                 f"The offsets that groups have committed take {self._room.offsets_bytes} bytes of "
                 f"memory here, and all that they may is {self._config.offsets_bytes_max}: there "
                 f"is no room for one more of group {group_id!r}; delete groups that are not used "
-                "any more",
+                "any more, or raise the broker's offsets_memory_max_bytes",
             )
         return None

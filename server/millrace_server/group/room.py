@@ -48,6 +48,6 @@ class Room:
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The groups of this broker and their members take {self.held_bytes} bytes of "
                 f"memory, and all that they may is {self._bytes_max}: there is no room for "
-                f"{size_bytes} more; delete groups that are not used any more, or have fewer "
-                "members",
+                f"{size_bytes} more; delete groups that are not used any more, have fewer "
+                "members, or raise the broker's group_memory_max_bytes",
             )
