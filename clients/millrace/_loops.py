@@ -82,6 +82,7 @@ class LoopHere:
             )
         with self._lock:
             if self._loop is None:
+                # Large frames are received no faster by uvloop, which takes some time to import.
                 self._loop = asyncio.new_event_loop()
             loop = self._loop
             task = loop.create_task(self._with_steps(work))
