@@ -16,6 +16,7 @@ from millrace_spark.narrowing import Condition
 from millrace_spark.options import ReadOptions, parse_read_options
 from millrace_spark.ranges import OffsetRange
 from millrace_spark.schema import COLUMNS, check_columns
+from millrace_spark.worker_memory import worker_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +76,7 @@ class MillraceReader(DataSourceReader):
         """One partition for each offset range, found by asking the brokers."""
         from millrace_spark.planner import plan
 
-        with sentence_first():
+        with sentence_first(), worker_memory():
             return [InputPartition(found) for found in plan(self._options, self._conditions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -87,7 +88,7 @@ class MillraceReader(DataSourceReader):
         from millrace_spark.arrow_columns import arrow_batches
         from millrace_spark.range_reader import read_range
 
-        with sentence_first():
+        with sentence_first(), worker_memory():
             for fetch in read_range(wanted, self._options):
                 yield from arrow_batches(
                     fetch,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from millrace_spark.errors import sentence_first
+from millrace_spark.worker_memory import worker_memory
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -37,7 +38,7 @@ class MillraceSource(DataSource):
         """The columns of a read without a schema of its own; `load()` needs no broker."""
         from millrace_spark.schema import schema_of
 
-        with sentence_first():
+        with sentence_first(), worker_memory():
             return schema_of(self.options)
 
     def reader(self, schema: StructType) -> MillraceReader:
@@ -60,7 +61,7 @@ class MillraceSource(DataSource):
         """A writer of frames with that schema; the options are `write_options.WriteOptions`."""
         from millrace_spark.writer import make_writer
 
-        with sentence_first():
+        with sentence_first(), worker_memory():
             return make_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's name

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from millrace_spark.errors import sentence_first
 from millrace_spark.repeats import ATTEMPT, BATCH, QUERY, TASK
+from millrace_spark.worker_memory import worker_memory
 from millrace_spark.write_options import WriteOptions, parse_write_options
 from millrace_spark.writer import columns_of
 
@@ -55,7 +56,7 @@ class MillraceStreamWriter(DataSourceStreamArrowWriter):
         query_id = _property("sql.streaming.queryId")
         batch_id = int(_property("streaming.sql.batchId"))
         marks = marks_of(query_id, batch_id, _context().partitionId(), new_attempt())
-        with sentence_first():
+        with sentence_first(), worker_memory():
             tally = write_rows(iterator, self._columns, self._options, marks=marks)
             return WrittenInBatch(tally, query_id, batch_id)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from millrace_spark.errors import OptionError, sentence_first
+from millrace_spark.worker_memory import worker_memory
 from millrace_spark.write_options import WriteOptions, parse_write_options
 from millrace_spark.write_schema import check_frame
 
@@ -47,7 +48,7 @@ class MillraceWriter(DataSourceArrowWriter):
         """Writes the rows of one task; returns when all are acked."""
         from millrace_spark.writing import write_rows
 
-        with sentence_first():
+        with sentence_first(), worker_memory():
             return Written(write_rows(iterator, self._columns, self._options))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
