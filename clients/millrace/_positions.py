@@ -37,7 +37,7 @@ from millrace.records import TopicPartition
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST
-from millrace_protocol.records import batch_positions, batch_span
+from millrace_protocol.records import batch_ranges
 
 DENIALS_MAX = 4
 """Times a broker must deny a topic before it is believed: it may just have been created."""
@@ -459,8 +459,7 @@ class Positions:
         """
         next_offset, end, is_broken = state.fetch_offset, 0, False
         before_gap: tuple[int, int] | None = None
-        for position in batch_positions(data):
-            base_offset, size_bytes, _, last_offset, _ = batch_span(data, position)
+        for _, batch_end, base_offset, last_offset in batch_ranges(data):
             continues = base_offset >= next_offset or not end
             if not (continues and next_offset <= last_offset < high_watermark):
                 is_broken = True
@@ -468,7 +467,7 @@ class Positions:
                     next_offset, end = before_gap
                 break
             before_gap = (next_offset, end) if base_offset > next_offset else None
-            next_offset, end = last_offset + 1, position + size_bytes
+            next_offset, end = last_offset + 1, batch_end
         if end:
             whole = data if end == len(data) else data[:end]
             state.slices.append(Slice(whole, state.fetch_offset, next_offset))

@@ -164,7 +164,7 @@ class Reading:
         state.position = found.from_offset
         self._in_hand.setdefault(state, found.from_offset)
         try:
-            whole = _sound_part(found)
+            whole, positions = _sound_part(found)
         except CorruptBatch as fault:
             self._positions.refetch(state)
             raise corrupt(state.where, found.from_offset, fault) from fault
@@ -177,6 +177,7 @@ class Reading:
             whole.data,
             base_offset=whole.from_offset,
             next_offset=whole.next_offset,
+            positions=positions,
             key_deserializer=self._key_deserializer,
             value_deserializer=self._value_deserializer,
         )
@@ -254,12 +255,15 @@ class Reading:
         self._state = self._slice = self._error = None
 
 
-def _sound_part(found: Slice) -> Slice:
-    """The slice up to the first batch that fails its checks. Raises for the first batch of all."""
+def _sound_part(found: Slice) -> tuple[Slice, list[int]]:
+    """The slice up to the first batch that fails its checks, and where its batches begin.
+
+    Raises for the first batch of all.
+    """
     positions, fault = check_batches(found.data)
     if fault is None:
-        return found
+        return found, positions
     if not positions:
         raise fault
     last_offset = batch_span(found.data, positions[-1])[3]
-    return Slice(found.data[: fault.position], found.from_offset, last_offset + 1)
+    return Slice(found.data[: fault.position], found.from_offset, last_offset + 1), positions

@@ -7,7 +7,7 @@ the bytes as they came and decodes them when asked to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import chain, repeat
 from operator import itemgetter
@@ -179,7 +179,8 @@ class RecordBatch(Generic[K, V]):
     """Consecutive records of one partition, still as bytes; decoded as they are iterated over.
 
     `base_offset` is where reading began and `next_offset` where it goes on; offsets between them
-    may be missing in a compacted log. The first `len()` decodes; iterating twice decodes twice.
+    may be missing in a compacted log. `positions` are where in `view` the encoded batches begin, if
+    they were checked. The first `len()` decodes; iterating twice decodes twice.
     """
 
     __slots__ = (
@@ -189,6 +190,7 @@ class RecordBatch(Generic[K, V]):
         "_value_deserializer",
         "base_offset",
         "next_offset",
+        "positions",
         "where",
     )
 
@@ -199,6 +201,7 @@ class RecordBatch(Generic[K, V]):
         *,
         base_offset: int,
         next_offset: int,
+        positions: Sequence[int] | None = None,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
     ) -> None:
@@ -206,6 +209,7 @@ class RecordBatch(Generic[K, V]):
         self._data = data
         self.base_offset = base_offset
         self.next_offset = next_offset
+        self.positions = positions
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._length: int | None = None
@@ -265,7 +269,12 @@ class RecordBatch(Generic[K, V]):
                 "to_arrow() needs pyarrow and numpy: pip install 'millrace[arrow]'"
             ) from error
         try:
-            return decode_arrow(self.view, from_offset=self.base_offset, check_crc=False)
+            return decode_arrow(
+                self.view,
+                from_offset=self.base_offset,
+                check_crc=False,
+                positions=self.positions,
+            )
         except CorruptBatch as error:
             raise corrupt(self.where, self.base_offset, error) from error
 

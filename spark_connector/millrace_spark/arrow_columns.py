@@ -81,6 +81,7 @@ def arrow_batches(
             fetch.view,
             from_offset=fetch.base_offset,
             check_crc=False,  # the consumer has checked it
+            positions=fetch.positions,
         )
     except CorruptBatch as error:
         raise corrupt(fetch.where, fetch.base_offset, error) from error

@@ -44,6 +44,7 @@ from millrace_protocol.records.header import (
     BatchHeader,
     batch_extent,
     batch_positions,
+    batch_ranges,
     batch_span,
     read_header,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "batch_crc",
     "batch_extent",
     "batch_positions",
+    "batch_ranges",
     "batch_span",
     "check_batch",
     "check_batches",

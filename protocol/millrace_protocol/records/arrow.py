@@ -69,15 +69,23 @@ def decode_arrow(
     columns: Sequence[str] = tuple(SCHEMA.names),
     check_crc: bool = True,
     limit_bytes: int = FETCH_PAYLOAD_BYTES_MAX,
+    positions: Sequence[int] | None = None,
 ) -> pa.RecordBatch:
     """Decode all whole batches of a fetch into the named columns: of `SCHEMA`, and
     `IS_LOG_APPEND_TIME`.
 
     Leaves out control batches, records before `from_offset`, and a last batch that is cut short;
     `offset_after` tells where to go on. `limit_bytes` bounds the records of all batches together,
-    once decompressed. Raises `CorruptBatch`, before any Arrow array is built.
+    once decompressed. `positions` are those of the batches, if `check_batches` has found them
+    sound before. Raises `CorruptBatch`, before any Arrow array is built.
     """
-    fetch = ArrowFetch(buf, from_offset=from_offset, check_crc=check_crc, limit_bytes=limit_bytes)
+    fetch = ArrowFetch(
+        buf,
+        from_offset=from_offset,
+        check_crc=check_crc,
+        limit_bytes=limit_bytes,
+        positions=positions,
+    )
     records = pa.RecordBatch.from_arrays(
         [fetch.column(name) for name in columns],
         schema=pa.schema([_FIELDS[name] for name in columns]),
@@ -103,6 +111,8 @@ class ArrowFetch:
     `count` records, as positions in one buffer, which has to stay as it is as long as this is
     used. `offsets` has theirs, int64. Those before `from_offset` are among them where they share
     a batch with one that is not. Raises `CorruptBatch`.
+
+    `positions` are those of the batches, if `check_batches` has found them sound before.
     """
 
     def __init__(
@@ -112,13 +122,16 @@ class ArrowFetch:
         from_offset: int = 0,
         check_crc: bool = True,
         limit_bytes: int = FETCH_PAYLOAD_BYTES_MAX,
+        positions: Sequence[int] | None = None,
     ) -> None:
         self._source = memoryview(buf)
         if len(self._source) > FETCH_PAYLOAD_BYTES_MAX:
             raise ValueError(
                 f"{len(self._source)} bytes in one fetch: ask for at most {FETCH_PAYLOAD_BYTES_MAX}"
             )
-        self._positions, self._batch_headers = self._whole_batches(from_offset, check_crc)
+        if positions is None:
+            positions = self._sound_batches(check_crc)
+        self._positions, self._batch_headers = self._shown_batches(positions, from_offset)
         self._flat, extents = self._lay_out(limit_bytes)
         self._bytes = np.frombuffer(self._flat, dtype=np.uint8)
         # Every four bytes as one number, wherever they begin.
@@ -208,13 +221,17 @@ class ArrowFetch:
         bounds = pa.array(np.concatenate(([0], ends)).astype(np.int32))
         return pa.ListArray.from_arrays(bounds, structs)
 
-    def _whole_batches(
-        self, from_offset: int, check_crc: bool
-    ) -> tuple[_Integers, npt.NDArray[np.void]]:
-        """Return where the batches begin that have records to show, and their headers."""
+    def _sound_batches(self, check_crc: bool) -> list[int]:
+        """Return where the whole batches begin."""
         found, fault = check_batches(self._source, check_crc=check_crc)
         if fault is not None and fault.reason is not Fault.TRUNCATED:
             raise fault
+        return found
+
+    def _shown_batches(
+        self, found: Sequence[int], from_offset: int
+    ) -> tuple[_Integers, npt.NDArray[np.void]]:
+        """Return where the batches begin that have records to show, and their headers."""
         positions = np.array(found, np.int64)
         headers = _items(self._source, HEADER_SIZE)[positions].view(_BATCH_HEADER)
         last_offsets = headers["base_offset"] + headers["last_offset_delta"]

@@ -27,8 +27,7 @@ from millrace_protocol.records.header import (
     RECORD_SIZE_MIN,
     BatchHeader,
     ReadBuffer,
-    batch_positions,
-    batch_span,
+    batch_ranges,
 )
 from millrace_protocol.records.table_run import TableRun, read_table_run
 from millrace_protocol.records.validate import check_batch
@@ -140,8 +139,7 @@ def offset_after(buf: ReadBuffer, *, from_offset: int) -> int:
     At least `from_offset`; reads headers only.
     """
     reached = from_offset
-    for position in batch_positions(buf):
-        last_offset = batch_span(buf, position)[3]
+    for _, _, _, last_offset in batch_ranges(buf):
         reached = max(reached, last_offset + 1)
     return reached
 

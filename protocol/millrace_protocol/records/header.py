@@ -68,6 +68,7 @@ RECORD_COUNT_MAX: Final = PAYLOAD_BYTES_MAX // RECORD_SIZE_MIN
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _EXTENT: Final = struct.Struct(">qi")
+_RANGE: Final = struct.Struct(">qi11xi")
 _SPAN: Final = struct.Struct(">qii7xi8xq")
 assert HEADER.size == HEADER_SIZE
 
@@ -212,6 +213,23 @@ def batch_span(buf: ReadBuffer, position: int = 0) -> tuple[int, int, int, int, 
         base_offset + last_offset_delta,
         max_timestamp,
     )
+
+
+def batch_ranges(buf: ReadBuffer) -> Iterator[tuple[int, int, int, int]]:
+    """Yield `(position, end, base_offset, last_offset)` of every batch that lies whole in `buf`.
+
+    `last_offset` is inclusive. Stops where `batch_positions` does.
+    """
+    limit = len(buf)
+    unpack = _RANGE.unpack_from
+    position = 0
+    while position + HEADER_SIZE <= limit:
+        base_offset, batch_length, last_offset_delta = unpack(buf, position)
+        end = position + LENGTH_END + batch_length
+        if batch_length < BATCH_LENGTH_MIN or end > limit:
+            return
+        yield position, end, base_offset, base_offset + last_offset_delta
+        position = end
 
 
 def batch_positions(buf: ReadBuffer, position: int = 0, end: int | None = None) -> Iterator[int]:

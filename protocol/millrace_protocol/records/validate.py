@@ -134,7 +134,8 @@ def check_batches(
                 and 0 <= codec <= _CODEC_MAX  # and no other attribute
                 and 0 <= base_offset <= _ORDINARY_OFFSET_MAX
                 and delta >= 0
-                and 0 <= count <= min(delta + 1, RECORD_COUNT_MAX)
+                and 0 <= count <= delta + 1
+                and count <= RECORD_COUNT_MAX
                 and (codec or RECORD_SIZE_MIN * count <= batch_length - BATCH_LENGTH_MIN)
                 and (not check_crc or crc32c.crc32c(view[position + CRC_START : end]) == crc)
             ):
