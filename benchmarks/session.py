@@ -75,8 +75,8 @@ FULL = Scale(
     group_partitions=1_000,
     commits=20_000,
     offset_records=1_000_000,
-    spark_rounds=4,
-    spark_warm_ups=1,
+    spark_rounds=8,
+    spark_warm_ups=2,
     spark_rows=2_000_000,
     micro_batches=40,
 )

@@ -1,8 +1,9 @@
 """Spark's format `prebuilt`: what a source or a sink in Python costs when it does nothing.
 
 Reading yields Arrow batches that lie in memory; writing takes the batches of a task and drops
-them. Both go the way that every Python data source of Spark goes, so nothing written in Python can
-be faster. Workers import this module, so the root of this repository is on their path.
+them. Both go the way that every Python data source of Spark goes, in workers that are as Spark made
+them: what `millrace_spark.worker_memory` saves is the one thing that the connector has over them.
+Workers import this module, so the root of this repository is on their path.
 """
 
 from __future__ import annotations
