@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -49,6 +50,11 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a synchronous client cannot be used from a callback of its own")
+        if sys.is_finalizing():
+            # Then daemon threads do not run any more, and would be waited for in vain: by a
+            # generator, say, that was never read to its end, and is now to close its clients.
+            work.close()
+            raise Closed("Python is shutting down; close clients before, best by `with`")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -181,6 +183,36 @@ def _in_child(producer: Producer[Any, Any], servers: str, topic: str) -> int:
         with Producer(servers) as own:
             return 0 if own.send(topic, b"child", partition=0).offset == 1 else 1
     return 2
+
+
+LEFT_OPEN = """
+import sys
+from millrace.sync import Consumer
+
+def values(servers, topic):
+    with Consumer(servers, topic) as consumer:
+        for record in consumer:
+            yield record.value
+
+reading = values(*sys.argv[1:])
+print(next(reading).decode(), flush=True)
+raise SystemExit(3)
+"""
+
+
+def test_a_program_ends_though_a_generator_has_not_closed_its_client(
+    servers: str, topic: str
+) -> None:
+    with Producer(servers) as producer:
+        producer.send_many(topic, [b"first", b"second"], partition=0)
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN, servers, topic],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (3, "first\n")
+    assert "Closed: Python is shutting down" in done.stderr
 
 
 def test_a_group_goes_on_where_the_last_one_stopped(servers: str, topic: str) -> None:
