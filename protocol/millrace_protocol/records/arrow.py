@@ -141,7 +141,8 @@ class ArrowFetch:
         counts = self._constants("record_count")
         starts = self._record_starts(extents, counts.tolist())
         self.count = len(starts)
-        self._batch_of = np.repeat(np.arange(len(counts)), counts)
+        self._counts = counts
+        self._ends = np.cumsum(counts)
         self._read_fields(starts)
 
     def column(self, name: str, first: int = 0, stop: int | None = None) -> pa.Array:
@@ -299,11 +300,13 @@ class ArrowFetch:
                 return _signed(firsts), positions + 1
             if last + 1 < len(self._bytes):
                 goes_on = firsts >> np.uint8(7)
-                seconds = self._bytes[positions + 1]
+                following = positions + 1
+                seconds = self._bytes[following]
                 if not (goes_on & (seconds >> np.uint8(7))).any():
                     shorts = (seconds * goes_on).astype(np.uint16) << np.uint16(7)
                     shorts |= firsts & np.uint8(0x7F)
-                    return _signed(shorts), positions + (goes_on + np.uint8(1))
+                    following += 1 if goes_on.all() else goes_on
+                    return _signed(shorts), following
         words = self._words(positions)
         tops = ~words & np.uint32(0x80808080)
         end_bits = tops & (~tops + np.uint32(1))
@@ -323,7 +326,7 @@ class ArrowFetch:
                 found[row], width = read_varint(encoded, 0)
                 following[row] = first + width
             except (IndexError, Malformed):
-                raise self._corrupt(self._batch_of[row]) from None
+                raise self._corrupt(self._batch_of(row)) from None
         return found, following
 
     def _words(self, positions: _Integers) -> npt.NDArray[np.uint32]:
@@ -356,7 +359,7 @@ class ArrowFetch:
                 )
                 positions[index] = first + size
             except (IndexError, Malformed):
-                raise self._corrupt(self._batch_of[index]) from None
+                raise self._corrupt(self._batch_of(index)) from None
             self._headers.append(headers)
         return positions
 
@@ -365,10 +368,10 @@ class ArrowFetch:
 
         In a batch without gaps that leaves one possibility, so it is not a case of its own.
         """
-        batch_of = self._batch_of
         self._require((deltas >= 0) & (deltas <= self._repeated("last_offset_delta")))
         is_in_order = np.ones(self.count, np.bool_)
-        is_in_order[1:] = (deltas[1:] > deltas[:-1]) | (batch_of[1:] != batch_of[:-1])
+        is_in_order[1:] = deltas[1:] > deltas[:-1]
+        is_in_order[self._ends[self._ends < self.count]] = True  # the first of a batch
         self._require(is_in_order)
         return self._repeated("base_offset") + deltas
 
@@ -383,6 +386,10 @@ class ArrowFetch:
         self._require(((base ^ timestamps) & (deltas ^ timestamps)) >= 0)
         return timestamps
 
+    def _batch_of(self, record: int) -> int:
+        """Return the index of the batch that a record is in."""
+        return int(np.searchsorted(self._ends, record, side="right"))
+
     def _constants(self, field: str) -> _Integers:
         """Return a header field of each batch."""
         found: _Integers = self._batch_headers[field].astype(np.int64)
@@ -390,11 +397,11 @@ class ArrowFetch:
 
     def _repeated(self, field: str) -> _Integers:
         """Return a header field of each record's batch."""
-        return self._constants(field)[self._batch_of]
+        return np.repeat(self._constants(field), self._counts)
 
     def _require(self, is_sound: _Flags) -> None:
         if not is_sound.all():
-            raise self._corrupt(self._batch_of[is_sound.argmin()])
+            raise self._corrupt(self._batch_of(int(is_sound.argmin())))
 
     def _corrupt(self, batch: int) -> CorruptBatch:
         position = int(self._positions[batch])
@@ -413,6 +420,9 @@ def _items(buf: memoryview, size: int) -> npt.NDArray[np.void]:
 
 def _signed(numbers: npt.NDArray[np.unsignedinteger[Any]]) -> _Integers:
     """Undo the zigzag: even numbers stand for 0, 1, 2, odd ones for -1, -2, -3."""
+    if len(numbers) and numbers.min() == (largest := numbers.max()):
+        number = int(largest)
+        return np.full(len(numbers), (number >> 1) ^ -(number & 1), np.int64)
     signed = np.dtype(f"i{numbers.itemsize}")
     signs = -(numbers & 1).view(signed)
     found: _Integers = ((numbers >> 1).view(signed) ^ signs).astype(np.int64)

@@ -18,7 +18,7 @@ RUN_MIN: Final = 16
 """Records of equal size in a row that are worth looking for: what looking costs, about."""
 PAUSE_FIRST: Final = 64
 PAUSE_MAX: Final = 1 << 20
-ALIKE_FIRST: Final = 8
+ALIKE_FIRST: Final = 64
 """Batches that are compared at once with the one before them; twice as many when all are alike."""
 ALIKE_PAUSE_FIRST: Final = 4
 """Batches that are not compared after one as large that was not alike; then twice as many."""
