@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from millrace_protocol.records import starts as starts_module
 from millrace_protocol.records.fields import Malformed
-from millrace_protocol.records.starts import PAUSE_FIRST, RUN_MIN, Misplaced, RecordStarts
+from millrace_protocol.records.starts import (
+    ALIKE_FIRST,
+    PAUSE_FIRST,
+    RUN_MIN,
+    Misplaced,
+    RecordStarts,
+)
 from millrace_protocol.records.varint import varint
 
 # Lengths of one, two and three bytes; and runs that are too short, long enough, and longer than
@@ -63,9 +72,16 @@ BATCHES = st.lists(st.tuples(SIZES, st.sampled_from((1, 8, 9))), min_size=2, max
 )
 
 
-@given(BATCHES, st.lists(st.sampled_from(("same", "reversed", "shorter", "lying")), max_size=30))
+@given(
+    BATCHES,
+    st.lists(st.sampled_from(("same", "reversed", "shorter", "lying")), max_size=30),
+    st.sampled_from((1, 4, ALIKE_FIRST)),
+)
+@example([record(63)] * 9 + [record(5)] * 16, ["same", "same", "lying"], 1)
+@example([record(63)] * 9 + [record(5)] * 16, ["same", "same", "reversed"], 1)
+@example([record(63)] * 9 + [record(5)] * 16, ["same"] * 7 + ["reversed"] * 3, 4)
 def test_batches_that_are_alike_are_read_like_any_others(
-    records: list[bytes], kinds: list[str]
+    records: list[bytes], kinds: list[str], at_once: int
 ) -> None:
     flat = bytearray(b"before")
     extents: list[tuple[int, int]] = []
@@ -83,11 +99,13 @@ def test_batches_that_are_alike_are_read_like_any_others(
             flat[due[-1]] = 0
         extents.append((start, len(flat)))
         counts.append(len(batch))
-    starts = RecordStarts(flat)
-    if first_lie is None:
-        starts.follow_batches(extents, counts)
-        assert starts.positions().tolist() == due
-    else:
-        with pytest.raises(Misplaced) as misplaced:
+    # So that a few batches are more than one look.
+    with mock.patch.multiple(starts_module, ALIKE_FIRST=at_once, ALIKE_MIN=min(at_once, 2)):
+        starts = RecordStarts(flat)
+        if first_lie is None:
             starts.follow_batches(extents, counts)
-        assert misplaced.value.index == first_lie
+            assert starts.positions().tolist() == due
+        else:
+            with pytest.raises(Misplaced) as misplaced:
+                starts.follow_batches(extents, counts)
+            assert misplaced.value.index == first_lie

@@ -23,6 +23,7 @@ from millrace_protocol.records import (
     assign,
     batch_extent,
     batch_positions,
+    batch_ranges,
     batch_span,
     check_batch,
     check_batches,
@@ -313,6 +314,12 @@ def test_positions_stop_before_what_is_not_whole() -> None:
     assert list(batch_positions(whole, 0, len(whole) - 1)) == [0]
     assert list(batch_positions(whole + bytes(100))) == [0, len(first)]
     assert list(batch_positions(b"")) == []
+    for cut in (whole, whole[:-1], whole + bytes(100), b""):
+        ranges = list(batch_ranges(cut))
+        assert [position for position, *_ in ranges] == list(batch_positions(cut))
+        for position, end, base_offset, last_offset in ranges:
+            span = batch_span(cut, position)
+            assert (base_offset, end - position, last_offset) == (span[0], span[1], span[3])
 
 
 def test_a_corrupt_batch_names_its_fault_and_place() -> None:

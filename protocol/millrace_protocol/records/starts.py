@@ -20,6 +20,8 @@ PAUSE_FIRST: Final = 64
 PAUSE_MAX: Final = 1 << 20
 ALIKE_FIRST: Final = 64
 """Batches that are compared at once with the one before them; twice as many when all are alike."""
+ALIKE_MIN: Final = 8
+"""The same behind a few that were alike: not many more than there were of those."""
 ALIKE_PAUSE_FIRST: Final = 4
 """Batches that are not compared after one as large that was not alike; then twice as many."""
 
@@ -143,7 +145,7 @@ class RecordStarts:
         if count == len(is_alike):
             self._alike_max *= 2
         else:
-            self._alike_max = ALIKE_FIRST
+            self._alike_max = max(ALIKE_MIN, 2 * count)
         if count:
             self._alike_pause = ALIKE_PAUSE_FIRST
         else:
