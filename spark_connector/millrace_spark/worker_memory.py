@@ -20,9 +20,9 @@ from functools import cache
 from typing import Final
 
 KEPT_BYTES_MAX: Final = 64 << 20
-"""Free memory that a worker does not give back; what a reader uses is half of it."""
+"""Free memory that stays at the end of a thread's heap; what a reader uses is half of it."""
 _OWN_MAPPING_BYTES_MIN: Final = 32 << 20
-"""What is larger is given back at once, as the C library does it; the most it can be told."""
+"""What is larger is no part of the heap and given back at once; the most that can be set."""
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _SET_BY_USER: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
@@ -58,6 +58,9 @@ def _keep_freed_memory() -> None:
 
 @cache
 def _keep_modules() -> None:
-    """Takes what is there out of the search for garbage, once there is none among it."""
+    """Takes what is there out of the search for garbage, once there is none among it.
+
+    With the modules goes what the first task still holds; of that, cycles will never be found.
+    """
     gc.collect()
     gc.freeze()
