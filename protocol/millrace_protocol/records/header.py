@@ -218,7 +218,8 @@ def batch_span(buf: ReadBuffer, position: int = 0) -> tuple[int, int, int, int, 
 def batch_ranges(buf: ReadBuffer) -> Iterator[tuple[int, int, int, int]]:
     """Yield `(position, end, base_offset, last_offset)` of every batch that lies whole in `buf`.
 
-    `last_offset` is inclusive. Stops where `batch_positions` does.
+    `last_offset` is inclusive. Follows the lengths and nothing else; stops before a batch that is
+    cut short, and before a length that cannot be true.
     """
     limit = len(buf)
     unpack = _RANGE.unpack_from
@@ -232,18 +233,6 @@ def batch_ranges(buf: ReadBuffer) -> Iterator[tuple[int, int, int, int]]:
         position = end
 
 
-def batch_positions(buf: ReadBuffer, position: int = 0, end: int | None = None) -> Iterator[int]:
-    """Yield the position of every batch that lies whole in `[position, end)`.
-
-    Follows the lengths and nothing else; stops before a batch that is cut short, and before a
-    length that cannot be true.
-    """
-    limit = len(buf) if end is None else end
-    unpack = _EXTENT.unpack_from
-    while position + HEADER_SIZE <= limit:
-        batch_length = unpack(buf, position)[1]
-        next_position = position + LENGTH_END + batch_length
-        if batch_length < BATCH_LENGTH_MIN or next_position > limit:
-            return
-        yield position
-        position = next_position
+def batch_positions(buf: ReadBuffer) -> Iterator[int]:
+    """Yield the position of every batch that lies whole in `buf`; see `batch_ranges`."""
+    return (position for position, _, _, _ in batch_ranges(buf))
