@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from millrace._backoff import backoff_ms
 from millrace._connection import Address, Connection
+from millrace._frame_buffers import KEPT_BYTES_MAX
 from millrace.config import ClientConfig
 from millrace.errors import (
     BrokerError,
@@ -65,6 +66,7 @@ class Cluster:
         *,
         feed: EventFeed,
         receive_bytes_max: int = FRAME_BYTES_MAX,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
         rng: random.Random | None = None,
     ) -> None:
         self.config = config
@@ -77,6 +79,7 @@ class Cluster:
         self._servers = servers
         self._feed = feed
         self._receive_bytes_max = max(receive_bytes_max, FRAME_BYTES_MAX) + _RECEIVE_SLACK_BYTES
+        self._kept_bytes_max = max(kept_bytes_max, KEPT_BYTES_MAX) + _RECEIVE_SLACK_BYTES
         self._connections: dict[tuple[int, str], Connection] = {}
         self._connecting: dict[tuple[int, str], asyncio.Task[Connection]] = {}
         self._refreshing: asyncio.Task[None] | None = None
@@ -282,6 +285,7 @@ class Cluster:
             client_id=self.config.client_id,
             connect_timeout_ms=self.config.connect_timeout_ms,
             receive_bytes_max=self._receive_bytes_max,
+            kept_bytes_max=self._kept_bytes_max,
         )
 
     def _keep(self, connection: Connection, lane: str) -> None:

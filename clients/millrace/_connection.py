@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar, cast
 
-from millrace._frame_buffers import FrameBuffers
+from millrace._frame_buffers import KEPT_BYTES_MAX, FrameBuffers
 from millrace._frame_writing import write_frame
 from millrace.errors import (
     Closed,
@@ -82,10 +82,18 @@ class Connection(asyncio.BufferedProtocol):
     """A live connection; make one with `open`.
 
     `node_id`, `cluster_id`, `frame_bytes_max` and `inflight_requests_max` are the broker's, from
-    Hello. `receive_bytes_max` bounds the length of a frame the broker may send.
+    Hello. `receive_bytes_max` bounds the length of a frame the broker may send, and the room for
+    frames of at most `kept_bytes_max` is used again.
     """
 
-    def __init__(self, address: Address, *, client_id: str, receive_bytes_max: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        client_id: str,
+        receive_bytes_max: int,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
+    ) -> None:
         self.address = address
         self.node_id = -1
         self.cluster_id = ""
@@ -100,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._kept = 0
-        self._buffers = FrameBuffers()
+        self._buffers = FrameBuffers(kept_bytes_max)
         self._large: memoryview | None = None
         self._large_have = 0
         self._wake_bytes = 1
@@ -113,11 +121,17 @@ class Connection(asyncio.BufferedProtocol):
         client_id: str,
         connect_timeout_ms: int,
         receive_bytes_max: int,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
     ) -> Connection:
         """Connects and says Hello. Raises `ConnectionFailed` with the reason."""
         loop = asyncio.get_running_loop()
         name = "{}:{}".format(*address)
-        connection = cls(address, client_id=client_id, receive_bytes_max=receive_bytes_max)
+        connection = cls(
+            address,
+            client_id=client_id,
+            receive_bytes_max=receive_bytes_max,
+            kept_bytes_max=kept_bytes_max,
+        )
         try:
             async with asyncio.timeout(connect_timeout_ms / 1000):
                 await loop.create_connection(lambda: connection, *address)

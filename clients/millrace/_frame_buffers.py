@@ -14,19 +14,22 @@ from typing import Final
 
 KEPT_MAX: Final = 3
 """One that is received into, one that is decoded, and one that waits between them."""
-KEPT_BYTES_MAX: Final = 8 * 1024 * 1024 + 4096
-"""A larger buffer is given away for good. A fetch of 8 MiB is in a frame that is not larger."""
+KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
+"""A larger buffer is given away for good, unless whoever makes the connection says otherwise."""
+_GRAIN_BYTES: Final = 1024 * 1024
+"""Sizes are rounded up to this: answers of about the same size fit into the same buffers."""
 _ONLY_HERE: Final = 3
 """References to a buffer that is only kept: of the list, of a name, of the call that counts."""
 
 
 class FrameBuffers:
-    """The buffers of one connection."""
+    """The buffers of one connection; keeps those of at most `kept_bytes_max`."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_kept_bytes_max")
 
-    def __init__(self) -> None:
+    def __init__(self, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
         self._kept: list[bytearray] = []
+        self._kept_bytes_max = kept_bytes_max
 
     def take(self, size: int) -> memoryview:
         """`size` bytes to write to, of any content. They are its holder's while a view lives."""
@@ -37,8 +40,9 @@ class FrameBuffers:
                 # The one that was used last is tried last, for it is in use the longest.
                 kept.append(kept.pop(index))
                 return memoryview(buffer)[:size]
-        made = bytearray(size)
-        if size <= KEPT_BYTES_MAX:
-            kept.append(made)
-            del kept[:-KEPT_MAX]
-        return memoryview(made)
+        if size > self._kept_bytes_max:
+            return memoryview(bytearray(size))
+        made = bytearray(-(-size // _GRAIN_BYTES) * _GRAIN_BYTES)
+        kept.append(made)
+        del kept[:-KEPT_MAX]
+        return memoryview(made)[:size]

@@ -122,6 +122,8 @@ class Consumer(Crossing, Generic[K, V]):
             except TimeoutError:
                 return
             yield batch
+            # The fetch after the next one may be received into its room.
+            del batch
 
     def assign(self, partitions: Iterable[Partition], *, start: Start | None = None) -> None:
         """Reads exactly these partitions from now on."""

@@ -106,6 +106,8 @@ class Consumer(Sharing, Generic[K, V]):
             self._config,
             feed=self._feed,
             receive_bytes_max=self._config.fetch_max_bytes,
+            # Answers of one partition that are that large are meant to come one after the other.
+            kept_bytes_max=self._config.max_partition_bytes,
             rng=rng,
         )
         self._positions = Positions(self._config, rng=rng)

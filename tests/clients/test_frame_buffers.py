@@ -24,6 +24,9 @@ def test_a_huge_buffer_is_not_kept() -> None:
     buffers = FrameBuffers()
     buffers.take(KEPT_BYTES_MAX + 1)
     assert buffers._kept == []
+    larger = FrameBuffers(KEPT_BYTES_MAX + 1)
+    larger.take(KEPT_BYTES_MAX + 1)
+    assert len(larger._kept) == 1
 
 
 @given(st.lists(st.tuples(st.integers(1, 4000), st.integers(0, 3)), max_size=40))
