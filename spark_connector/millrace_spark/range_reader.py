@@ -17,15 +17,17 @@ from millrace_spark.options import ReadOptions
 from millrace_spark.patience import client_options, started
 from millrace_spark.ranges import OffsetRange
 
-FETCH_BYTES = 8 * 1024 * 1024
-"""Of one fetch: large enough to decode many batches at once, small enough to hold several. The
-client keeps its buffer."""
+FETCH_BYTES = 16 * 1024 * 1024
+"""Of one fetch. A task holds two, the one it decodes and the next one, whose buffers the client
+keeps. A fetch costs about half a millisecond whatever its size, in which nothing is decoded."""
 
 log = logging.getLogger("millrace_spark")
 
 
 def read_range(wanted: OffsetRange, options: ReadOptions) -> Iterator[RecordBatch[bytes, bytes]]:
     """Fetches that together cover the range; the last may reach beyond its end.
+
+    The next fetch but one is received into the room of one that nobody holds any more.
 
     Raises `DataLost` when records are gone and not to be skipped, `ReadTimedOut`, and the errors
     of the clients that trying again does not cure.
@@ -44,6 +46,7 @@ def read_range(wanted: OffsetRange, options: ReadOptions) -> Iterator[RecordBatc
                     for fetch in _fetches(consumer, wanted, options):
                         yield fetch
                         position = fetch.next_offset
+                        del fetch
                         if position >= wanted.end_offset:
                             return
                 except (OffsetOutOfRange, UnknownTopicOrPartition) as error:

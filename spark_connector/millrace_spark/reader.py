@@ -96,6 +96,7 @@ class MillraceReader(DataSourceReader):
                     end_offset=wanted.end_offset,
                     json_fields=self._json_fields,
                 )
+                del fetch
 
 
 class FilteringReader(MillraceReader):

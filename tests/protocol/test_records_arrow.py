@@ -1,5 +1,7 @@
 """A fetch gives the same records as Arrow columns and as tuples."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from millrace_protocol.records import (
     CorruptBatch,
     Fault,
     Record,
+    check_batches,
     decode_fetch,
     decode_records,
     encode_batch,
@@ -20,8 +23,9 @@ from millrace_protocol.records import (
     read_header,
     stamp_log_append_time,
 )
-from millrace_protocol.records.arrow import SCHEMA, decode_arrow
+from millrace_protocol.records.arrow import SCHEMA, decode_arrow, decoding_parts
 from millrace_protocol.records.arrow_encode import encode_arrow
+from millrace_protocol.records.header import CODEC_MASK
 
 NULLABLE = st.none() | st.binary(max_size=12) | st.sampled_from([b"x" * 70, b"x" * 9000])
 HEADERS = st.lists(st.tuples(st.text(max_size=4), st.none() | st.binary(max_size=4)), max_size=3)
@@ -99,6 +103,44 @@ def test_columns_and_tuples_are_the_same_records(
     assert rows_of(decode_arrow(fetch, from_offset=from_offset)) == tuples_of(fetch, from_offset)
     cut = fetch[: data.draw(st.integers(0, len(fetch)))]
     assert rows_of(decode_arrow(cut, from_offset=from_offset)) == tuples_of(cut, from_offset)
+
+
+@given(fetches(), st.data())
+def test_parts_are_as_large_as_they_may_be_and_together_the_whole(
+    fetch_and_end: tuple[bytes, int], data: st.DataObject
+) -> None:
+    fetch, end = fetch_and_end
+    positions, _ = check_batches(fetch)
+    headers = {position: read_header(fetch, position) for position in positions}
+    end_offset = data.draw(
+        st.sampled_from([end, *(header.base_offset for header in headers.values())])
+    )
+    limits = data.draw(st.tuples(st.integers(1, 100), st.integers(1, 10_000)))
+    parts = list(
+        decoding_parts(
+            fetch,
+            positions,
+            end_offset=end_offset,
+            records_max=limits[0],
+            compressed_bytes_max=limits[1],
+        )
+    )
+
+    def is_too_much(part: Sequence[int]) -> bool:
+        records = sum(headers[position].record_count for position in part)
+        compressed = sum(
+            headers[position].batch_length
+            for position in part
+            if headers[position].attributes & CODEC_MASK
+        )
+        return records > limits[0] or compressed > limits[1]
+
+    wanted = [place for place, header in headers.items() if header.base_offset < end_offset]
+    assert [position for part in parts for position in part] == wanted
+    assert all(len(part) == 1 or (part and not is_too_much(part)) for part in parts)
+    assert all(is_too_much([*part, after[0]]) for part, after in pairwise(parts))
+    rows = [row for part in parts for row in rows_of(decode_arrow(fetch, positions=part))]
+    assert rows == [row for row in tuples_of(fetch, 0) if row[0] < end_offset]
 
 
 @given(

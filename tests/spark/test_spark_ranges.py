@@ -16,15 +16,16 @@ import pytest
 from millrace.errors import ConnectionFailed, CorruptMessage, UnknownTopicOrPartition
 from millrace.records import RecordBatch, TopicPartition
 from millrace.sync import Admin, Producer
-from millrace_protocol.records import encode_batch
+from millrace_protocol.records import check_batches, encode_batch
+from millrace_protocol.records.arrow import ArrowFetch
 from millrace_server.testing import BrokerThread
-from millrace_spark import planner
-from millrace_spark.arrow_columns import ROWS_MAX, arrow_batches, arrow_schema
+from millrace_spark import arrow_columns, planner
+from millrace_spark.arrow_columns import BATCH_BYTES_MAX, ROWS_MAX, arrow_batches, arrow_schema
 from millrace_spark.errors import DataLost, OptionError, ReadTimedOut
 from millrace_spark.options import ReadOptions, parse_read_options
 from millrace_spark.patience import started
 from millrace_spark.planner import plan
-from millrace_spark.range_reader import read_range
+from millrace_spark.range_reader import FETCH_BYTES, read_range
 from millrace_spark.ranges import LogExtent, OffsetRange
 from millrace_spark.schema import COLUMNS
 
@@ -96,7 +97,59 @@ def test_batches_of_large_records_are_bounded_in_bytes(broker: BrokerThread, adm
     (wanted,) = plan(options)
     batches = read_batches(wanted, options, "value")
     assert sum(batch.num_rows for batch in batches) == 30
-    assert max(batch.nbytes for batch in batches) <= 9_000_000
+    assert max(batch.nbytes for batch in batches) <= BATCH_BYTES_MAX
+
+
+def test_fetches_of_a_range_are_received_into_at_most_two_buffers(
+    broker: BrokerThread, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(size: int) -> bytearray:
+        made.append(size)
+        return bytearray(size)
+
+    monkeypatch.setattr("millrace._frame_buffers.bytearray", counted, raising=False)
+    admin.create_topic("buffers", partitions=1)
+    with Producer(broker.servers) as producer:
+        producer.send_many("buffers", [bytes(900_000)] * 70)
+    made.clear()
+    options = options_for(broker, "buffers")
+    (wanted,) = plan(options)
+    fetch_sizes = []
+    for fetch in read_range(wanted, options):
+        fetch_sizes.append(len(fetch.view))
+        del fetch
+    assert len(fetch_sizes) > 3
+    assert max(fetch_sizes) > FETCH_BYTES // 2
+    assert 1 <= len([size for size in made if size > FETCH_BYTES // 2]) <= 2
+
+
+def test_a_large_fetch_is_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(
+        encode_batch(
+            [b"%d" % n for n in range(first, first + 10)], timestamps_ms=7, base_offset=first
+        )
+        for first in range(0, 100, 10)
+    )
+    positions, _ = check_batches(data)
+    fetch: RecordBatch = RecordBatch(
+        TopicPartition("t", 0), data, base_offset=5, next_offset=100, positions=positions
+    )
+    counts: list[int] = []
+
+    class Counted(ArrowFetch):
+        def _read_fields(self, starts: Any) -> None:
+            super()._read_fields(starts)
+            counts.append(self.count)
+
+    monkeypatch.setattr(arrow_columns, "ArrowFetch", Counted)
+    monkeypatch.setattr(arrow_columns, "DECODED_RECORDS_MAX", 30)
+    batches = list(arrow_batches(fetch, columns=("offset", "value"), end_offset=63))
+    assert counts == [30, 30, 10], "what is behind the range is not decoded"
+    assert [row for batch in batches for row in batch.to_pylist()] == [
+        {"offset": n, "value": b"%d" % n} for n in range(5, 63)
+    ]
 
 
 def test_a_timestamp_beyond_what_spark_can_hold_leaves_the_other_columns_readable() -> None:

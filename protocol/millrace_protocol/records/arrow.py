@@ -5,7 +5,7 @@ partitions, which the caller adds as columns. Imports numpy and pyarrow (the
 `arrow` extra), so nothing else in this package imports it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -95,6 +95,42 @@ def decode_arrow(
     return records
 
 
+def decoding_parts(
+    buf: ReadBuffer,
+    positions: Sequence[int],
+    *,
+    end_offset: int,
+    records_max: int,
+    compressed_bytes_max: int,
+) -> Iterator[Sequence[int]]:
+    """Cut the batches of a fetch, which begin at `positions`, into parts to decode one by one.
+
+    A part has at most `records_max` records, and `compressed_bytes_max` bytes of compressed
+    batches, whose size once decompressed nothing tells before; a batch that is larger is a part of
+    its own. Leaves out batches that begin at or behind `end_offset`. `check_batches` has found all
+    of them sound.
+    """
+    headers = _batch_headers(memoryview(buf), np.array(positions, np.int64))
+    is_wanted = headers["base_offset"] < end_offset
+    if not is_wanted.all():
+        headers = headers[is_wanted]
+        positions = np.array(positions, np.int64)[is_wanted].tolist()
+    compressed_bytes = headers["batch_length"] * (headers["attributes"] & CODEC_MASK != 0)
+    bounds = (
+        (np.cumsum(headers["record_count"], dtype=np.int64), records_max),
+        (np.cumsum(compressed_bytes, dtype=np.int64), compressed_bytes_max),
+    )
+    first = 0
+    while first < len(positions):
+        stops = [
+            int(np.searchsorted(sums, (sums[first - 1] if first else 0) + limit, side="right"))
+            for sums, limit in bounds
+        ]
+        stop = max(first + 1, min(stops))
+        yield positions[first:stop]
+        first = stop
+
+
 # Why a whole fetch. A NumPy call costs a microsecond or more whatever its length, and reading a
 # batch takes some sixty of them: for 16 KiB batches of 100-byte records that is 860 ns a record,
 # and over 64 such batches at once 260. So the batches are read as one, uncompressed ones where
@@ -112,7 +148,7 @@ class ArrowFetch:
     used. `offsets` has theirs, int64. Those before `from_offset` are among them where they share
     a batch with one that is not. Raises `CorruptBatch`.
 
-    `positions` are those of the batches, if `check_batches` has found them sound before.
+    `positions` are those of the batches to decode, if `check_batches` has found them sound before.
     """
 
     def __init__(
@@ -234,7 +270,7 @@ class ArrowFetch:
     ) -> tuple[_Integers, npt.NDArray[np.void]]:
         """Return where the batches begin that have records to show, and their headers."""
         positions = np.array(found, np.int64)
-        headers = _items(self._source, HEADER_SIZE)[positions].view(_BATCH_HEADER)
+        headers = _batch_headers(self._source, positions)
         last_offsets = headers["base_offset"] + headers["last_offset_delta"]
         is_shown = (last_offsets >= from_offset) & (headers["attributes"] & CONTROL_BIT == 0)
         if is_shown.all():
@@ -410,6 +446,11 @@ class ArrowFetch:
         except CorruptBatch as corrupt:
             return corrupt
         return CorruptBatch("the records contradict each other", position, Fault.PAYLOAD)
+
+
+def _batch_headers(buf: memoryview, positions: _Integers) -> npt.NDArray[np.void]:
+    """The headers of the batches that begin at these positions, copied."""
+    return _items(buf, HEADER_SIZE)[positions].view(_BATCH_HEADER)
 
 
 def _items(buf: memoryview, size: int) -> npt.NDArray[np.void]:

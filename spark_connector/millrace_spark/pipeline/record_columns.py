@@ -61,6 +61,7 @@ def record_batches(
             yield from arrow_batches(
                 fetch, columns=columns, end_offset=wanted.end_offset, late_times="null"
             )
+            del fetch
         return
     fields = value_fields(shape.schema)
     names = landed_columns(shape)
@@ -77,6 +78,7 @@ def record_batches(
                 [batch.column(own[name]) if name in own else parsed.column(name) for name in names],
                 names=names,
             )
+        del fetch
 
 
 def value_fields(schema: str) -> pa.Schema:
