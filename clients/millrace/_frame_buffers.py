@@ -15,9 +15,8 @@ from typing import Final
 KEPT_MAX: Final = 3
 """One that is received into, one that is decoded, and one that waits between them."""
 KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
-"""A larger buffer is given away for good, unless whoever makes the connection says otherwise."""
-_GRAIN_BYTES: Final = 1024 * 1024
-"""Sizes are rounded up to this: answers of about the same size fit into the same buffers."""
+"""A larger buffer is given away for good, unless whoever makes the connection says otherwise. Room
+for the headers of a frame is theirs to add."""
 _ONLY_HERE: Final = 3
 """References to a buffer that is only kept: of the list, of a name, of the call that counts."""
 
@@ -40,9 +39,16 @@ class FrameBuffers:
                 # The one that was used last is tried last, for it is in use the longest.
                 kept.append(kept.pop(index))
                 return memoryview(buffer)[:size]
-        if size > self._kept_bytes_max:
+        room = _rounded(size)
+        if room > self._kept_bytes_max:
             return memoryview(bytearray(size))
-        made = bytearray(-(-size // _GRAIN_BYTES) * _GRAIN_BYTES)
+        made = bytearray(room)
         kept.append(made)
         del kept[:-KEPT_MAX]
         return memoryview(made)[:size]
+
+
+def _rounded(size: int) -> int:
+    """A little more than `size`, a sixteenth at most, that answers of about that size fit into."""
+    grain = 1 << max(0, size.bit_length() - 5)
+    return -(-size // grain) * grain

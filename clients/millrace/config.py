@@ -172,7 +172,8 @@ class ConsumerConfig(ClientConfig):
     fetch_max_bytes: int = 16 * 1024 * 1024
     """Bound of one answer of one broker."""
     max_partition_bytes: int = 1024 * 1024
-    """Bound of one partition in one answer; a single larger batch is still read."""
+    """Bound of one partition in one answer; a single larger batch is still read. Each connection to
+    a broker keeps the room of up to three answers that are no larger than this, or than 8 MiB."""
     buffer_bytes: int = 64 * 1024 * 1024
     """No fetch is sent while this much waits to be consumed."""
     on_out_of_range: OutOfRange = "error"

@@ -288,6 +288,7 @@ class Consumer(Sharing, Generic[K, V]):
                 if self._group is not None:
                     self._group.handed()
                 yield batch
+                del batch
                 await asyncio.sleep(0)
 
     def _at_hand(self, max_records: int) -> list[Record[K, V]]:

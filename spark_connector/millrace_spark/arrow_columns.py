@@ -24,13 +24,14 @@ from millrace_spark.json_values import parse_json
 ROWS_MAX = 10_000
 """Rows of one Arrow batch: Spark's own default."""
 BATCH_BYTES_MAX = 1024 * 1024
-"""Bytes of one Arrow batch; a row that is larger is a batch of its own. The JVM goes through a
-batch after it has received it whole: at 2 MiB it takes a tenth more CPU time for rows of 1 KiB."""
+"""Keys and values of one Arrow batch, by the average row of those decoded together; a larger row
+is a batch of its own. The JVM goes through a batch after it has received it whole: at 2 MiB it
+takes a tenth more CPU time for rows of 1 KiB."""
 DECODED_RECORDS_MAX = 65_536
 """Records decoded together. Reading a field costs a call whatever their number, and memory for each
 of them."""
 COMPRESSED_BYTES_MAX = 2 * 1024 * 1024
-"""Bytes of compressed batches decoded together, as they come."""
+"""Bytes of encoded batches decoded together, if any of the fetch are compressed."""
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 TYPES = {
@@ -80,7 +81,8 @@ def arrow_batches(
 
     Columns that are in `json_fields` are fields of the values, which are JSON objects. Raises
     `CorruptMessage` for bytes that fail their checks, and for a timestamp that Spark has no
-    value for, beyond the year 294246, unless it is to be null.
+    value for, beyond the year 294246, unless it is to be null; what was decoded before is handed
+    out before, and what begins behind `end_offset` is not looked at.
     """
     parts: Iterable[Sequence[int] | None] = (None,)
     if fetch.positions is not None:

@@ -20,11 +20,26 @@ def test_a_buffer_is_used_again_once_no_view_of_it_lives() -> None:
     assert (id(again.obj), len(again)) == (first, 900)
 
 
+def test_answers_of_about_the_same_size_share_a_buffer() -> None:
+    buffers = FrameBuffers()
+    buffers.take(1_200_000)
+    assert len(buffers.take(1_240_000)) == 1_240_000
+    assert len(buffers._kept) == 1
+
+
+@given(st.integers(1, KEPT_BYTES_MAX + 2))
+def test_a_kept_buffer_is_a_sixteenth_larger_at_most(size: int) -> None:
+    buffers = FrameBuffers()
+    assert len(buffers.take(size)) == size
+    for kept in buffers._kept:
+        assert size <= len(kept) <= min(size + size // 16, KEPT_BYTES_MAX)
+
+
 def test_a_huge_buffer_is_not_kept() -> None:
     buffers = FrameBuffers()
     buffers.take(KEPT_BYTES_MAX + 1)
     assert buffers._kept == []
-    larger = FrameBuffers(KEPT_BYTES_MAX + 1)
+    larger = FrameBuffers(2 * KEPT_BYTES_MAX)
     larger.take(KEPT_BYTES_MAX + 1)
     assert len(larger._kept) == 1
 

@@ -105,20 +105,21 @@ def decoding_parts(
 ) -> Iterator[Sequence[int]]:
     """Cut the batches of a fetch, which begin at `positions`, into parts to decode one by one.
 
-    A part has at most `records_max` records, and `compressed_bytes_max` bytes of compressed
-    batches, whose size once decompressed nothing tells before; a batch that is larger is a part of
-    its own. Leaves out batches that begin at or behind `end_offset`. `check_batches` has found all
-    of them sound.
+    A part has at most `records_max` records and, if any batch of the fetch is compressed, at most
+    `compressed_bytes_max` bytes: all batches of a part are copied as soon as one is compressed,
+    and nothing tells before how large they become. A batch that is over a limit is a part of its
+    own. Leaves out batches that begin at or behind `end_offset`. `check_batches` has found all of
+    them sound.
     """
     headers = _batch_headers(memoryview(buf), np.array(positions, np.int64))
     is_wanted = headers["base_offset"] < end_offset
     if not is_wanted.all():
         headers = headers[is_wanted]
         positions = np.array(positions, np.int64)[is_wanted].tolist()
-    compressed_bytes = headers["batch_length"] * (headers["attributes"] & CODEC_MASK != 0)
+    is_copied = bool((headers["attributes"] & CODEC_MASK).any())
     bounds = (
         (np.cumsum(headers["record_count"], dtype=np.int64), records_max),
-        (np.cumsum(compressed_bytes, dtype=np.int64), compressed_bytes_max),
+        (np.cumsum(headers["batch_length"] * is_copied, dtype=np.int64), compressed_bytes_max),
     )
     first = 0
     while first < len(positions):
