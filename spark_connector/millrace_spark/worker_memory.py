@@ -2,7 +2,7 @@
 
 Spark's daemon gives a Python worker one task after the other, and has it look for garbage in all
 that is imported after each of them: 45 to 90 ms of CPU time for the modules of Spark, Arrow and
-this client. And a reader takes 32 MiB for its fetches and some for its columns, which the C library
+this client. And a reader takes 48 MiB for its fetches and some for its columns, which the C library
 gives back to the kernel behind it, and the kernel clears again, page by page, for the next one.
 Together that was a sixth of the CPU time of a query of half a gigabyte.
 
@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
-KEPT_BYTES_MAX: Final = 64 << 20
-"""Free memory that stays at the end of a thread's heap; a reader uses some two thirds of it."""
+KEPT_BYTES_MAX: Final = 96 << 20
+"""Free memory that stays at the end of a thread's heap; half of it is a reader's fetches."""
 _OWN_MAPPING_BYTES_MIN: Final = 32 << 20
 """What is larger is no part of the heap and given back at once; the most that can be set."""
 _M_TRIM_THRESHOLD: Final = -1

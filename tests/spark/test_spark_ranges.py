@@ -112,7 +112,7 @@ def test_fetches_of_a_range_are_received_into_at_most_two_buffers(
     monkeypatch.setattr("millrace._frame_buffers.bytearray", counted, raising=False)
     admin.create_topic("buffers", partitions=1)
     with Producer(broker.servers) as producer:
-        producer.send_many("buffers", [bytes(900_000)] * 70)
+        producer.send_many("buffers", [bytes(900_000)] * 100)
     made.clear()
     options = options_for(broker, "buffers")
     (wanted,) = plan(options)
