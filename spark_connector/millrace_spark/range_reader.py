@@ -19,7 +19,7 @@ from millrace_spark.ranges import OffsetRange
 
 FETCH_BYTES = 24 * 1024 * 1024
 """Of one fetch. A task holds two, the one it decodes and the next one, whose buffers the client
-keeps. Reading rows of 1 KiB takes a tenth more CPU time with 16 MiB, and a fifth with 8."""
+keeps. Reading rows of 1 KiB takes up to a tenth more CPU time with 16 MiB, and a seventh with 8."""
 
 log = logging.getLogger("millrace_spark")
 
@@ -27,7 +27,8 @@ log = logging.getLogger("millrace_spark")
 def read_range(wanted: OffsetRange, options: ReadOptions) -> Iterator[RecordBatch[bytes, bytes]]:
     """Fetches that together cover the range; the last may reach beyond its end.
 
-    The next fetch but one is received into the room of one that nobody holds any more.
+    `del` one before asking for the next: the one after that is received into its room, if nobody
+    holds it any more.
 
     Raises `DataLost` when records are gone and not to be skipped, `ReadTimedOut`, and the errors
     of the clients that trying again does not cure.

@@ -14,6 +14,8 @@ import pytest
 from millrace.sync import Admin
 from millrace_server.testing import BrokerThread
 from millrace_spark.option_names import BATCH_ONLY, BOTH, STREAM_ONLY
+from millrace_spark.range_reader import FETCH_BYTES
+from millrace_spark.worker_memory import KEPT_BYTES_MAX
 from millrace_spark.write_options import NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -70,3 +72,8 @@ def test_every_option_is_in_a_table() -> None:
         named = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
         assert wanted <= named, f"without a row: {sorted(wanted - named)}"
         assert named & {*BOTH, *BATCH_ONLY, *STREAM_ONLY} - {*BOTH} <= wanted
+
+
+def test_the_memory_of_a_worker_is_what_is_said() -> None:
+    assert f"two fetches of up to {FETCH_BYTES >> 20} MiB" in PAGE
+    assert f"up to {KEPT_BYTES_MAX >> 20} MiB at the end of its heap" in PAGE
