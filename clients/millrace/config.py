@@ -101,7 +101,8 @@ class ProducerConfig(ClientConfig):
     acks: Acks = "all"
     """"all": every in-sync replica has the record; 1: the leader has; 0: nobody answers."""
     idempotent: bool | None = None
-    """No duplicates from retries. None: on when acks is "all", which it needs."""
+    """No duplicates from retries. None: on unless acks is 0, which has no answers to retry by.
+    Without it one batch of a partition is on its way at a time, to keep the order; with it five."""
     compression: Compression = "none"
     linger_ms: int = 5
     """How long a batch that nobody awaits may wait for more records."""
@@ -120,8 +121,8 @@ class ProducerConfig(ClientConfig):
         super().__post_init__()
         if self.acks not in _ACKS or self.acks is True or self.acks is False:
             raise ConfigError(f"acks: must be 'all', 1 or 0, not {self.acks!r}")
-        if self.idempotent and self.acks != "all":
-            raise ConfigError(f"idempotent: needs acks='all', and acks is {self.acks!r}")
+        if self.idempotent and self.acks == 0:
+            raise ConfigError("idempotent: needs acks='all' or 1, and acks is 0")
         if self.compression not in (codec.name.lower() for codec in Codec):
             raise ConfigError(
                 f"compression: must be none, gzip, snappy, lz4 or zstd, not {self.compression!r}"
@@ -136,7 +137,7 @@ class ProducerConfig(ClientConfig):
     @property
     def is_idempotent(self) -> bool:
         """`idempotent`, with None resolved."""
-        return self.acks == "all" if self.idempotent is None else self.idempotent
+        return self.acks != 0 if self.idempotent is None else self.idempotent
 
     @property
     def wire_acks(self) -> int:

@@ -19,7 +19,7 @@ from millrace._batch import Batch
 from millrace._columns import Columns
 from millrace._outbox import Outbox, Send
 from millrace._receipts import Deliveries, Delivery, Receipts
-from millrace.config import ProducerConfig
+from millrace.config import Acks, ProducerConfig
 from millrace.errors import (
     BufferFull,
     ConnectionFailed,
@@ -426,8 +426,42 @@ def test_a_batch_that_was_overtaken_still_counts_as_the_oldest_in_flight() -> No
     assert len(rig.drain()[0]) == 5
 
 
-def test_without_idempotence_one_batch_of_a_partition_is_in_flight() -> None:
-    rig = Rig(idempotent=False)
+@pytest.mark.parametrize("acks", ["all", 1])
+def test_with_idempotence_five_batches_of_a_partition_are_in_flight(acks: Acks) -> None:
+    rig = Rig(acks=acks, buffer_bytes=100_000).with_producer_id()
+    for _ in range(20):
+        rig.send(bytes(150))
+    flying, _ = rig.drain()
+    assert len(flying) == 5
+    rig.answer(flying[0], 0)
+    assert len(rig.drain()[0]) == 1
+
+
+def test_with_acks_1_a_leader_that_lost_acked_batches_is_written_to_under_a_new_epoch() -> None:
+    rig = Rig(acks=1, buffer_bytes=100_000).with_producer_id()
+    _, lost = rig.send_alone(b"acked by a leader that is gone")
+    rig.answer(lost, 0, 1)
+    deliveries = [rig.send(bytes(150)) for _ in range(3)]
+    flying, _ = rig.drain()
+    for send in flying:
+        rig.answer(send, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert rig.drain() == ([], (7, 0))
+    rig.outbox.on_producer_id(7, 1)
+    rig.accumulator.seal_all()
+    written: list[int] = []
+    while not all(delivery.done() for delivery in deliveries):
+        for send in rig.drain()[0]:
+            written += [batch.sequence for batch in send.batches]
+            rig.answer(send, 0, len(written))
+    assert written == [0, 1, 2]
+    assert [delivery.place()[0].receipt(0).offset for delivery in deliveries] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("options", [{"acks": 0}, {"idempotent": False}])
+def test_without_idempotence_one_batch_of_a_partition_is_in_flight(
+    options: dict[str, object],
+) -> None:
+    rig = Rig(**options)
     rig.accumulator.assign("t", 1)
     for _ in range(4):
         rig.send(bytes(150))

@@ -634,7 +634,7 @@ async def test_an_idle_producer_sends_nothing(broker: FakeBroker) -> None:
     ("options", "named"),
     [
         ({"acks": 2}, "acks"),
-        ({"acks": 1, "idempotent": True}, "idempotent"),
+        ({"acks": 0, "idempotent": True}, "idempotent"),
         ({"compression": "rar"}, "compression"),
         ({"linger_ms": -1}, "linger_ms"),
         ({"batch_bytes": 0}, "batch_bytes"),

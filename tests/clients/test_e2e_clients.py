@@ -119,7 +119,7 @@ async def test_batches_that_are_too_large_for_their_topic_go_in_parts(
     async with Producer(
         broker.servers,
         compression=compression,  # type: ignore[arg-type]
-        acks="all" if is_idempotent else 1,
+        idempotent=is_idempotent,
         linger_ms=5,
     ) as producer:
         alone = producer.send("small", values[0], key=keys[0], headers=headers[0], timestamp_ms=0)

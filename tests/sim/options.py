@@ -26,7 +26,9 @@ TROUBLES = (
     "client_cancel",
 )
 _TROUBLES_BESIDE_ROT = ("kill", "power", "restart", "reset")
-_ACKS: tuple[Acks, ...] = ("all", 1, 0)
+_ANSWERED: tuple[Acks, ...] = ("all", 1)
+"""What an idempotent producer may ask for."""
+_ACKS: tuple[Acks, ...] = (*_ANSWERED, 0)
 _COMPRESSIONS: tuple[Compression, ...] = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 Retention = Literal["none", "bytes", "ms"]
 
@@ -45,7 +47,7 @@ class ProducerStyle:
     def draw(cls, rng: Rng) -> ProducerStyle:
         idempotent = rng.random() < 0.6
         return cls(
-            acks="all" if idempotent else rng.choice(_ACKS),
+            acks=rng.choice(_ANSWERED if idempotent else _ACKS),
             idempotent=idempotent,
             compression=rng.choice(_COMPRESSIONS),
             linger_ms=rng.choice((0, 5, 50)),
