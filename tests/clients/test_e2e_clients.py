@@ -12,6 +12,7 @@ import pytest
 
 from millrace import Admin, Consumer, Producer, Record, TopicPartition
 from millrace.admin import NewTopic
+from millrace.config import Acks
 from millrace.errors import (
     CorruptMessage,
     InvalidConfig,
@@ -103,10 +104,10 @@ async def test_the_broker_refuses_and_the_client_says_why(broker: Broker) -> Non
             await consumer.getone()
 
 
-@pytest.mark.parametrize("is_idempotent", [True, False])
+@pytest.mark.parametrize(("acks", "is_idempotent"), [("all", True), (1, True), (1, False)])
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 async def test_batches_that_are_too_large_for_their_topic_go_in_parts(
-    broker: Broker, compression: str, is_idempotent: bool
+    broker: Broker, compression: str, acks: Acks, is_idempotent: bool
 ) -> None:
     async with Admin(broker.servers) as admin:
         await admin.create_topic("small", partitions=2, configs={"max.message.bytes": 3000})
@@ -119,6 +120,7 @@ async def test_batches_that_are_too_large_for_their_topic_go_in_parts(
     async with Producer(
         broker.servers,
         compression=compression,  # type: ignore[arg-type]
+        acks=acks,
         idempotent=is_idempotent,
         linger_ms=5,
     ) as producer:
