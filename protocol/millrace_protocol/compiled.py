@@ -123,7 +123,10 @@ def encode_body(message: Message, version: int) -> bytes:
 
 def encode_in_pieces(message: Message, version: int) -> Generator[None, None, list[bytes]]:
     """The same in pieces; a `yield` after each `PIECE_ELEMENTS` of the message's last array."""
-    *before, (types, (*_, name)) = _runs(codec(type(message), version))
+    runs = _runs(codec(type(message), version))
+    if not runs:
+        return []
+    *before, (types, (*_, name)) = runs
     last, elements = types[-1], getattr(message, name)
     if not isinstance(last, ArrayOf) or elements is None or len(elements) > ARRAY_COUNT_MAX:
         return [encode_body(message, version)]

@@ -33,6 +33,7 @@ Buffer = bytes | bytearray | memoryview
 _SIZE = struct.Struct(">h")
 _COUNT = struct.Struct(">i")
 _PRODUCE_HEAD = struct.Struct(">hii")
+PRODUCE_COUNT_END = _PRODUCE_HEAD.size
 _PRODUCE_PARTITION = struct.Struct(">ii")
 _FETCH_HEAD = struct.Struct(">iiii")
 _FETCH_PARTITION = struct.Struct(">iiqi")
@@ -221,6 +222,11 @@ def fetch_response_prefix(
 
 def encode_fetch_response(response: FetchResponse) -> bytes:
     """The body with copies of the records. Raises `ValueError` for what a type cannot carry."""
+    return b"".join(fetch_response_parts(response))
+
+
+def fetch_response_parts(response: FetchResponse) -> list[Buffer]:
+    """The body in parts, `records` among them as they are. Raises `ValueError`."""
     try:
         parts: list[Buffer] = [array_count(_count(response.partitions))]
         for result in response.partitions:
@@ -235,8 +241,8 @@ def encode_fetch_response(response: FetchResponse) -> bytes:
             )
             parts += (prefix, result.records)
     except struct.error:
-        return encode_body(response, 0)
-    return b"".join(parts)
+        return [encode_body(response, 0)]
+    return parts
 
 
 def decode_fetch_response(body: Buffer) -> FetchResponse:

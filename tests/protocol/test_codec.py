@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millrace_protocol import hot
 from millrace_protocol.api import APIS
-from millrace_protocol.codec import decode, decode_in_pieces, encode
+from millrace_protocol.codec import Decoder, Encoder, decode, decode_in_pieces, encode, encode_parts
 from millrace_protocol.compiled import encode_body
 from millrace_protocol.errors import WireError
 from millrace_protocol.messages.admin import CreateTopicsRequest, NewTopic, TopicConfig
@@ -92,6 +92,13 @@ def whole_in_pieces(cls: type[Message], body: bytes | bytearray, version: int) -
             return message
 
 
+def in_steps(cls: type[Message], body: bytes | bytearray, version: int) -> Message:
+    decoder = Decoder(cls, body, version)
+    while not decoder.step(1):
+        pass
+    return decoder.result
+
+
 ANY_MESSAGE = st.sampled_from(MESSAGES).flatmap(messages)
 HOT_MESSAGE = st.sampled_from(HOT).flatmap(messages)
 
@@ -102,6 +109,15 @@ def test_every_message_comes_back_as_it_went(message: Message) -> None:
     body = encode(message, 0)
     assert decode(type(message), body, 0) == message
     assert decode_declared(type(message), body, 0) == message
+
+
+@given(ANY_MESSAGE)
+def test_every_message_is_encoded_in_steps_and_in_parts_to_the_same_bytes(message: Message) -> None:
+    encoder = Encoder(message, 0)
+    while not encoder.step(1):
+        pass
+    body = encode(message, 0)
+    assert b"".join(encoder.parts) == b"".join(encode_parts(message, 0)) == body
 
 
 @given(ANY_MESSAGE)
@@ -126,7 +142,7 @@ def test_bytes_changed_or_cut_fail_alike_or_mean_the_same(
         error = None
     except WireError as wire_error:
         expected, error = None, wire_error
-    for decoded in (decode, whole_in_pieces):
+    for decoded in (decode, whole_in_pieces, in_steps):
         if error is None:
             assert decoded(cls, body, 0) == expected
             continue
