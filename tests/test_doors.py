@@ -1,4 +1,4 @@
-"""The doors of `millrace_server.host` are the only ways out, and the checks that say so work.
+"""The seams of `millrace_server.environment` are the only ways out; the checks of that work.
 
 Imports are checked by the contracts in `pyproject.toml`, calls of modules by ruff. What is left is
 what the event loop can do by itself: its methods are known by name here.
@@ -25,7 +25,7 @@ _LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports
 LOOP_DOORS: dict[str, tuple[str, ...]] = {
     # Spawn.
     "TaskGroup": (),
-    "create_task": ("machine", "net.listening"),
+    "create_task": ("machine", "net.listener"),
     "ensure_future": (),
     "run_in_executor": ("machine",),
     "set_default_executor": (),
@@ -41,13 +41,13 @@ LOOP_DOORS: dict[str, tuple[str, ...]] = {
     "create_server": (),
     "create_unix_connection": (),
     "create_unix_server": (),
-    "getaddrinfo": ("net.listening",),
+    "getaddrinfo": ("net.listener",),
     "getnameinfo": (),
-    "sendfile": ("net.wire",),
+    "sendfile": ("net.socket_transport",),
     "start_tls": (),
     # Connections are waited for, and room in a socket that is full.
-    "add_reader": ("net.listening", "net.porch"),
-    "add_writer": ("net.wire",),
+    "add_reader": ("net.listener", "net.handshake_queue"),
+    "add_writer": ("net.socket_transport",),
     # The process.
     "add_signal_handler": ("serve",),
     "connect_read_pipe": (),
@@ -106,7 +106,7 @@ def test_calls_that_pass_the_doors_by_are_refused_in_broker_code() -> None:
     marked = {
         number for number, line in enumerate(PASSED_BY.splitlines(), 1) if "# refused" in line
     }
-    assert _refused_lines("server/millrace_server/broker/planted.py") == marked
+    assert _refused_lines("server/millrace_server/services/planted.py") == marked
     assert _refused_lines("clients/millrace/planted.py") == marked
 
 
@@ -130,7 +130,7 @@ def _refused_lines(file_name: str) -> set[int]:
 @pytest.mark.parametrize(
     ("contract", "planted"),
     [
-        ("server-doors", "server/millrace_server/broker/planted.py"),
+        ("server-doors", "server/millrace_server/services/planted.py"),
         ("client-doors", "clients/millrace/planted.py"),
         ("protocol-doors", "protocol/millrace_protocol/planted.py"),
     ],

@@ -25,9 +25,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from millrace_server.api_error import ApiError
 from millrace_server.group.config import GroupConfig
 from millrace_server.limits import Limits
-from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, TopicConfig, config_key
 
 ENVIRONMENT_PREFIX = "MILLRACE_"
@@ -133,12 +133,12 @@ class BrokerConfig:
 
     @property
     def listen_address(self) -> tuple[str, int]:
-        """Host and port of `listen`."""
+        """Environment and port of `listen`."""
         return _host_and_port(self.listen)
 
     @property
     def advertised_address(self) -> tuple[str, int] | None:
-        """Host and port of `advertise`, or None when it is not set."""
+        """Environment and port of `advertise`, or None when it is not set."""
         return _host_and_port(self.advertise) if self.advertise else None
 
 
@@ -259,8 +259,8 @@ def _topic_defaults(table: Any, source: str) -> dict[str, str]:
             ):
                 raise ConfigError(key, source, f"there is no such key; did you mean {near[0]}?")
             checked[name] = config_key(name).check(str(value))
-        except Refused as refused:
-            raise ConfigError(key, source, refused.sentence) from None
+        except ApiError as refused:
+            raise ConfigError(key, source, refused.message) from None
     return checked
 
 
@@ -313,8 +313,8 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
             raise ConfigError(name, "configuration", f"{getattr(config, name)} is less than 0")
     try:
         TopicConfig({}, config.topic).changed({})
-    except Refused as refused:
-        raise ConfigError("topic", "configuration", refused.sentence) from None
+    except ApiError as refused:
+        raise ConfigError("topic", "configuration", refused.message) from None
     if not config.data:
         raise ConfigError("data", "configuration", "is empty; name a directory")
     for name, text in (("listen", config.listen), ("advertise", config.advertise)):

@@ -1,4 +1,4 @@
-"""The machine: the doors of `host.py` as the operating system and the event loop provide them."""
+"""The real machine: the seams of `environment` over the operating system and the event loop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from millrace_server.disk.os_disk import OsDisk
-from millrace_server.host import Host
-from millrace_server.net.listening import OsNet
+from millrace_server.environment.seams import Environment
+from millrace_server.net.listener import OsNet
 
 T = TypeVar("T")
 WORKER_THREADS = 8
@@ -24,11 +24,11 @@ class SystemClock:
     """The system's clocks."""
 
     def wall_ms(self) -> int:
-        """See `host.Clock`."""
+        """See `seams.Clock`."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """See `host.Clock`."""
+        """See `seams.Clock`."""
         return time.monotonic_ns() // 1_000_000
 
 
@@ -40,11 +40,11 @@ class LoopSpawn:
         self._pool = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="millrace")
 
     def task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-        """See `host.Spawn`."""
+        """See `seams.Spawn`."""
         return self._loop.create_task(work, name=name)
 
     def blocking(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """See `host.Spawn`."""
+        """See `seams.Spawn`."""
         return self._loop.run_in_executor(self._pool, work, *args)
 
     def close(self) -> None:
@@ -52,9 +52,9 @@ class LoopSpawn:
         self._pool.shutdown()
 
 
-def this_machine(data_directory: str | Path, spawn: LoopSpawn) -> Host:
-    """The real host, with `data_directory` as its disk; call it on the broker's loop."""
-    return Host(
+def this_machine(data_directory: str | Path, spawn: LoopSpawn) -> Environment:
+    """The real environment, with `data_directory` as its disk; call it on the broker's loop."""
+    return Environment(
         clock=SystemClock(),
         disk=OsDisk(Path(data_directory)),
         net=OsNet(),

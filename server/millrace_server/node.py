@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import asyncio
 
-from millrace_server.broker.broker import Broker
+from millrace_server.broker import Broker
 from millrace_server.config import BrokerConfig
 from millrace_server.dialects.front import Front
-from millrace_server.host import ColdReads, Host
-from millrace_server.log_lines import get_logger
+from millrace_server.environment.seams import ColdReads, Environment
+from millrace_server.logs import get_logger
 from millrace_server.net.server import Server
 
 log = get_logger("millrace.node")
 
 
 class Node:
-    """Lives from `start` to `stop`, on one event loop. `host.disk` is locked by the caller."""
+    """Lives from `start` to `stop`, on one event loop. `env.disk` is locked by the caller."""
 
     def __init__(
-        self, config: BrokerConfig, host: Host, *, cold_reads: ColdReads | None = None
+        self, config: BrokerConfig, env: Environment, *, cold_reads: ColdReads | None = None
     ) -> None:
         self.config = config
-        self.broker = Broker(config, host, cold_reads=cold_reads)
+        self.broker = Broker(config, env, cold_reads=cold_reads)
         self.server = Server(
-            host,
+            env,
             Front(self.broker),
             config.limits,
             cold_reads=cold_reads,
@@ -56,7 +56,7 @@ class Node:
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set; raises the disk's error when the broker cannot go on."""
-        stopping = self.broker.host.spawn.task(stop.wait(), name="millrace stop")
+        stopping = self.broker.env.spawn.task(stop.wait(), name="millrace stop")
         try:
             await asyncio.wait((stopping, self.broker.failed), return_when=asyncio.FIRST_COMPLETED)
         finally:

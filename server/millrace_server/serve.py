@@ -20,18 +20,19 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from millrace_server import garbage, log_lines
+from millrace_server import logs
+from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig, ConfigError, load
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.lock import DataDirectoryLocked, DirectoryLock
 from millrace_server.disk.os_disk import DIRECTORY_MODE, DiskError
 from millrace_server.log.errors import CorruptLog, LogFailed
-from millrace_server.log_lines import get_logger
+from millrace_server.logs import get_logger
+from millrace_server.loop import garbage
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.net.server import ListenError
 from millrace_server.node import Node
-from millrace_server.refusal import Refused
 
 log = get_logger("millrace.serve")
 
@@ -71,7 +72,7 @@ def serve(
         config = read_config(config_file, environment, flags)
     except ConfigError as error:
         return _ended(Exit.CONFIG, error)
-    log_lines.configure(level=config.log_level, style=config.log_format)
+    logs.configure(level=config.log_level, style=config.log_format)
     raise_open_files_limit(config.limits.connections_max)
     garbage.collect_seldom()
     sys.setswitchinterval(SWITCH_S)
@@ -141,8 +142,8 @@ async def _run(config: BrokerConfig) -> Exit:
             return _ended(Exit.LISTEN, error)
         except (OSError, CorruptLog, LogFailed, UnreadableMetadata) as error:
             return _ended(Exit.DISK, error)
-        except Refused as refused:
-            return _ended(Exit.DISK, refused.sentence)
+        except ApiError as refused:
+            return _ended(Exit.DISK, refused.message)
         _announce(host, port)
         try:
             await node.run_until(stop)

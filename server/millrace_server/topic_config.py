@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.refusal import Refused
+from millrace_server.api_error import ApiError
 
 _INT64_MAX = 2**63 - 1
 _INT32_MAX = 2**31 - 1
@@ -25,7 +25,7 @@ INTERNAL_TOPIC_PREFIX = "__"
 
 
 def check_topic_name(name: str) -> None:
-    """Raises `Refused` unless `name` is a topic name a client may use (wire_spec.md W-6.5).
+    """Raises `ApiError` unless `name` is a topic name a client may use (wire_spec.md W-6.5).
 
     The names that are allowed are also safe as a directory name; `.` and `..` are not.
     """
@@ -39,7 +39,7 @@ def check_topic_name(name: str) -> None:
         reason = f"{name!r} has a character that is not allowed"
     else:
         return
-    raise Refused(
+    raise ApiError(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         f"The topic name {reason}; use 1 to {TOPIC_NAME_SIZE_MAX} of A-Z a-z 0-9 . _ - "
         "and neither . nor ..",
@@ -63,7 +63,7 @@ class ConfigKey:
     is_share: bool = False
 
     def check(self, value: str) -> str:
-        """The value in its canonical form; raises `Refused` with the key and the reason."""
+        """The value in its canonical form; raises `ApiError` with the key and the reason."""
         if self.is_list:
             chosen = {word.strip() for word in value.split(",")}
             if not chosen.issubset(self.words):
@@ -94,7 +94,7 @@ class ConfigKey:
         return repr(share)
 
     def _refuse(self, value: str, advice: str) -> NoReturn:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"{self.name} is {value!r}; {advice} ({self.doc})")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{self.name} is {value!r}; {advice} ({self.doc})")
 
 
 _KEYS = (
@@ -190,10 +190,10 @@ TOPIC_CONFIG_KEYS: dict[str, ConfigKey] = {key.name: key for key in _KEYS}
 
 
 def config_key(name: str) -> ConfigKey:
-    """The key of that name; raises `Refused` naming the keys there are."""
+    """The key of that name; raises `ApiError` naming the keys there are."""
     key = TOPIC_CONFIG_KEYS.get(name)
     if key is None:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"There is no topic setting {name!r}; the settings are {', '.join(TOPIC_CONFIG_KEYS)}",
         )
@@ -229,7 +229,7 @@ class TopicConfig:
     def changed(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """The topic's own values after `changes` (None: back to the default), all checked.
 
-        Raises `Refused` for an unknown key, a bad value, or values that contradict each other;
+        Raises `ApiError` for an unknown key, a bad value, or values that contradict each other;
         nothing has changed then.
         """
         own = dict(self.own)
@@ -245,7 +245,7 @@ class TopicConfig:
     def _check_together(self) -> None:
         minimum, maximum = "min.compaction.lag.ms", "max.compaction.lag.ms"
         if self.number(minimum) > self.number(maximum):
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_CONFIG,
                 f"{minimum} is {self.number(minimum)} and {maximum} is {self.number(maximum)}; "
                 "a record cannot be cleaned before the one and after the other",

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from millrace_server.config import BrokerConfig
 from millrace_server.disk.os_disk import DiskError, OsDisk, OsFile
-from millrace_server.host import Host, ReadBuffer
+from millrace_server.environment.seams import Environment, ReadBuffer
 from millrace_server.machine import LoopSpawn, SystemClock
-from millrace_server.net.listening import OsNet
+from millrace_server.net.listener import OsNet
 from millrace_server.node import Node
 
 
@@ -81,7 +81,7 @@ class FailingDisk(OsDisk):
 async def node_on(data: Path, faults: Faults, *, stop: bool = True) -> AsyncIterator[Node]:
     """A node on a disk that fails as `faults` say; with `stop` it is drained at the end."""
     spawn = LoopSpawn()
-    host = Host(SystemClock(), FailingDisk(data, faults), OsNet(), random.Random(1), spawn)
+    host = Environment(SystemClock(), FailingDisk(data, faults), OsNet(), random.Random(1), spawn)
     config = BrokerConfig(data=str(data), listen="127.0.0.1:0", start_wait_ms=60_000)
     node = Node(config, host)
     await node.start()

@@ -13,8 +13,8 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from millrace_protocol.records import Codec, encode_batch, offset_after, read_header, seal
-from millrace_server.broker.partition import Partition
 from millrace_server.limits import DECODED_RECORDS_MAX
+from millrace_server.partitions.partition import Partition
 from millrace_server.testing import Broker
 from tests.broker.wire import Wire, connect, fetch_request, records_of, until
 

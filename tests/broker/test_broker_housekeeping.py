@@ -9,7 +9,7 @@ import pytest
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.records import encode_batch, read_header
-from millrace_server.broker.partition import Partition
+from millrace_server.partitions.partition import Partition
 from millrace_server.testing import Broker
 from tests.broker.wire import Wire, batch, connect, fetch_request, sequenced, until, values_of
 

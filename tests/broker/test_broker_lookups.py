@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from millrace_protocol.records import HEADER_SIZE, Codec, encode_batch, read_header, seal
-from millrace_server.broker.partition import Partition
 from millrace_server.limits import LOOKED_AT_BYTES_MAX
+from millrace_server.partitions.partition import Partition
 from millrace_server.testing import Broker
 from tests.broker.wire import Text, Wire, batch, connect, connect_text, until
 

@@ -13,13 +13,13 @@ import pytest
 
 from millrace import Consumer, Producer
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
-from millrace_server.broker.opening import OPENERS
 from millrace_server.config import BrokerConfig
 from millrace_server.disk.os_disk import OsDisk
-from millrace_server.host import Host
+from millrace_server.environment.seams import Environment
 from millrace_server.machine import LoopSpawn, SystemClock
-from millrace_server.net.listening import OsNet
+from millrace_server.net.listener import OsNet
 from millrace_server.node import Node
+from millrace_server.partitions.opening import OPENERS
 from millrace_server.testing import Broker
 from tests.broker.wire import Wire, batch, connect, open_files, until, values_of
 
@@ -64,7 +64,7 @@ async def data(tmp_path: Path) -> Path:
 async def node_on(disk: HeldDisk, *, start_wait_ms: int = 0) -> AsyncIterator[Node]:
     """A node that has not been started; stopped at the end if it runs."""
     spawn = LoopSpawn()
-    host = Host(SystemClock(), disk, OsNet(), random.Random(1), spawn)
+    host = Environment(SystemClock(), disk, OsNet(), random.Random(1), spawn)
     config = BrokerConfig(data=str(disk.root), listen="127.0.0.1:0", start_wait_ms=start_wait_ms)
     try:
         yield Node(config, host)

@@ -59,13 +59,13 @@ SAMPLES: dict[ApiKey, Message] = {
     **group_requests("g", ""),
 }
 ABOUT_A_MEMBER = {ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_DELETE}
-"""Refused as a whole, because the group has no member."""
+"""ApiError as a whole, because the group has no member."""
 NAMED_ONCE = group_requests("g", "").keys() - {
     ApiKey.FIND_COORDINATOR,
     ApiKey.DESCRIBE_GROUPS,
     ApiKey.DELETE_GROUPS,
 }
-"""Refused as a whole, because the name of the one group is too long."""
+"""ApiError as a whole, because the name of the one group is too long."""
 EVERY_API = pytest.mark.parametrize("key", list(APIS), ids=lambda key: key.name)
 
 

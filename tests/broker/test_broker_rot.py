@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.broker.scrub import Scrub
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.os_disk import OsDisk
+from millrace_server.partitions.scrub import Scrub
 from millrace_server.testing import Broker
 from tests.broker.wire import Wire, batch, connect, open_files, until, values_of
 
@@ -182,12 +182,12 @@ async def test_the_scrub_keeps_its_pace_and_survives_what_retention_takes(
     inside = broker.node.broker
     scrub = Scrub(
         inside.partitions,
-        inside.host,
+        inside.env,
         bytes_per_second=1_000,
         interval_ms=1_000,
         cold_reads=PageCache(),
     )
-    monkeypatch.setattr("millrace_server.broker.scrub.asyncio.sleep", nap)
+    monkeypatch.setattr("millrace_server.partitions.scrub.asyncio.sleep", nap)
     found = await scrub.pass_over()
     assert found.segments == len([*broker.data.rglob("*.log")])
     assert sum(slept) == pytest.approx(found.size_bytes / 1_000)

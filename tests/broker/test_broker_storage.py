@@ -12,12 +12,12 @@ import pytest
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import encode_batch, read_header
-from millrace_server.broker.storage import create_logs
+from millrace_server.api_error import ApiError
 from millrace_server.disk.os_disk import OsDisk
 from millrace_server.log import LogConfig, PartitionLog
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import UnreadableMetadata
-from millrace_server.refusal import Refused
+from millrace_server.partitions.storage import create_logs
 from millrace_server.testing import Broker
 from tests.broker.wire import Wire, batch, connect, open_files, values_of
 
@@ -215,7 +215,7 @@ async def test_data_without_its_metadata_is_refused(data: Path) -> None:
     shutil.rmtree(data / METADATA)
     before = open_files()
     broker = Broker(data=data)
-    with pytest.raises(Refused, match=METADATA) as caught:
+    with pytest.raises(ApiError, match=METADATA) as caught:
         await broker.start()
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert open_files() == before
@@ -224,7 +224,7 @@ async def test_data_without_its_metadata_is_refused(data: Path) -> None:
 
 async def test_metadata_without_its_identity_is_not_begun_anew(data: Path) -> None:
     (data / METADATA / "partition.json").unlink()
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         await Broker(data=data).start()
     assert (data / METADATA / "00000000000000000000.log").stat().st_size > 0
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
 from millrace_server.metadata.controller import PRODUCER_ID_BLOCK, Controller, TopicDefaults
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import (
@@ -24,7 +25,6 @@ from millrace_server.metadata.records import (
     decode_record,
     encode_record,
 )
-from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
 NAMES = st.sampled_from(["a", "b", "c", "__internal", "", "..", "x" * 250])
@@ -75,7 +75,7 @@ class MetadataMachine(RuleBasedStateMachine):
                 replication_factor=factor,
                 configs=configs,
             )
-        except Refused:
+        except ApiError:
             assert self.image == before
             return
         assert self.image == before, "the controller decides and changes nothing"
@@ -90,7 +90,7 @@ class MetadataMachine(RuleBasedStateMachine):
     def widen(self, name: str, partitions: int) -> None:
         try:
             records = self.controller.add_partitions(name, partitions)
-        except Refused:
+        except ApiError:
             assert name not in self.expected or partitions <= self.expected[name][1]
             return
         self.take(records)
@@ -101,7 +101,7 @@ class MetadataMachine(RuleBasedStateMachine):
     def configure(self, name: str, changes: dict[str, str | None]) -> None:
         try:
             records = self.controller.change_config(name, changes)
-        except Refused as refused:
+        except ApiError as refused:
             if name in self.expected:
                 assert refused.code is ErrorCode.INVALID_CONFIG
             return
@@ -115,7 +115,7 @@ class MetadataMachine(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         try:
             records = self.controller.delete_topic(name)
-        except Refused:
+        except ApiError:
             assert name not in self.expected
             return
         self.take(records)

@@ -202,7 +202,7 @@ class World:
         if isinstance(result, Refusal):
             if result.code is ErrorCode.MEMBER_ID_REQUIRED:
                 return JoinGroupResponse(-1, None, None, "", result.member_id, False, ())
-            return broker_error(result.code, result.sentence)
+            return broker_error(result.code, result.message)
         if isinstance(result, Joined):
             return JoinGroupResponse(
                 result.generation,

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 
 from millrace import Admin, Consumer, Producer
-from millrace_server.broker.partition import Partition
+from millrace_server.partitions.partition import Partition
 from millrace_server.testing import Broker
 
 SEND_COUNT = 10_000

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from millrace_protocol.records import decode_fetch, encode_batch
-from millrace_server.broker.appends import ACKS_ALL, Produced
-from millrace_server.broker.broker import Broker
-from millrace_server.broker.metadata_log import METADATA_TOPIC
-from millrace_server.broker.partition import Partition
-from millrace_server.broker.storage import is_partition, partition_directory
-from millrace_server.refusal import Refused
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
+from millrace_server.controller.metadata_log import METADATA_TOPIC
+from millrace_server.partitions.partition import Partition
+from millrace_server.partitions.storage import is_partition, partition_directory
+from millrace_server.services.produce import ACKS_ALL, Produced
 from tests.crash.machine_in_memory import broker_on
 from tests.sim.disk import FaultyDisk
 
@@ -130,14 +130,14 @@ class BrokerLife:
             [(name, partition, batch)], acks=ACKS_ALL, timeout_ms=60_000
         )
         if isinstance(waiting, list) and waiting[0].code:
-            # Refused at once: it was not appended, and its offset is the next one's.
+            # ApiError at once: it was not appended, and its offset is the next one's.
             self.topics[name] = topic
         return base, waiting
 
     async def give_producer_id(self) -> None:
         try:
             given, _ = await self.broker.producer_ids.give(-1, -1)
-        except Refused:
+        except ApiError:
             self.refused += 1
             return
         assert given not in self.producer_ids
@@ -146,7 +146,7 @@ class BrokerLife:
     async def _done(self, call: Awaitable[object]) -> bool:
         try:
             await call
-        except Refused:
+        except ApiError:
             self.refused += 1
             return False
         return True
@@ -182,7 +182,7 @@ async def check_broker(disk: FaultyDisk, promise: BrokerPromise) -> None:
         assert count in (wanted.partitions, wanted.may_be_wider)
         for number in range(count):
             refused = broker.partitions.offline(name, number)
-            assert refused is None, refused.sentence if refused else ""
+            assert refused is None, refused.message if refused else ""
             found = read_partition(broker.partitions.get(name, number))
             sent = wanted.sent[number] if number < wanted.partitions else ()
             acked = wanted.acked[number] if number < wanted.partitions else 0

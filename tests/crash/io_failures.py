@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from millrace_server.api_error import ApiError
 from millrace_server.log import CorruptLog, LogConfig, LogFailed, PartitionLog
 from millrace_server.metadata.records import UnreadableMetadata
-from millrace_server.refusal import Refused
 from tests.crash import broker_life, log_states
 from tests.crash.broker_life import BrokerLife, check_broker
 from tests.crash.durable_states import MomentDisk, Tally, states
@@ -113,7 +113,7 @@ async def check_broker_failure(live: broker_life.Live, *, number: int, code: int
     life = BrokerLife(disk)
     try:
         await live(life)
-    except (OSError, CorruptLog, LogFailed, UnreadableMetadata, Refused):
+    except (OSError, CorruptLog, LogFailed, UnreadableMetadata, ApiError):
         # Only a start raises; a running broker refuses.
         life.refused += 1
     await life.stop()

@@ -10,17 +10,17 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from millrace_server.broker.broker import Broker
+from millrace_server.broker import Broker
 from millrace_server.config import BrokerConfig
-from millrace_server.host import Disk, Host
-from millrace_server.net.listening import OsNet
+from millrace_server.environment.seams import Disk, Environment
+from millrace_server.net.listener import OsNet
 
 T = TypeVar("T")
 NOW_MS = 1_700_000_000_000
 
 
 class StoppedClock:
-    """See `host.Clock`."""
+    """See `seams.Clock`."""
 
     def wall_ms(self) -> int:
         return NOW_MS
@@ -30,7 +30,7 @@ class StoppedClock:
 
 
 class AtOnce:
-    """See `host.Spawn`; blocking work is done in the loop, before the call returns."""
+    """See `seams.Spawn`; blocking work is done in the loop, before the call returns."""
 
     def task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         return asyncio.get_running_loop().create_task(work, name=name)
@@ -46,6 +46,6 @@ class AtOnce:
 
 def broker_on(disk: Disk, *, seed: int = 1) -> Broker:
     """A broker without a port; `seed` makes its identifiers."""
-    host = Host(StoppedClock(), disk, OsNet(), random.Random(seed), AtOnce())
+    host = Environment(StoppedClock(), disk, OsNet(), random.Random(seed), AtOnce())
     config = BrokerConfig(data="memory", start_wait_ms=60_000, topic={"segment.bytes": "1000"})
     return Broker(config, host)

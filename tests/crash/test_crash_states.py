@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from millrace_server.broker import storage
-from millrace_server.host import Disk
+from millrace_server.environment.seams import Disk
 from millrace_server.log import (
     LogConfig,
     PartitionLog,
@@ -26,6 +25,7 @@ from millrace_server.log.cleaned_segment import CleanedSegment
 from millrace_server.log.durable_mark import DurableMark, MarkFile
 from millrace_server.log.flush import FlushTicket
 from millrace_server.log.scan import Ending
+from millrace_server.partitions import storage
 from tests.crash import broker_life, broker_states, log_states
 from tests.crash.durable_states import MomentDisk, Tally, states
 from tests.crash.io_failures import check_broker_failure, check_log

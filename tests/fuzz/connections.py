@@ -17,7 +17,7 @@ from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import decode
 from millrace_protocol.framing import response_frame
 from millrace_protocol.schema import Message
-from millrace_server.net.intake import FrameLengthError, Intake, LineLengthError, Scratch
+from millrace_server.net.frame_reader import FrameLengthError, FrameReader, LineLengthError, Scratch
 from tests.fuzz.samples import FRAMES, body
 from tests.fuzz.targets import Target
 
@@ -37,7 +37,7 @@ def cut_input(data: bytes) -> None:
 
 
 def _cut(data: bytes, step: int) -> list[bytes | type[Exception]]:
-    intake = Intake(_SCRATCH, frame_bytes_max=FRAME_BYTES_MAX, line_bytes_max=LINE_BYTES_MAX)
+    intake = FrameReader(_SCRATCH, frame_bytes_max=FRAME_BYTES_MAX, line_bytes_max=LINE_BYTES_MAX)
     found: list[bytes | type[Exception]] = []
     for start in range(0, len(data), step):
         piece = data[start : start + step]
@@ -55,7 +55,7 @@ def _cut(data: bytes, step: int) -> list[bytes | type[Exception]]:
     return found
 
 
-def _taken(intake: Intake) -> Iterator[bytes]:
+def _taken(intake: FrameReader) -> Iterator[bytes]:
     if intake.text:
         while (line := intake.next_line()) is not None:
             yield line

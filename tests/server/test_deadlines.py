@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from millrace_server.deadlines import Deadlines
-from millrace_server.net.alarm import Alarm
+from millrace_server.loop.alarm import Alarm
+from millrace_server.loop.deadlines import Deadlines
 
 KEYS = st.integers(0, 20)
 TIMES = st.integers(0, 1_000)

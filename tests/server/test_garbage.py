@@ -8,7 +8,7 @@ from collections import deque
 
 import pytest
 
-from millrace_server import garbage
+from millrace_server.loop import garbage
 
 MADE_AT_ONCE = 1_000
 """What a loop makes between two sweeps."""

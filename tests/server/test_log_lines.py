@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import sys
-from millrace_server.log_lines import configure, get_logger
+from millrace_server.logs import configure, get_logger
 
 configure(level="info", style=sys.argv[1])
 log = get_logger("millrace.test")

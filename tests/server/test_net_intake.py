@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace_server.limits import READ_BYTES
-from millrace_server.net.intake import FrameLengthError, Intake, LineLengthError, Scratch
+from millrace_server.net.frame_reader import FrameLengthError, FrameReader, LineLengthError, Scratch
 
 SCRATCH = Scratch()
 
 
-def take(intake: Intake, data: bytes, *, noise: bytes) -> list[bytes]:
+def take(intake: FrameReader, data: bytes, *, noise: bytes) -> list[bytes]:
     """Feeds one read as a transport does; other connections then use the scratch."""
     requests: list[bytes] = []
     while data:
@@ -42,8 +42,8 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise(places)]
 
 
-def intake() -> Intake:
-    return Intake(SCRATCH, frame_bytes_max=1 << 20, line_bytes_max=5_000)
+def intake() -> FrameReader:
+    return FrameReader(SCRATCH, frame_bytes_max=1 << 20, line_bytes_max=5_000)
 
 
 @given(
@@ -78,14 +78,14 @@ def test_lines_survive_every_way_of_cutting(lines: list[bytes], cuts: list[int])
 
 
 def test_frame_larger_than_the_scratch_arrives_whole() -> None:
-    cutter = Intake(SCRATCH, frame_bytes_max=4 * READ_BYTES, line_bytes_max=100)
+    cutter = FrameReader(SCRATCH, frame_bytes_max=4 * READ_BYTES, line_bytes_max=100)
     frame = struct.pack(">I", 3 * READ_BYTES) + bytes(3 * READ_BYTES)
     assert take(cutter, frame * 2, noise=b"\xff") == [frame, frame]
 
 
 @given(st.binary(min_size=1, max_size=200), st.lists(st.integers(0, 200), max_size=5))
 def test_arbitrary_bytes_give_requests_or_a_typed_error(data: bytes, cuts: list[int]) -> None:
-    cutter = Intake(SCRATCH, frame_bytes_max=100, line_bytes_max=50)
+    cutter = FrameReader(SCRATCH, frame_bytes_max=100, line_bytes_max=50)
     taken = b""
     try:
         for piece in pieces(data, cuts):
@@ -98,7 +98,7 @@ def test_arbitrary_bytes_give_requests_or_a_typed_error(data: bytes, cuts: list[
 def test_only_what_a_person_can_type_opens_the_text_dialect() -> None:
     """W-1.1"""
     for first in range(256):
-        cutter = Intake(SCRATCH, frame_bytes_max=1 << 31, line_bytes_max=100)
+        cutter = FrameReader(SCRATCH, frame_bytes_max=1 << 31, line_bytes_max=100)
         cutter.buffer()[:1] = bytes([first])
         cutter.received(1)
         assert cutter.text == (0x20 <= first <= 0x7E or chr(first) in "\t\r\n")

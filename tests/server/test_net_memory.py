@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace_server.net.memory import MemoryBudget
+from millrace_server.net.memory_budget import MemoryBudget
 
 
 @given(

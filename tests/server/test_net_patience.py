@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from millrace_server.limits import Limits
-from millrace_server.net.patience import Patience, Sight
+from millrace_server.net.connection_timeouts import ConnectionTimeouts, Sight
 
 LIMITS = Limits()
 QUIET = Sight(
@@ -26,7 +26,7 @@ QUIET = Sight(
 def first_overdue(sights: dict[int, Sight], *, until_ms: int) -> tuple[int, str] | None:
     """When and why a connection is overdue that is looked at every 500 ms; `sights` tells from
     when on it looks how."""
-    patience = Patience(LIMITS, 0)
+    patience = ConnectionTimeouts(LIMITS, 0)
     sight = QUIET
     for now_ms in range(0, until_ms, 500):
         sight = sights.get(now_ms, sight)

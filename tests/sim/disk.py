@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millrace_server.host import ReadBuffer
+from millrace_server.environment.seams import ReadBuffer
 
 SECTOR_BYTES = 512
 
@@ -83,7 +83,7 @@ _Change = dict[str, _Inode | _Gone | None]
 
 
 class FaultyFile:
-    """See `host.File`."""
+    """See `seams.File`."""
 
     def __init__(self, disk: FaultyDisk, path: str, inode: _Inode, *, write: bool) -> None:
         self.path = path
@@ -172,7 +172,7 @@ class _Operation:
 
 
 class FaultyDisk:
-    """See `host.Disk` and the head of this module."""
+    """See `seams.Disk` and the head of this module."""
 
     def __init__(self) -> None:
         self.operations = 0

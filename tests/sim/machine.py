@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from millrace_server.host import Host
+from millrace_server.environment.seams import Environment
 from tests.sim.disk import FaultyDisk
 from tests.sim.host import SimSpawn, World
 from tests.sim.loop import Process
@@ -35,7 +35,7 @@ class Machine:
         self._starts = 0
         self._use(FaultyDisk())
 
-    def boot(self) -> tuple[Process, Host]:
+    def boot(self) -> tuple[Process, Environment]:
         """Starts a process, with the doors it gets."""
         world = self._world
         self._starts += 1
@@ -45,7 +45,9 @@ class Machine:
         world.network.machine_is_up(self.name)
         rng = self._rng.fork(str(self._starts))
         spawn = SimSpawn(world, rng.fork("spawn"))
-        return self.process, Host(world.clock, self.disk, world.network, rng.fork("broker"), spawn)
+        return self.process, Environment(
+            world.clock, self.disk, world.network, rng.fork("broker"), spawn
+        )
 
     def kill(self) -> None:
         """Ends the process; what it wrote stays in the page cache."""

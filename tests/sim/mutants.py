@@ -18,7 +18,6 @@ from typing import Any
 from unittest import mock
 
 from millrace_protocol.records import HEADER_SIZE, decode, read_header, validate
-from millrace_server.broker.partition import Partition
 from millrace_server.disk.flusher import Flusher
 from millrace_server.log import (
     LogConfig,
@@ -35,6 +34,7 @@ from millrace_server.log.producers import Producers
 from millrace_server.log.recovery import _Recovery
 from millrace_server.log.scan import BatchScan
 from millrace_server.log.segment import Segment
+from millrace_server.partitions.partition import Partition
 from tests.sim.scenario import run_seed
 
 Patch = Callable[[Any, str, Any], None]

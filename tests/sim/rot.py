@@ -10,7 +10,7 @@ words enough.
 from __future__ import annotations
 
 from millrace.errors import MillraceError
-from millrace_server.broker.metadata_log import METADATA_TOPIC
+from millrace_server.controller.metadata_log import METADATA_TOPIC
 from millrace_server.log.durable_mark import MARK_NAME, DurableMark
 from tests.sim.disk import SECTOR_BYTES, FaultyDisk
 from tests.sim.host import Rng, Trace

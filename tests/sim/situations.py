@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from millrace_server.broker.producer_ids import ProducerIds
 from millrace_server.log import (
     FencedProducer,
     OutOfOrderSequence,
     PartitionLog,
     UnknownProducer,
 )
+from millrace_server.services.producer_ids import ProducerIds
 from tests.sim.host import Trace
 from tests.sim.loop import CURRENT
 

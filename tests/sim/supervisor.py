@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
-from millrace_server.host import Host
+from millrace_server.environment.seams import Environment
 from millrace_server.log import CorruptLog
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.node import Node
-from millrace_server.refusal import Refused
 from tests.sim.host import World
 from tests.sim.loop import Process
 from tests.sim.machine import Machine
@@ -25,7 +25,7 @@ ADDRESS = "127.0.0.1:9092"
 STOP_S_MAX = 30.0
 START_S_MAX = 30.0
 _RETRY_S = 0.5
-_REFUSALS = (OSError, CorruptLog, UnreadableMetadata, Refused)
+_REFUSALS = (OSError, CorruptLog, UnreadableMetadata, ApiError)
 """What a broker may say of data that it cannot start with."""
 
 
@@ -62,9 +62,9 @@ class Supervisor:
             self._down = loop.create_future()
             await asyncio.sleep(self._pause_s)
 
-    async def _serve(self, process: Process, host: Host) -> None:
+    async def _serve(self, process: Process, env: Environment) -> None:
         """The broker's main function."""
-        node = Node(self._config, host)
+        node = Node(self._config, env)
         try:
             await node.start()
         except Exception as error:

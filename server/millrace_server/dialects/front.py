@@ -11,16 +11,16 @@ import asyncio
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import HEADER_SIZE, LENGTH_SIZE, refusal_frame
 from millrace_protocol.messages.refusal import Refusal
-from millrace_server.broker.broker import Broker
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.dialect import NativeDialect
 from millrace_server.dialects.text.dialect import TextDialect
 from millrace_server.dialects.text.lines import error_line, reply
-from millrace_server.host import Reply
-from millrace_server.log_lines import get_logger
+from millrace_server.environment.seams import Reply
+from millrace_server.logs import get_logger
+from millrace_server.loop.fair_scheduler import Pieces
 from millrace_server.net.connection import Connection
 from millrace_server.net.stream import Stream
-from millrace_server.net.turns import Pieces
-from millrace_server.refusal import Refused
 
 log = get_logger("millrace.connection")
 
@@ -62,11 +62,11 @@ class Front:
 
     def refuse_line_length(self, connection: Connection, line_bytes_max: int) -> Reply:
         """Names the limit."""
-        sentence = f"The line is longer than {line_bytes_max} bytes"
-        return reply([error_line(Refused(ErrorCode.INVALID_REQUEST, sentence))])
+        message = f"The line is longer than {line_bytes_max} bytes"
+        return reply([error_line(ApiError(ErrorCode.INVALID_REQUEST, message))])
 
     def refuse_connection(self, connection: Connection, connections_max: int) -> Reply:
-        """Says it in a frame: a person reads the sentence in it, a client decodes it."""
+        """Says it in a frame: a person reads the message in it, a client decodes it."""
         return [
             _anonymous_refusal(
                 ErrorCode.BROKER_STOPPING,
@@ -81,7 +81,7 @@ class Front:
         log.debug("connection closed", peer=connection.peer, reason=connection.close_reason)
 
 
-def _anonymous_refusal(code: ErrorCode, sentence: str) -> bytes:
+def _anonymous_refusal(code: ErrorCode, message: str) -> bytes:
     return refusal_frame(
-        api=0, version=0, correlation_id=0, error_code=code, refusal=Refusal(sentence)
+        api=0, version=0, correlation_id=0, error_code=code, refusal=Refusal(message)
     )

@@ -15,7 +15,7 @@ import os
 import sys
 from typing import Final
 
-from millrace_server.host import File, ReadableFile
+from millrace_server.environment.seams import File, ReadableFile
 
 _CACHESTAT: Final = 451
 """The number of the system call, the same on every architecture."""
@@ -67,7 +67,7 @@ class PageCache:
         return self.is_cold(file, position, size) and self._counts[0] == 0
 
     def passing(self, file: File) -> ReadableFile:
-        """See `host.ColdReads`."""
+        """See `seams.ColdReads`."""
         return _PassingFile(file, PageCache())
 
 
@@ -91,7 +91,7 @@ class _PassingFile:
         return self._file.path
 
     def pread(self, size: int, position: int) -> bytes:
-        """See `host.ReadableFile`."""
+        """See `seams.ReadableFile`."""
         file, cache = self._file, self._cache
         # From the start of a page: the kernel drops whole pages only.
         first = position - position % _PAGE_BYTES

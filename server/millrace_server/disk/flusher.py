@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 
 from millrace_server.disk.worker import whole
-from millrace_server.host import Host
+from millrace_server.environment.seams import Environment
 from millrace_server.log import FlushTicket, LogClosed, LogFailed, PartitionLog
 
 
@@ -26,7 +26,7 @@ class Flusher:
     """Makes one log durable, on request; belongs to the log's event loop."""
 
     __slots__ = (
-        "_host",
+        "_env",
         "_is_closed",
         "_is_requested",
         "_log",
@@ -40,7 +40,7 @@ class Flusher:
     def __init__(
         self,
         log: PartitionLog,
-        host: Host,
+        env: Environment,
         *,
         on_durable: Callable[[], None] | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
@@ -50,7 +50,7 @@ class Flusher:
         `on_failure(error)` runs once, after the disk has failed.
         """
         self._log = log
-        self._host = host
+        self._env = env
         self._on_durable = on_durable
         self._on_failure = on_failure
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -69,7 +69,7 @@ class Flusher:
         self._is_requested = True
         self._wants_checkpoint |= checkpoint
         if self._task is None:
-            self._task = self._host.spawn.task(
+            self._task = self._env.spawn.task(
                 self._flush_while_requested(), name=f"flush {self._log.directory}"
             )
 
@@ -127,11 +127,11 @@ class Flusher:
 
     async def _carry_out(self, ticket: FlushTicket) -> None:
         try:
-            await whole(self._host.spawn.blocking(ticket.sync))
+            await whole(self._env.spawn.blocking(ticket.sync))
             self._log.finish_flush(ticket)
             self._wake_waiters()
             if ticket.has_chores:
-                await whole(self._host.spawn.blocking(ticket.settle))
+                await whole(self._env.spawn.blocking(ticket.settle))
         finally:
             self._log.finish_settle(ticket)
 

@@ -1,8 +1,8 @@
 """A data directory on a real file system.
 
 Owns descriptors, their reference counts and the words of disk errors. Refuses to know what the
-files mean, and in which thread a call runs: the protocols in `host` say which calls block. Linux
-and other POSIX systems.
+files mean, and in which thread a call runs: the protocols in `environment` say which calls block.
+Linux and other POSIX systems.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from millrace_server.host import ReadBuffer
+from millrace_server.environment.seams import ReadBuffer
 
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
 from millrace_server.group.effects import (
     Append,
     GroupDeleted,
@@ -22,7 +23,6 @@ from millrace_server.group.effects import (
 )
 from millrace_server.group.records import GroupForgotten, GroupRecord, GroupWritten
 from millrace_server.group.requests import OfferedProtocol
-from millrace_server.refusal import Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Change:
     token: Token | None
     result: PartitionOutcomes | GroupDeleted | None
     appends_left: int = 1
-    refused: Refused | None = None
+    refused: ApiError | None = None
     is_commit: bool = False
 
 
@@ -71,7 +71,7 @@ class InFlight:
     group_ids: tuple[str, ...] = field(default=())
 
 
-class Appends:
+class ProduceService:
     """The appends of one coordinator that have not come back, oldest first."""
 
     __slots__ = ("_by_group", "_in_flight", "_next_id")
@@ -151,7 +151,7 @@ class Appends:
 _NOT_LED_HERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
 
 
-def failed_group_write(refused: Refused) -> Refusal:
+def failed_group_write(refused: ApiError) -> Refusal:
     """What members are told when the record of their group cannot be written, as Kafka has it."""
     code = refused.code
     if code in _NOT_LED_HERE:
@@ -162,10 +162,10 @@ def failed_group_write(refused: Refused) -> Refusal:
         code = ErrorCode.REBALANCE_IN_PROGRESS
     elif code is ErrorCode.MESSAGE_TOO_LARGE:
         code = ErrorCode.UNKNOWN_SERVER_ERROR
-    return Refusal.saying(code, f"The group's record could not be written: {refused.sentence}")
+    return Refusal.saying(code, f"The group's record could not be written: {refused.message}")
 
 
-def failed_offset_write(refused: Refused) -> Refusal:
+def failed_offset_write(refused: ApiError) -> Refusal:
     """What a commit or a deletion is told when it cannot be written, as Kafka has it."""
     code = refused.code
     if code in _NOT_LED_HERE:
@@ -174,4 +174,4 @@ def failed_offset_write(refused: Refused) -> Refusal:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     elif code is ErrorCode.MESSAGE_TOO_LARGE:
         code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    return Refusal.saying(code, f"The offsets could not be written: {refused.sentence}")
+    return Refusal.saying(code, f"The offsets could not be written: {refused.message}")

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
-from millrace_server.deadlines import Deadlines
+from millrace_server.api_error import ApiError
 from millrace_server.group.appends import (
-    Appends,
     AssignmentStored,
     Change,
     InFlight,
+    ProduceService,
     StaticRestart,
     failed_group_write,
     failed_offset_write,
@@ -62,7 +62,7 @@ from millrace_server.group.requests import (
 from millrace_server.group.room import Room
 from millrace_server.group.states import GroupState
 from millrace_server.group.syncs import Syncs
-from millrace_server.refusal import Refused
+from millrace_server.loop.deadlines import Deadlines
 
 
 class Coordinator:
@@ -73,7 +73,7 @@ class Coordinator:
     makes a member id unique; `room` is shared with the other coordinators of the broker.
 
     Events that take a token return effects, among which, now or later, is one `Reply` with that
-    token. Questions and heartbeats, which never wait, return their answer or raise `Refused`.
+    token. Questions and heartbeats, which never wait, return their answer or raise `ApiError`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Coordinator:
         room.images.append(self._image)
         self._room = room
         self._deadlines = Deadlines[Due]()
-        self._appends = Appends()
+        self._appends = ProduceService()
         self._rebalances = Rebalances(config, self._deadlines, self._appends)
         self._liveness = Liveness(config, room, self._rebalances, self._deadlines)
         self._joins = Joins(config, room, self._rebalances, self._liveness, self._appends, make_id)
@@ -154,7 +154,7 @@ class Coordinator:
             else:
                 group = self._group_of_member(request.group_id, request.member_id)
             self._joins.join(group, request, token, turn)
-        except Refused as refused:
+        except ApiError as refused:
             turn.reply(token, Refusal.of(refused, request.member_id))
         self._groups.drop_idle(turn)
         return turn.effects
@@ -167,12 +167,12 @@ class Coordinator:
             self._check_open(request.group_id, loading=ErrorCode.REBALANCE_IN_PROGRESS)
             group = self._group_of_member(request.group_id, request.member_id)
             self._syncs.sync(group, request, token, turn)
-        except Refused as refused:
+        except ApiError as refused:
             turn.reply(token, Refusal.of(refused))
         return turn.effects
 
     def heartbeat(self, request: Heartbeat, moment: Moment) -> None:
-        """A member is alive. Raises `Refused` when it has to do something."""
+        """A member is alive. Raises `ApiError` when it has to do something."""
         if self._closed is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return  # Nobody's session runs yet, and the member can do nothing about it.
         self._check_open(request.group_id)
@@ -194,7 +194,7 @@ class Coordinator:
                 turn.reply(token, Left(tuple(left)))
             else:
                 self._liveness.leave(group, request, token, turn)
-        except Refused as refused:
+        except ApiError as refused:
             turn.reply(token, Refusal.of(refused))
         self._groups.drop_idle(turn)
         return turn.effects
@@ -207,7 +207,7 @@ class Coordinator:
             group = self._groups.get(request.group_id)
             if group is None:
                 if request.generation >= 0:
-                    raise Refused(
+                    raise ApiError(
                         ErrorCode.ILLEGAL_GENERATION,
                         f"{_no_group(request.group_id)}, so generation {request.generation} of it "
                         "does not hold; join it, or commit without a generation",
@@ -222,7 +222,7 @@ class Coordinator:
                 self._appends.start(turn, Change(token, result), records)
             else:
                 turn.reply(token, result)
-        except Refused as refused:
+        except ApiError as refused:
             turn.reply(token, Refusal.of(refused))
         self._groups.drop_idle(turn)
         return turn.effects
@@ -234,7 +234,7 @@ class Coordinator:
         *,
         require_stable: bool = False,
     ) -> list[FetchedOffset]:
-        """What the group has durably committed; all there is for None. Raises `Refused`.
+        """What the group has durably committed; all there is for None. Raises `ApiError`.
 
         With `require_stable` a partition whose commit is being written is UNSTABLE_OFFSET_COMMIT.
         """
@@ -249,7 +249,7 @@ class Coordinator:
         try:
             self._check_open(group_id)
             self._removals.delete_offsets(group_id, partitions, token, turn)
-        except Refused as refused:
+        except ApiError as refused:
             turn.reply(token, Refusal.of(refused))
         return turn.effects
 
@@ -259,7 +259,7 @@ class Coordinator:
         try:
             self._check_open(group_id)
             self._removals.delete_group(group_id, token, turn)
-        except Refused as refused:
+        except ApiError as refused:
             turn.reply(token, Refusal.of(refused))
         return turn.effects
 
@@ -271,22 +271,22 @@ class Coordinator:
         return turn.effects
 
     def list_groups(self) -> list[GroupListing]:
-        """Every group that is not being removed. Raises `Refused`."""
+        """Every group that is not being removed. Raises `ApiError`."""
         self._check_open()
         return [list_group(group) for group in self._groups if group.state is not GroupState.DEAD]
 
     def describe(self, group_id: str) -> GroupDescription:
-        """One group. Raises `Refused`."""
+        """One group. Raises `ApiError`."""
         self._check_open(group_id)
         group = self._groups.get(group_id)
         if group is None or group.state is GroupState.DEAD:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, _no_group(group_id))
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, _no_group(group_id))
         return describe_group(group)
 
     def on_appended(self, append_id: int, moment: Moment) -> list[Effect]:
         """The append is durable: its records are replayed, and whoever waited is answered.
 
-        Appends come back in the order in which they were asked for; `ValueError` if not.
+        ProduceService come back in the order in which they were asked for; `ValueError` if not.
         """
         turn = Turn(moment)
         if self._closed is not None:
@@ -308,7 +308,7 @@ class Coordinator:
         self._look_idle(entry, turn)
         return turn.effects
 
-    def on_append_failed(self, append_id: int, refused: Refused, moment: Moment) -> list[Effect]:
+    def on_append_failed(self, append_id: int, refused: ApiError, moment: Moment) -> list[Effect]:
         """The append was not written and never will be: whoever waited is told why.
 
         An append of which nobody knows whether it is durable is no failed append: after that the
@@ -374,12 +374,12 @@ class Coordinator:
     def _group_of_member(self, group_id: str, member_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"{_no_group(group_id)}, so {member_id!r} is no member; join without a member id",
             )
         if group.state is GroupState.DEAD:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"Group {group_id!r} is being removed; join again in a moment",
             )
@@ -388,9 +388,9 @@ class Coordinator:
     def _check_open(self, group_id: str | None = None, loading: ErrorCode | None = None) -> None:
         if self._closed is not None:
             is_loading = self._closed is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            raise Refused(loading if loading is not None and is_loading else self._closed)
+            raise ApiError(loading if loading is not None and is_loading else self._closed)
         if group_id is not None and not 0 < len(group_id) <= GROUP_ID_LENGTH_MAX:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_GROUP_ID,
                 f"A group id has 1 to {GROUP_ID_LENGTH_MAX} characters; this one has "
                 f"{len(group_id)}",

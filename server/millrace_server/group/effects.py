@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
 from millrace_server.group.records import CommittedOffset, GroupRecord
 from millrace_server.group.requests import Moment
 from millrace_server.group.states import GroupState
-from millrace_server.refusal import Refused
 
 Token = Hashable
 """Whatever the shell knows a waiting request by; never None. How many there are is bounded by the
@@ -23,24 +23,24 @@ requests that connections may have in flight."""
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An expected refusal: the code, and a sentence a person can act on.
+    """An expected refusal: the code, and a message a person can act on.
 
     `member_id` is what a refused join is told about its id: the one to come back with for
     MEMBER_ID_REQUIRED, otherwise the one that it sent.
     """
 
     code: ErrorCode
-    sentence: str
+    message: str
     member_id: str = ""
 
     @classmethod
-    def of(cls, refused: Refused, member_id: str = "") -> Refusal:
-        return cls(refused.code, refused.sentence, member_id)
+    def of(cls, refused: ApiError, member_id: str = "") -> Refusal:
+        return cls(refused.code, refused.message, member_id)
 
     @classmethod
-    def saying(cls, code: ErrorCode, sentence: str, member_id: str = "") -> Refusal:
-        """A refusal whose sentence is cut to what an answer may hold."""
-        return cls.of(Refused(code, sentence), member_id)
+    def saying(cls, code: ErrorCode, message: str, member_id: str = "") -> Refusal:
+        """A refusal whose message is cut to what an answer may hold."""
+        return cls.of(ApiError(code, message), member_id)
 
 
 class JoinedMember(NamedTuple):

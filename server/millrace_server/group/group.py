@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
 from millrace_server.group.effects import JoinedMember, Token
 from millrace_server.group.member import Member
 from millrace_server.group.records import StoredGroup
@@ -18,7 +19,6 @@ from millrace_server.group.requests import OfferedProtocol
 from millrace_server.group.room import GROUP_BYTES, Room
 from millrace_server.group.states import GroupState, Lifecycle, Step
 from millrace_server.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from millrace_server.refusal import Refused
 
 
 class Group:
@@ -280,25 +280,25 @@ class Group:
         return self.topics is None or topic in self.topics
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that may speak under these ids. Raises `Refused`."""
+        """The member that may speak under these ids. Raises `ApiError`."""
         if instance_id is not None:
             current = self.static_ids.get(instance_id)
             if current is not None and current != member_id:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.FENCED_INSTANCE_ID,
                     f"Instance {instance_id!r} of group {self.name!r} is member {current!r} now, "
                     f"which has taken the place of {member_id!r}; give each process its own "
                     "instance id",
                 )
             if current is None:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.UNKNOWN_MEMBER_ID,
                     f"Group {self.name!r} has no instance {instance_id!r}: it has left or timed "
                     "out; join again without a member id",
                 )
         member = self.members.get(member_id)
         if member is None:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"Group {self.name!r} has no member {member_id!r}: it has left, timed out or did "
                 f"not rejoin in time ({self._now()}); join again without a member id",
@@ -306,9 +306,9 @@ class Group:
         return member
 
     def check_generation(self, generation: int) -> None:
-        """Raises `Refused` unless it is the one that holds now."""
+        """Raises `ApiError` unless it is the one that holds now."""
         if generation != self.generation:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.ILLEGAL_GENERATION,
                 f"Generation {generation} of group {self.name!r} does not hold: {self._now()}; "
                 "join the group again",

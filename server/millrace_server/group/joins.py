@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.group.appends import Appends, StaticRestart
+from millrace_server.api_error import ApiError
+from millrace_server.group.appends import ProduceService, StaticRestart
 from millrace_server.group.config import NAME_LENGTH_MAX, PROTOCOLS_MAX, GroupConfig
 from millrace_server.group.effects import Joined, Refusal, Token, Turn
 from millrace_server.group.group import Group
@@ -22,7 +23,6 @@ from millrace_server.group.requests import NO_MEMBER, Join, OfferedProtocol
 from millrace_server.group.room import MEMBER_BYTES, Room
 from millrace_server.group.states import GroupState
 from millrace_server.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from millrace_server.refusal import Refused
 
 
 class Joins:
@@ -36,7 +36,7 @@ class Joins:
         room: Room,
         rebalances: Rebalances,
         liveness: Liveness,
-        appends: Appends,
+        appends: ProduceService,
         make_id: Callable[[], str],
     ) -> None:
         self._config = config
@@ -47,51 +47,51 @@ class Joins:
         self._make_id = make_id
 
     def check(self, request: Join) -> None:
-        """What is wrong with a join whatever the group is like. Raises `Refused`."""
+        """What is wrong with a join whatever the group is like. Raises `ApiError`."""
         least, most = self._config.session_timeout_min_ms, self._config.session_timeout_max_ms
         if not least <= request.session_timeout_ms <= most:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_SESSION_TIMEOUT,
                 f"A session timeout of {request.session_timeout_ms} ms; this broker allows {least} "
                 f"to {most} ms",
             )
         if request.rebalance_timeout_ms > 2**31 - 1:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"A rebalance timeout of {request.rebalance_timeout_ms} ms; it is at most "
                 "2147483647 ms",
             )
         names = [offered.name for offered in request.protocols]
         if len(names) > PROTOCOLS_MAX or len(set(names)) < len(names):
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"A member offers at most {PROTOCOLS_MAX} protocols, each once; this one offers "
                 f"{len(names)}: {', '.join(names)}",
             )
         if request.instance_id == "":
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 "An instance id is a name, or not there; this one is empty",
             )
         texts = (request.member_id, request.instance_id or "", request.client_id)
         for text in (*texts, request.client_host, request.protocol_type, *names):
             if len(text) > NAME_LENGTH_MAX:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.INVALID_REQUEST,
                     f"A name of {len(text)} characters: {text!r}; ids and protocol names have at "
                     f"most {NAME_LENGTH_MAX}",
                 )
 
     def join(self, group: Group, request: Join, token: Token, turn: Turn) -> None:
-        """A checked join meets its group. Raises `Refused`."""
+        """A checked join meets its group. Raises `ApiError`."""
         if group.state is GroupState.DEAD:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"Group {group.name!r} is being deleted; join again in a moment",
             )
         self._check_size(group, request, turn)
         if not group.supports(request.protocol_type, request.protocols):
-            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, _no_common(group, request))
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, _no_common(group, request))
         self._check_metadata(group, request)
         if request.member_id != NO_MEMBER:
             self._join_again(group, request, token, turn)
@@ -121,7 +121,7 @@ class Joins:
     def _join_again(self, group: Group, request: Join, token: Token, turn: Turn) -> None:
         if request.member_id in group.pending:
             if request.instance_id is not None:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.INVALID_REQUEST,
                     f"Member id {request.member_id!r} was given to a member without an instance "
                     f"id; to join as instance {request.instance_id!r} begin without a member id",
@@ -212,7 +212,7 @@ class Joins:
         )
 
     def _check_size(self, group: Group, request: Join, turn: Turn) -> None:
-        """Raises `Refused` when the group is full; a member over the limit goes."""
+        """Raises `ApiError` when the group is full; a member over the limit goes."""
         most = self._config.group_size_max
         member = group.members.get(_place_of(group, request))
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -232,7 +232,7 @@ class Joins:
         if member is not None:
             self._rebalances.remove(group, member.member_id, turn, refusal)
         self._rebalances.try_complete(group, turn)
-        raise Refused(refusal.code, refusal.sentence)
+        raise ApiError(refusal.code, refusal.message)
 
     def _check_metadata(self, group: Group, request: Join) -> None:
         most = self._config.group_metadata_bytes_max
@@ -241,7 +241,7 @@ class Joins:
         before = member.metadata_bytes if member else 0
         others = group.metadata_bytes - before
         if size + others > most:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"This member brings {size} bytes of metadata and the others of group "
                 f"{group.name!r} have {others}; all together may have {most}; subscribe to fewer "

@@ -8,7 +8,7 @@ instance id.
 from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.deadlines import Deadlines
+from millrace_server.api_error import ApiError
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.effects import Left, LeftMember, Refusal, Token, Turn
 from millrace_server.group.group import Group
@@ -17,7 +17,7 @@ from millrace_server.group.rebalances import Due, Rebalances
 from millrace_server.group.requests import NO_MEMBER, Heartbeat, Leave, LeavingMember
 from millrace_server.group.room import Room
 from millrace_server.group.states import GroupState
-from millrace_server.refusal import Refused
+from millrace_server.loop.deadlines import Deadlines
 
 
 class Liveness:
@@ -40,12 +40,12 @@ class Liveness:
         """The pending ids of all groups, oldest first."""
 
     def heartbeat(self, group: Group, request: Heartbeat, turn: Turn) -> None:
-        """A member is alive. Raises `Refused` when it has to do something."""
+        """A member is alive. Raises `ApiError` when it has to do something."""
         member = group.check_member(request.member_id, request.instance_id)
         group.check_generation(request.generation)
         self._rebalances.touch(group, member, turn)
         if group.state is GroupState.PREPARING_REBALANCE:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
                 f"Group {group.name!r} rebalances after generation {group.generation}: finish "
                 "what is at hand and join again",
@@ -58,7 +58,7 @@ class Liveness:
             try:
                 self._leave(group, leaving, turn)
                 refusal = None
-            except Refused as refused:
+            except ApiError as refused:
                 refusal = Refusal.of(refused)
             left.append(LeftMember(leaving.member_id, leaving.instance_id, refusal))
         turn.reply(token, Left(tuple(left)))
@@ -136,7 +136,7 @@ class Liveness:
         if member_id == NO_MEMBER:
             current = group.static_ids.get(instance_id or "")
             if current is None:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.UNKNOWN_MEMBER_ID,
                     f"Group {group.name!r} has no instance {instance_id!r} that could leave",
                 )

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.group.appends import Appends
+from millrace_server.api_error import ApiError
+from millrace_server.group.appends import ProduceService
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.effects import FetchedOffset, PartitionOutcome, Refusal
 from millrace_server.group.group import Group
@@ -21,7 +22,6 @@ from millrace_server.group.requests import NO_MEMBER, Commit, OffsetToCommit, To
 from millrace_server.group.room import Room
 from millrace_server.group.states import GroupState
 from millrace_server.group.subscription import CONSUMER_PROTOCOL_TYPE
-from millrace_server.refusal import Refused
 
 TOPIC_LENGTH_MAX = 249
 """Characters; whether there is such a topic is the shell's question."""
@@ -33,7 +33,7 @@ class Offsets:
     __slots__ = ("_appends", "_config", "_image", "_room")
 
     def __init__(
-        self, config: GroupConfig, room: Room, image: GroupsImage, appends: Appends
+        self, config: GroupConfig, room: Room, image: GroupsImage, appends: ProduceService
     ) -> None:
         self._config = config
         self._room = room
@@ -41,9 +41,9 @@ class Offsets:
         self._appends = appends
 
     def check_committer(self, group: Group, request: Commit) -> Member | None:
-        """The member that commits, None for a commit from outside. Raises `Refused`."""
+        """The member that commits, None for a commit from outside. Raises `ApiError`."""
         if group.state is GroupState.DEAD:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"Group {group.name!r} is being deleted; commit again in a moment",
             )
@@ -51,7 +51,7 @@ class Offsets:
             return None
         is_outsider = request.member_id == NO_MEMBER and request.instance_id is None
         if request.generation < 0 and is_outsider:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"Group {group.name!r} has {len(group.members)} members, and only they may commit "
                 "its offsets; stop them first",
@@ -59,7 +59,7 @@ class Offsets:
         member = group.check_member(request.member_id, request.instance_id)
         group.check_generation(request.generation)
         if group.state is GroupState.COMPLETING_REBALANCE:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
                 f"Group {group.name!r} has begun generation {group.generation} and has no "
                 "assignment yet; what was read before it will be read again",
@@ -123,9 +123,9 @@ class Offsets:
     def delete(
         self, group: Group, partitions: Iterable[TopicPartition]
     ) -> tuple[list[OffsetForgotten], list[PartitionOutcome]]:
-        """Tombstones for what may go, and what becomes of each part. Raises `Refused`."""
+        """Tombstones for what may go, and what becomes of each part. Raises `ApiError`."""
         if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.NON_EMPTY_GROUP,
                 f"Group {group.name!r} has {len(group.members)} members, and what they use is not "
                 "known; stop them first",

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.deadlines import Deadlines
-from millrace_server.group.appends import Appends, AssignmentStored, Change
+from millrace_server.group.appends import AssignmentStored, Change, ProduceService
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.effects import Joined, Refusal, Synced, Token, Turn
 from millrace_server.group.group import Group
 from millrace_server.group.member import Member
 from millrace_server.group.records import GroupWritten, StoredGroup
 from millrace_server.group.states import GroupState, Step
+from millrace_server.loop.deadlines import Deadlines
 
 
 class Due(NamedTuple):
@@ -34,7 +34,9 @@ class Rebalances:
 
     __slots__ = ("_appends", "_config", "_deadlines")
 
-    def __init__(self, config: GroupConfig, deadlines: Deadlines[Due], appends: Appends) -> None:
+    def __init__(
+        self, config: GroupConfig, deadlines: Deadlines[Due], appends: ProduceService
+    ) -> None:
         self._config = config
         self._deadlines = deadlines
         self._appends = appends

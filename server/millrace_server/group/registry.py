@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.group.appends import Appends
+from millrace_server.api_error import ApiError
+from millrace_server.group.appends import ProduceService
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.effects import Turn
 from millrace_server.group.group import Group
@@ -18,7 +19,6 @@ from millrace_server.group.liveness import Liveness
 from millrace_server.group.rebalances import Rebalances
 from millrace_server.group.room import GROUP_BYTES, Room
 from millrace_server.group.states import GroupState
-from millrace_server.refusal import Refused
 
 
 class Registry:
@@ -31,7 +31,7 @@ class Registry:
         config: GroupConfig,
         room: Room,
         image: GroupsImage,
-        appends: Appends,
+        appends: ProduceService,
         rebalances: Rebalances,
         liveness: Liveness,
     ) -> None:
@@ -50,7 +50,7 @@ class Registry:
         return self._groups.get(group_id)
 
     def open(self, group_id: str, turn: Turn) -> Group:
-        """The group of that name, made if there is none. Raises `Refused` when there are too many.
+        """The group of that name, made if there is none. Raises `ApiError` when there are too many.
 
         At the limit newcomers that were told to come back give way: their groups may be empty.
         """
@@ -60,7 +60,7 @@ class Registry:
         while len(self._groups) >= self._config.groups_max and self._liveness.forget_oldest(turn):
             self.drop_idle(turn)
         if len(self._groups) >= self._config.groups_max:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The coordinator of group {group_id!r} has {len(self._groups)} groups, which is "
                 "all it may; delete groups that are not used any more",

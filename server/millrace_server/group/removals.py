@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.deadlines import Deadlines
-from millrace_server.group.appends import Appends, Change
+from millrace_server.api_error import ApiError
+from millrace_server.group.appends import Change, ProduceService
 from millrace_server.group.config import TOMBSTONES_PER_APPEND, GroupConfig
 from millrace_server.group.effects import GroupDeleted, PartitionOutcomes, Token, Turn
 from millrace_server.group.group import Group
@@ -21,7 +21,7 @@ from millrace_server.group.records import GroupForgotten, GroupRecord
 from millrace_server.group.registry import Registry
 from millrace_server.group.requests import TopicPartition
 from millrace_server.group.states import GroupState, Step
-from millrace_server.refusal import Refused
+from millrace_server.loop.deadlines import Deadlines
 
 
 class Removals:
@@ -43,7 +43,7 @@ class Removals:
         groups: Registry,
         image: GroupsImage,
         offsets: Offsets,
-        appends: Appends,
+        appends: ProduceService,
         deadlines: Deadlines[Due],
     ) -> None:
         self._config = config
@@ -55,10 +55,10 @@ class Removals:
         self._to_look_through: list[str] = []
 
     def delete_group(self, group_id: str, token: Token, turn: Turn) -> None:
-        """Deletes a group without members, with its offsets. Raises `Refused`."""
+        """Deletes a group without members, with its offsets. Raises `ApiError`."""
         group = self._existing(group_id)
         if group.state is not GroupState.EMPTY:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.NON_EMPTY_GROUP,
                 f"Group {group_id!r} has {len(group.members)} members; stop them, or remove them "
                 "with LeaveGroup, then delete it",
@@ -70,7 +70,7 @@ class Removals:
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], token: Token, turn: Turn
     ) -> None:
-        """Forgets offsets that no member uses. Raises `Refused`."""
+        """Forgets offsets that no member uses. Raises `ApiError`."""
         records, outcomes = self._offsets.delete(self._existing(group_id), partitions)
         result = PartitionOutcomes(tuple(outcomes))
         if records:
@@ -122,7 +122,7 @@ class Removals:
     def _existing(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None or group.state is GroupState.DEAD:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id!r}")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id!r}")
         return group
 
     def _write(

@@ -8,8 +8,8 @@ fill it.
 from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
 from millrace_server.group.image import GroupsImage
-from millrace_server.refusal import Refused
 
 GROUP_BYTES = 2_500
 """An empty group, with its place in the coordinator."""
@@ -42,9 +42,9 @@ class Room:
         self.images = [each for each in self.images if each is not image]
 
     def check(self, size_bytes: int) -> None:
-        """Raises `Refused` unless as much may be added; what gets smaller (below 0) always may."""
+        """Raises `ApiError` unless as much may be added; what gets smaller (below 0) always may."""
         if size_bytes > 0 and self.held_bytes + size_bytes > self._bytes_max:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The groups of this broker and their members take {self.held_bytes} bytes of "
                 f"memory, and all that they may is {self._bytes_max}: there is no room for "

@@ -7,7 +7,8 @@ protocol.
 from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.group.appends import Appends
+from millrace_server.api_error import ApiError
+from millrace_server.group.appends import ProduceService
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.effects import Refusal, Token, Turn
 from millrace_server.group.group import Group
@@ -16,7 +17,6 @@ from millrace_server.group.records import GroupWritten, encode_record
 from millrace_server.group.requests import Sync
 from millrace_server.group.room import Room
 from millrace_server.group.states import GroupState
-from millrace_server.refusal import Refused
 
 
 class Syncs:
@@ -25,7 +25,7 @@ class Syncs:
     __slots__ = ("_appends", "_config", "_rebalances", "_room")
 
     def __init__(
-        self, config: GroupConfig, room: Room, rebalances: Rebalances, appends: Appends
+        self, config: GroupConfig, room: Room, rebalances: Rebalances, appends: ProduceService
     ) -> None:
         self._config = config
         self._room = room
@@ -33,12 +33,12 @@ class Syncs:
         self._appends = appends
 
     def sync(self, group: Group, request: Sync, token: Token, turn: Turn) -> None:
-        """A member asks for its assignment, the leader brings everybody's. Raises `Refused`."""
+        """A member asks for its assignment, the leader brings everybody's. Raises `ApiError`."""
         member = group.check_member(request.member_id, request.instance_id)
         group.check_generation(request.generation)
         _check_protocol(group, request)
         if group.state is GroupState.PREPARING_REBALANCE:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
                 f"Group {group.name!r} rebalances again after generation {group.generation}; "
                 "join again",
@@ -70,19 +70,19 @@ class Syncs:
         stored = group.stored(assignments, wall_ms=turn.moment.wall_ms)
         size = len(encode_record(GroupWritten(group.name, stored))[1] or b"")
         most = self._config.group_metadata_bytes_max
-        sentence = (
+        message = (
             f"The record of group {group.name!r} with its assignment has {size} bytes and may have "
             f"{most}; read fewer topics in one group, or have fewer members"
         )
         if size <= most:
             try:
                 self._room.check(group.growth_by(assignments))
-            except Refused as refused:
-                sentence = refused.sentence
+            except ApiError as refused:
+                message = refused.message
             else:
                 self._rebalances.store(group, stored, assignments, turn)
                 return
-        refusal = Refusal.saying(ErrorCode.UNKNOWN_SERVER_ERROR, sentence)
+        refusal = Refusal.saying(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         self._rebalances.give_up_assignment(group, refusal, turn)
 
 
@@ -92,7 +92,7 @@ def _check_protocol(group: Group, request: Sync) -> None:
         ("protocol", request.protocol, group.protocol),
     ):
         if asked is not None and asked != current:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"Generation {group.generation} of group {group.name!r} has {what} {current!r}, "
                 f"not {asked!r}; join again",

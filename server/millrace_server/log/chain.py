@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from millrace_server.host import Disk
+from millrace_server.environment.seams import Disk
 from millrace_server.log.errors import CorruptLog
 from millrace_server.log.rot import Rot
 from millrace_server.log.rot_survey import survey

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 import crc32c
 
-from millrace_server.host import Disk
+from millrace_server.environment.seams import Disk
 from millrace_server.log.compaction import NOT_CLEAN, Cleanliness
 from millrace_server.log.producers import Producers
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from millrace_protocol.records import batch_span
-from millrace_server.host import Disk, File, ReadBuffer
+from millrace_server.environment.seams import Disk, File, ReadBuffer
 from millrace_server.log.config import SEGMENT_BYTES_MAX
 from millrace_server.log.segment import LOG_SUFFIX, Segment
 

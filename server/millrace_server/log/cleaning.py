@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from millrace_protocol.records import BatchHeader
-from millrace_server.host import Disk
+from millrace_server.environment.seams import Disk
 from millrace_server.log.batch_cleaning import clean_batch, read_keyed
 from millrace_server.log.cleaned_segment import CleanedSegment, give_names
 from millrace_server.log.compaction import NO_HORIZON, Cleanliness, Plan
@@ -250,4 +250,4 @@ class Cleaning:
                 raise
             raise CorruptLog(path, 0, f"the disk refuses to read it ({error})") from error
         if scan.ending is not Ending.WHOLE or scan.position != segment.size_bytes:
-            raise CorruptLog(path, scan.position, scan.sentence)
+            raise CorruptLog(path, scan.position, scan.message)

@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 
 import crc32c
 
-from millrace_server.host import Disk, File
+from millrace_server.environment.seams import Disk, File
 
 MARK_NAME: Final = "durable"
 

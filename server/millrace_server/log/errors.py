@@ -1,4 +1,4 @@
-"""What a log refuses, and what stops it: typed, with a sentence a person can act on.
+"""What a log refuses, and what stops it: typed, with a message a person can act on.
 
 The broker maps the expected refusals to error codes of the wire; `LogFailed` and `CorruptLog`
 take the partition offline.
@@ -69,7 +69,7 @@ class RottenBatches(LogRefusal):
 
     def __init__(self, rot: Rot) -> None:
         super().__init__(
-            f"{rot.path} at byte {rot.position}: {rot.sentence}; offsets {rot.offset} to "
+            f"{rot.path} at byte {rot.position}: {rot.message}; offsets {rot.offset} to "
             f"{rot.end_offset - 1} cannot be read, and nothing was changed. Restore the file from "
             f"a copy while the broker is stopped, or seek to offset {rot.end_offset} to go on "
             "behind them"
@@ -104,12 +104,12 @@ class CorruptLog(Exception):
     written at `position`, -1 where that is not known.
     """
 
-    def __init__(self, path: str, position: int, sentence: str, *, offset: int = -1) -> None:
+    def __init__(self, path: str, position: int, message: str, *, offset: int = -1) -> None:
         super().__init__(
-            f"{path} at byte {position}: {sentence}; nothing was changed. Restore the partition "
+            f"{path} at byte {position}: {message}; nothing was changed. Restore the partition "
             "from a replica or a backup"
         )
         self.path = path
         self.position = position
-        self.sentence = sentence
+        self.message = message
         self.offset = offset

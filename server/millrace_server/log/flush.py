@@ -20,7 +20,7 @@ from typing import Final
 
 import crc32c
 
-from millrace_server.host import Disk, File
+from millrace_server.environment.seams import Disk, File
 from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
 from millrace_server.log.durable_mark import DurableMark, MarkFile
 from millrace_server.log.index_file import INDEX_CRC

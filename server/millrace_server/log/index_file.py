@@ -11,7 +11,7 @@ from typing import Final
 
 import crc32c
 
-from millrace_server.host import Disk
+from millrace_server.environment.seams import Disk
 
 INDEX_CRC: Final = struct.Struct(">I")
 

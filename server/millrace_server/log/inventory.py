@@ -60,7 +60,7 @@ class Inventory:
     ) -> tuple[list[SegmentName], list[SegmentName]] | str:
         """Returns those to be removed and those behind the last of `named`, which is active.
 
-        Or, as the end of a sentence, what is there that cannot be, or is not there that must be.
+        Or, as the end of a message, what is there that cannot be, or is not there that must be.
         """
         bases = [name.base_offset for name in named]
         others = set(self.segments)

@@ -22,7 +22,7 @@ from millrace_protocol.records import (
     assign,
     stamp_log_append_time,
 )
-from millrace_server.host import Disk
+from millrace_server.environment.seams import Disk
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.checkpoint import Checkpoint, ClosedSegment, write_checkpoint
 from millrace_server.log.cleaning import Cleaning, Swap

@@ -3,14 +3,14 @@
 Owns where a read begins and ends, and the check of what a slice promises before it is sent.
 Refuses to touch bytes on the way: whoever sends a slice asks `SliceBatches` whether they were
 checked since they came from the disk, and has a thread check them if not. Rot that is met is
-remembered by the chain, so that the next read is refused in a sentence.
+remembered by the chain, so that the next read is refused in a message.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from millrace_server.host import File, FileSlice
+from millrace_server.environment.seams import File, FileSlice
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.errors import CorruptLog, RottenBatches
 from millrace_server.log.rot import ROTS_MAX
@@ -34,8 +34,9 @@ class LogRead(NamedTuple):
 
 
 class SliceBatches:
-    """See `host.SliceSource`: the batches of a segment from `start` on; those before `end_position`
-    may be read and checked."""
+    """See `seams.SliceSource`: the batches of a segment from `start` on.
+
+    Those before `end_position` may be read and checked."""
 
     __slots__ = (
         "_began_before",

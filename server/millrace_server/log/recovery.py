@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from millrace_server.host import Disk
+from millrace_server.environment.seams import Disk
 from millrace_server.log.checkpoint import TEMPORARY_NAME, Checkpoint, read_checkpoint
 from millrace_server.log.compaction import NOT_CLEAN, Cleanliness
 from millrace_server.log.config import LogConfig
@@ -311,7 +311,7 @@ class _Recovery:
             end_offset = header.next_offset
         self._scanned_bytes += scan.position
         if verdict(scan.ending, Standing.DURABLE) is Verdict.REFUSE:
-            raise CorruptLog(segment.path(LOG_SUFFIX), scan.position, scan.sentence)
+            raise CorruptLog(segment.path(LOG_SUFFIX), scan.position, scan.message)
         if end_offset != segment.end_offset:
             # No CRC covers a base offset, and no batch follows that could contradict the last.
             raise CorruptLog(
@@ -335,15 +335,15 @@ class _Recovery:
             segment.open_for_writing()
             found = self._scan_segment(segment, producers, has_checkpoint=has_checkpoint)
             later = self._without_replaced(segment, later)
-            ending, sentence = self._in_the_log(found, segment, later)
+            ending, message = self._in_the_log(found, segment, later)
             standing = self._standing(has_checkpoint=has_checkpoint, is_last=not later)
             decision = verdict(ending, standing)
             if decision is Verdict.REFUSE:
                 if self._mark is not None:
-                    sentence += f", and all before offset {self._mark.end_offset} was durable"
-                raise CorruptLog(segment.path(LOG_SUFFIX), segment.size_bytes, sentence)
+                    message += f", and all before offset {self._mark.end_offset} was durable"
+                raise CorruptLog(segment.path(LOG_SUFFIX), segment.size_bytes, message)
             if decision is Verdict.CUT:
-                self._cut = f"{segment.path(LOG_SUFFIX)} at byte {segment.size_bytes}: {sentence}"
+                self._cut = f"{segment.path(LOG_SUFFIX)} at byte {segment.size_bytes}: {message}"
                 self._cut_bytes += self._repairs.truncate(segment, is_cut=True)
                 self._drop(later)
                 later = []
@@ -392,7 +392,7 @@ class _Recovery:
             self._repairs.rewrite(segment, rewritten_from)
         if scan.ending is Ending.UNWRITTEN and not has_checkpoint and not scan.is_rest_zero():
             return Ending.DAMAGED, "zeros, and bytes that are not zero behind them"
-        return scan.ending, scan.sentence
+        return scan.ending, scan.message
 
     def _without_replaced(self, segment: Segment, later: list[SegmentName]) -> list[SegmentName]:
         """Of the `later` ones, those that do not begin inside a segment which stands for them."""

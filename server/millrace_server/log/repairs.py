@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from millrace_server.host import Disk, File
+from millrace_server.environment.seams import Disk, File
 from millrace_server.log.segment import Segment
 
 _REWRITE_BYTES: Final = 1024 * 1024

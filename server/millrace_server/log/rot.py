@@ -32,7 +32,7 @@ class Rot:
     end_position: int
     offset: int
     end_offset: int
-    sentence: str
+    message: str
 
 
 class Rots:
@@ -86,6 +86,6 @@ class Rots:
                 max(first.end_position, second.end_position),
                 first.offset,
                 max(first.end_offset, second.end_offset),
-                first.sentence,
+                first.message,
             )
         ]

@@ -27,7 +27,7 @@ def survey(segment: Segment, found: CorruptLog) -> Rot:
         end.position,
         start.offset,
         end.offset,
-        found.sentence,
+        found.message,
     )
 
 

@@ -18,7 +18,7 @@ from millrace_protocol.records import (
     batch_extent,
     check_batch,
 )
-from millrace_server.host import File
+from millrace_server.environment.seams import File
 
 _WINDOW_BYTES: Final = 1024 * 1024
 _LENGTH_END: Final = 12
@@ -41,7 +41,7 @@ class BatchScan:
 
     `next_offset` is the offset that must come first. With `is_dense` every batch continues the
     one before; without, offsets may be missing in between, as after compaction. At the end
-    `position` is behind the last good batch, and `ending` and `sentence` say what is there.
+    `position` is behind the last good batch, and `ending` and `message` say what is there.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class BatchScan:
     ) -> None:
         self.position = position
         self.ending = Ending.WHOLE
-        self.sentence = Ending.WHOLE.value
+        self.message = Ending.WHOLE.value
         self._file = file
         self._end_position = end_position
         self._next_offset = next_offset
@@ -62,12 +62,12 @@ class BatchScan:
             try:
                 header = self._next()
             except CorruptBatch as fault:
-                self.sentence = fault.sentence
+                self.message = fault.sentence
                 self._classify(fault)
                 return
             if header is None:
                 self.ending = Ending.UNWRITTEN
-                self.sentence = Ending.UNWRITTEN.value
+                self.message = Ending.UNWRITTEN.value
                 return
             yield header
             self.position += header.size_bytes

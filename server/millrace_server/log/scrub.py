@@ -6,7 +6,7 @@ Refuses to know files, pace and threads: the broker's scrub brings them.
 
 from __future__ import annotations
 
-from millrace_server.host import ReadableFile
+from millrace_server.environment.seams import ReadableFile
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.errors import CorruptLog
 from millrace_server.log.segment import LOG_SUFFIX, Segment

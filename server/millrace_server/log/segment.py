@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from millrace_protocol.records import HEADER_SIZE, batch_extent, batch_span
-from millrace_server.host import Disk, File, ReadableFile, ReadBuffer
+from millrace_server.environment.seams import Disk, File, ReadableFile, ReadBuffer
 from millrace_server.log.errors import CorruptLog, RottenBatches
 from millrace_server.log.index_file import read_index, write_index
 from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE

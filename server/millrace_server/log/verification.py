@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from millrace_protocol.records import HEADER_SIZE, MAGIC
-from millrace_server.host import ReadableFile
+from millrace_server.environment.seams import ReadableFile
 from millrace_server.log.errors import CorruptLog
 
 _WINDOW_BYTES: Final = 256 * 1024
@@ -88,5 +88,5 @@ def check_batches(
     return Boundary(position, offset)
 
 
-def _corrupt(file: ReadableFile, position: int, offset: int, sentence: str) -> CorruptLog:
-    return CorruptLog(file.path, position, sentence, offset=offset)
+def _corrupt(file: ReadableFile, position: int, offset: int, message: str) -> CorruptLog:
+    return CorruptLog(file.path, position, message, offset=offset)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError, quoted
 from millrace_server.metadata.image import ClusterImage, Topic
 from millrace_server.metadata.records import (
     MetadataRecord,
@@ -19,7 +20,6 @@ from millrace_server.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
-from millrace_server.refusal import Refused, quoted
 from millrace_server.topic_config import (
     INTERNAL_TOPIC_PREFIX,
     TopicConfig,
@@ -50,10 +50,10 @@ class Controller:
         self._broker_count = broker_count
 
     def topic(self, name: str) -> Topic:
-        """The topic of that name. Raises `Refused`."""
+        """The topic of that name. Raises `ApiError`."""
         topic = self._image.topics.get(name)
         if topic is None:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"There is no topic {quoted(name)}; create it first or check the name",
             )
@@ -69,25 +69,25 @@ class Controller:
         configs: Mapping[str, str | None],
         is_internal: bool = False,
     ) -> TopicCreated:
-        """The record that creates a topic; -1 for a count means the default. Raises `Refused`.
+        """The record that creates a topic; -1 for a count means the default. Raises `ApiError`.
 
         `is_internal` is for those that the broker makes for itself.
         """
         check_topic_name(name)
         if name.startswith(INTERNAL_TOPIC_PREFIX) and not is_internal:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic names that begin with {INTERNAL_TOPIC_PREFIX} belong to the broker; "
                 f"{name!r} cannot be created by a client",
             )
         if name in self._image.topics:
-            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} exists already")
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} exists already")
         partitions = self._defaults.partitions if partitions == -1 else partitions
         self._check_partitions(partitions, more=partitions)
         if replication_factor == -1:
             replication_factor = self._defaults.replication_factor
         if not 1 <= replication_factor <= self._broker_count:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"A replication factor of {replication_factor} with {self._broker_count} "
                 "broker(s); it is at least 1 and at most the number of brokers",
@@ -98,11 +98,11 @@ class Controller:
         return TopicCreated(name, topic_id, partitions, replication_factor, own)
 
     def add_partitions(self, name: str, partitions: int) -> list[MetadataRecord]:
-        """Records that widen a topic to `partitions` partitions. Raises `Refused`."""
+        """Records that widen a topic to `partitions` partitions. Raises `ApiError`."""
         topic = self._changeable_topic(name)
         self._check_partitions(partitions, more=partitions - topic.partitions)
         if partitions <= topic.partitions:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
                 f"Topic {name!r} has {topic.partitions} partitions and {partitions} were asked "
                 "for; the number can only grow",
@@ -110,7 +110,7 @@ class Controller:
         return [PartitionsAdded(topic.topic_id, partitions)]
 
     def change_config(self, name: str, changes: Mapping[str, str | None]) -> list[MetadataRecord]:
-        """Records that change a topic's settings, all or none. Raises `Refused`."""
+        """Records that change a topic's settings, all or none. Raises `ApiError`."""
         topic = self._changeable_topic(name)
         own = TopicConfig(topic.configs, self._defaults.configs).changed(changes)
         self._check_min_isr(TopicConfig(own, self._defaults.configs), topic.replication_factor)
@@ -119,7 +119,7 @@ class Controller:
         return [TopicConfigChanged(topic.topic_id, own)]
 
     def delete_topic(self, name: str) -> list[MetadataRecord]:
-        """Records that delete a topic. Raises `Refused`."""
+        """Records that delete a topic. Raises `ApiError`."""
         return [TopicDeleted(self._changeable_topic(name).topic_id)]
 
     def reserve_producer_ids(self) -> list[MetadataRecord]:
@@ -129,7 +129,7 @@ class Controller:
     def _changeable_topic(self, name: str) -> Topic:
         topic = self.topic(name)
         if name.startswith(INTERNAL_TOPIC_PREFIX):
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic {name!r} belongs to the broker and cannot be changed by a client",
             )
@@ -138,13 +138,13 @@ class Controller:
     def _check_partitions(self, partitions: int, *, more: int) -> None:
         most = self._defaults.partitions_max
         if not 1 <= partitions <= most:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
                 f"A topic has 1 to {most} partitions, not {partitions}",
             )
         held = sum(topic.partitions for topic in self._image.topics.values())
         if held + more > most:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
                 f"The broker has {held} partitions and may have {most}, so {more} more are too "
                 "many; delete topics, or raise partitions_max in the broker's configuration",
@@ -153,7 +153,7 @@ class Controller:
     def _check_min_isr(self, config: TopicConfig, replication_factor: int) -> None:
         wanted = config.number("min.insync.replicas")
         if wanted > replication_factor:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_CONFIG,
                 f"min.insync.replicas is {wanted} and there are {replication_factor} replica(s); "
                 "no acks=all write could ever be answered",

@@ -2,8 +2,8 @@
 
 Owns the life of a connection and decides when it is read, when its handler is called and when
 it ends. Knows no dialect: frames and lines go to a `RequestHandler`. The parts do the work:
-`Intake` cuts the input, `Answers` keeps the order, `Output` sends, `Allowance` counts the memory,
-`Patience` the time.
+`FrameReader` cuts the input, `ResponseQueue` keeps the order, `Output` sends, `MemoryAccount`
+counts the memory, `ConnectionTimeouts` the time.
 
     OPEN -----> FINISHING -----> LINGERING -----> CLOSED
     requests    answers are      our side ended,   lost or aborted,
@@ -14,9 +14,9 @@ memory was granted) leads to `_advance`, which takes requests while there is roo
 can be sent. No task, timer or lock belongs to a connection.
 
 A peer that sends a request now and then is answered at once. One that has more to do than fits
-into `DIRECT_MS` goes on in turns with all others of its kind (`Turns`), and for `TURNS_MS` what it
-sends waits for its turn from the start: what many ask for is done between the requests of those
-who ask for little, and not before them.
+into `DIRECT_MS` goes on in turns with all others of its kind (`FairScheduler`), and for `TURNS_MS`
+what it sends waits for its turn from the start: requests of busy connections run between those of
+quiet ones, and not before them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from collections.abc import Generator
 from functools import partial
 from typing import cast
 
-from millrace_server.host import Reply, release_slices
-from millrace_server.net.allowance import UNGATED_BYTES, Allowance
-from millrace_server.net.answers import Answers, Slot
-from millrace_server.net.intake import FrameLengthError, Intake, LineLengthError
+from millrace_server.environment.seams import Reply, release_slices
+from millrace_server.loop.fair_scheduler import Later, Pieces
+from millrace_server.net.chunked_work import Work
+from millrace_server.net.connection_timeouts import ConnectionTimeouts, Sight
+from millrace_server.net.frame_reader import FrameLengthError, FrameReader, LineLengthError
+from millrace_server.net.memory_account import UNGATED_BYTES, MemoryAccount
 from millrace_server.net.output import Output, OutputError
-from millrace_server.net.patience import Patience, Sight
+from millrace_server.net.response_queue import ResponseQueue, Slot
 from millrace_server.net.shared import Shared
+from millrace_server.net.socket_transport import SocketWire, TransportWire
 from millrace_server.net.stream import Stream
-from millrace_server.net.turns import Later, Pieces, Work
-from millrace_server.net.wire import SocketWire, TransportWire
 
 DIRECT_REQUESTS = 64
 """One read can hold thousands of small requests; other connections go in between."""
@@ -97,13 +98,13 @@ class Connection(asyncio.BufferedProtocol):
     _transport: asyncio.Transport
     _wire: SocketWire | TransportWire
     _output: Output
-    _answers: Answers
-    _patience: Patience
+    _answers: ResponseQueue
+    _patience: ConnectionTimeouts
 
     def __init__(self, shared: Shared) -> None:
         limits = shared.limits
         self._shared = shared
-        self._intake = Intake(
+        self._intake = FrameReader(
             shared.scratch,
             frame_bytes_max=limits.frame_bytes_max_before_hello,
             line_bytes_max=limits.line_bytes_max,
@@ -111,7 +112,9 @@ class Connection(asyncio.BufferedProtocol):
         self._phase = Phase.OPEN
         self._streams: list[tuple[Stream, Slot]] = []
         self._room_waiters: list[asyncio.Future[None]] = []
-        self._allowance = Allowance(shared.memory, limits.buffered_bytes_max, self._memory_granted)
+        self._allowance = MemoryAccount(
+            shared.memory, limits.buffered_bytes_max, self._memory_granted
+        )
         self._more = False
         """Requests may be left in the intake."""
         self._taking = False
@@ -262,8 +265,8 @@ class Connection(asyncio.BufferedProtocol):
             cold_reads=shared.cold_reads,
             wake=self._advance,
         )
-        self._answers = Answers(self._output)
-        self._patience = Patience(shared.limits, shared.clock.monotonic_ms())
+        self._answers = ResponseQueue(self._output)
+        self._patience = ConnectionTimeouts(shared.limits, shared.clock.monotonic_ms())
         if not shared.owner.opened(self):
             limit = shared.limits.connections_max
             self._answers.reply(shared.handler.refuse_connection(self, limit))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from millrace_server.host import Reply
+from millrace_server.environment.seams import Reply
 
 if TYPE_CHECKING:
+    from millrace_server.loop.fair_scheduler import Later, Pieces
     from millrace_server.net.connection import Connection
     from millrace_server.net.stream import Stream
-    from millrace_server.net.turns import Later, Pieces
 
 
 class RequestHandler(Protocol):

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from millrace_server.host import (
+from millrace_server.environment.seams import (
     ColdReads,
     File,
     FileSlice,
@@ -29,8 +29,8 @@ from millrace_server.host import (
     Spawn,
     release_slices,
 )
-from millrace_server.net.turns import Turns
-from millrace_server.net.wire import Wire
+from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.net.socket_transport import Wire
 
 TURN_BYTES = 2 << 20
 """Sent at most before other connections get their turn, in some 500 us."""
@@ -57,7 +57,7 @@ CHECK_BYTES = 4 << 20
 
 
 class OutputError(Exception):
-    """The connection cannot go on: the sentence says whether the peer or a file broke."""
+    """The connection cannot go on: the message says whether the peer or a file broke."""
 
 
 class Wait(enum.Enum):
@@ -100,7 +100,7 @@ class Output:
         self,
         wire: Wire,
         *,
-        turns: Turns,
+        turns: FairScheduler,
         spawn: Spawn,
         cold_reads: ColdReads | None,
         wake: Callable[[], None],

@@ -10,15 +10,15 @@ import asyncio
 import errno
 from collections import deque
 
-from millrace_server.host import ColdReads, Host, Listener
+from millrace_server.environment.seams import ColdReads, Environment, Listener
 from millrace_server.limits import Limits
+from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.net.connection import Connection
+from millrace_server.net.deferred_release import DeferredRelease
+from millrace_server.net.frame_reader import Scratch
 from millrace_server.net.handler import RequestHandler
-from millrace_server.net.intake import Scratch
-from millrace_server.net.memory import MemoryBudget
-from millrace_server.net.remains import Remains
+from millrace_server.net.memory_budget import MemoryBudget
 from millrace_server.net.shared import Shared
-from millrace_server.net.turns import Turns
 
 SWEEP_MS = 1_000
 """Every connection is looked at once in this time; limits are noticed that much late at most."""
@@ -32,7 +32,7 @@ _STOPPING = "the broker is stopping"
 
 
 class ListenError(Exception):
-    """The server cannot listen on the address; the sentence says what to do."""
+    """The server cannot listen on the address; the message says what to do."""
 
 
 class Server:
@@ -44,14 +44,14 @@ class Server:
 
     def __init__(
         self,
-        host: Host,
+        env: Environment,
         handler: RequestHandler,
         limits: Limits | None = None,
         *,
         cold_reads: ColdReads | None = None,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
     ) -> None:
-        self._host = host
+        self._env = env
         self._loop = asyncio.get_running_loop()
         self.limits = limits or Limits()
         self.memory = MemoryBudget(
@@ -67,18 +67,18 @@ class Server:
         self._tick: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._draining = False
-        turns = turns or Turns(self._loop)
+        turns = turns or FairScheduler(self._loop)
         self._shared = Shared(
             loop=self._loop,
             handler=handler,
             owner=self,
             limits=self.limits,
-            clock=host.clock,
-            spawn=host.spawn,
+            clock=env.clock,
+            spawn=env.spawn,
             scratch=Scratch(),
             memory=self.memory,
             turns=turns,
-            remains=Remains(turns),
+            remains=DeferredRelease(turns),
             cold_reads=cold_reads,
         )
 
@@ -88,7 +88,7 @@ class Server:
         Raises `ListenError`.
         """
         try:
-            self._listener = await self._host.net.listen(
+            self._listener = await self._env.net.listen(
                 self.connection,
                 address,
                 port,
@@ -108,7 +108,7 @@ class Server:
 
     def sweep(self) -> None:
         """Looks at every connection's time limits now."""
-        now_ms = self._host.clock.monotonic_ms()
+        now_ms = self._env.clock.monotonic_ms()
         for connection in [*self.connections, *self._refused]:
             connection.look(now_ms)
 
@@ -170,7 +170,7 @@ class Server:
         if not unseen:
             unseen.extend(self.connections)
             unseen.extend(self._refused)
-        now_ms = self._host.clock.monotonic_ms()
+        now_ms = self._env.clock.monotonic_ms()
         everyone = len(self.connections) + len(self._refused)
         if everyone <= _FEW:
             while unseen:
@@ -183,7 +183,7 @@ class Server:
 
     def _on_drain_tick(self) -> None:
         """Looks at all connections, and again when those that linger have lingered enough."""
-        now_ms = self._host.clock.monotonic_ms()
+        now_ms = self._env.clock.monotonic_ms()
         for connection in [*self.connections, *self._refused]:
             connection.look(now_ms)
         interval_ms = min(SWEEP_MS, self.limits.linger_ms)

@@ -6,13 +6,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from millrace_server.host import Clock, ColdReads, Spawn
+from millrace_server.environment.seams import Clock, ColdReads, Spawn
 from millrace_server.limits import Limits
+from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.net.deferred_release import DeferredRelease
+from millrace_server.net.frame_reader import Scratch
 from millrace_server.net.handler import RequestHandler
-from millrace_server.net.intake import Scratch
-from millrace_server.net.memory import MemoryBudget
-from millrace_server.net.remains import Remains
-from millrace_server.net.turns import Turns
+from millrace_server.net.memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
     from millrace_server.net.connection import Connection
@@ -39,6 +39,6 @@ class Shared:
     spawn: Spawn
     scratch: Scratch
     memory: MemoryBudget
-    turns: Turns
-    remains: Remains
+    turns: FairScheduler
+    remains: DeferredRelease
     cold_reads: ColdReads | None

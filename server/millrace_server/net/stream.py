@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from millrace_server.host import Reply, release_slices
+from millrace_server.environment.seams import Reply, release_slices
 
 if TYPE_CHECKING:
-    from millrace_server.net.answers import Slot
     from millrace_server.net.connection import Connection
+    from millrace_server.net.response_queue import Slot
 
 
 class Stream:

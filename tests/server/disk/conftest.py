@@ -1,4 +1,4 @@
-"""A host whose blocking calls run in real threads, on a real disk."""
+"""An environment whose blocking calls run in real threads, on a real disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest_asyncio
 
 from millrace_server.disk.os_disk import OsDisk
-from millrace_server.host import Host
+from millrace_server.environment.seams import Environment
 
 T = TypeVar("T")
 
@@ -50,8 +50,8 @@ class _NoNet:
 
 
 @pytest_asyncio.fixture
-async def host(tmp_path: Path) -> AsyncIterator[Host]:
+async def env(tmp_path: Path) -> AsyncIterator[Environment]:
     """Clock, disk and threads; no network."""
     spawn = _Spawn()
-    yield Host(_Clock(), OsDisk(tmp_path / "data"), _NoNet(), random.Random(0), spawn)
+    yield Environment(_Clock(), OsDisk(tmp_path / "data"), _NoNet(), random.Random(0), spawn)
     spawn.pool.shutdown()

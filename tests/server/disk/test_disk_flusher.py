@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from millrace_server.disk.flusher import Flusher
-from millrace_server.host import Host
+from millrace_server.environment.seams import Environment
 from millrace_server.log import LogClosed, LogConfig, LogFailed, PartitionLog
 from tests.server.log.log_model import DIRECTORY, append
 from tests.sim.disk import FaultyDisk
@@ -38,20 +38,20 @@ class GatedDisk(FaultyDisk):
 
 
 @pytest.fixture
-def gated(host: Host) -> tuple[Host, GatedDisk, PartitionLog]:
+def gated(env: Environment) -> tuple[Environment, GatedDisk, PartitionLog]:
     disk = GatedDisk()
     log = PartitionLog.create(disk, DIRECTORY, CONFIG)
-    return dataclasses.replace(host, disk=disk), disk, log
+    return dataclasses.replace(env, disk=disk), disk, log
 
 
-async def in_thread(host: Host, work: Callable[[], object]) -> None:
-    await host.spawn.blocking(work)
+async def in_thread(env: Environment, work: Callable[[], object]) -> None:
+    await env.spawn.blocking(work)
 
 
-async def test_a_waiter_is_told_when_its_batch_is_durable(host: Host) -> None:
-    log = PartitionLog.create(host.disk, DIRECTORY, CONFIG)
+async def test_a_waiter_is_told_when_its_batch_is_durable(env: Environment) -> None:
+    log = PartitionLog.create(env.disk, DIRECTORY, CONFIG)
     told: list[int] = []
-    flusher = Flusher(log, host, on_durable=lambda: told.append(log.durable_offset))
+    flusher = Flusher(log, env, on_durable=lambda: told.append(log.durable_offset))
     append(log, [b"a", b"b"])
     waiting = flusher.wait_durable(2)
     assert not waiting.done()
@@ -64,13 +64,13 @@ async def test_a_waiter_is_told_when_its_batch_is_durable(host: Host) -> None:
 
 
 async def test_one_sync_serves_all_that_came_while_the_last_one_ran(
-    gated: tuple[Host, GatedDisk, PartitionLog],
+    gated: tuple[Environment, GatedDisk, PartitionLog],
 ) -> None:
-    host, disk, log = gated
-    flusher = Flusher(log, host)
+    env, disk, log = gated
+    flusher = Flusher(log, env)
     append(log, [b"first"])
     first = flusher.wait_durable(1)
-    await in_thread(host, disk.waiting.acquire)
+    await in_thread(env, disk.waiting.acquire)
     later = []
     for number in range(50):
         append(log, [b"%d" % number])
@@ -85,14 +85,14 @@ async def test_one_sync_serves_all_that_came_while_the_last_one_ran(
 
 
 async def test_a_failed_sync_fails_every_waiter_and_is_reported_once(
-    gated: tuple[Host, GatedDisk, PartitionLog],
+    gated: tuple[Environment, GatedDisk, PartitionLog],
 ) -> None:
-    host, disk, log = gated
+    env, disk, log = gated
     failures: list[BaseException] = []
-    flusher = Flusher(log, host, on_failure=failures.append)
+    flusher = Flusher(log, env, on_failure=failures.append)
     append(log, [b"a"])
     first = flusher.wait_durable(1)
-    await in_thread(host, disk.waiting.acquire)
+    await in_thread(env, disk.waiting.acquire)
     append(log, [b"b"])
     second = flusher.wait_durable(2)
     disk.fail_at = {disk.operations: errno.EIO}
@@ -109,13 +109,13 @@ async def test_a_failed_sync_fails_every_waiter_and_is_reported_once(
 
 
 async def test_close_waits_for_the_flush_and_then_refuses(
-    gated: tuple[Host, GatedDisk, PartitionLog],
+    gated: tuple[Environment, GatedDisk, PartitionLog],
 ) -> None:
-    host, disk, log = gated
-    flusher = Flusher(log, host)
+    env, disk, log = gated
+    flusher = Flusher(log, env)
     append(log, [b"a"])
     waiting = flusher.wait_durable(1)
-    await in_thread(host, disk.waiting.acquire)
+    await in_thread(env, disk.waiting.acquire)
     closing = asyncio.create_task(flusher.close())
     await asyncio.sleep(0)
     append(log, [b"b"])
@@ -129,13 +129,13 @@ async def test_close_waits_for_the_flush_and_then_refuses(
 
 
 async def test_a_cancelled_flush_still_outlives_its_sync(
-    gated: tuple[Host, GatedDisk, PartitionLog],
+    gated: tuple[Environment, GatedDisk, PartitionLog],
 ) -> None:
-    host, disk, log = gated
-    flusher = Flusher(log, host)
+    env, disk, log = gated
+    flusher = Flusher(log, env)
     append(log, [b"a"])
     flusher.request()
-    await in_thread(host, disk.waiting.acquire)
+    await in_thread(env, disk.waiting.acquire)
     [task] = [task for task in asyncio.all_tasks() if task.get_name() == f"flush {DIRECTORY}"]
     task.cancel()
     for _ in range(5):
@@ -148,10 +148,10 @@ async def test_a_cancelled_flush_still_outlives_its_sync(
 
 
 async def test_a_waiter_that_gives_up_disturbs_nobody(
-    gated: tuple[Host, GatedDisk, PartitionLog],
+    gated: tuple[Environment, GatedDisk, PartitionLog],
 ) -> None:
-    host, disk, log = gated
-    flusher = Flusher(log, host)
+    env, disk, log = gated
+    flusher = Flusher(log, env)
     append(log, [b"a"])
     impatient, patient = flusher.wait_durable(1), flusher.wait_durable(1)
     impatient.cancel()
@@ -160,10 +160,10 @@ async def test_a_waiter_that_gives_up_disturbs_nobody(
     await flusher.close()
 
 
-async def test_retention_and_checkpoints_run_with_the_flush(host: Host) -> None:
+async def test_retention_and_checkpoints_run_with_the_flush(env: Environment) -> None:
     config = LogConfig(segment_bytes=100, retention_bytes=300)
-    log = PartitionLog.create(host.disk, DIRECTORY, config)
-    flusher = Flusher(log, host)
+    log = PartitionLog.create(env.disk, DIRECTORY, config)
+    flusher = Flusher(log, env)
     for _ in range(10):
         append(log, [b"x" * 50])
     await flusher.wait_durable(10)
@@ -171,12 +171,12 @@ async def test_retention_and_checkpoints_run_with_the_flush(host: Host) -> None:
     await flusher.close()
     removed = log.retention(0, high_watermark=10)
     assert removed
-    flusher = Flusher(log, host)
+    flusher = Flusher(log, env)
     flusher.request()
     await flusher.close()
-    names = host.disk.list_directory(DIRECTORY)
+    names = env.disk.list_directory(DIRECTORY)
     assert f"{0:020d}.log" not in names
     log.discard()
-    again = PartitionLog.open(host.disk, DIRECTORY, config, now_ms=0)
+    again = PartitionLog.open(env.disk, DIRECTORY, config, now_ms=0)
     assert again.recovery.scanned_bytes == 0
     assert again.start_offset == log.start_offset

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from millrace_protocol.consumer_protocol import ConsumerSubscription, encode_subscription
 from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.coordinator import Coordinator
 from millrace_server.group.effects import Append, Effect, Joined, Refusal, Result, Synced
@@ -31,7 +32,6 @@ from millrace_server.group.requests import (
     TopicPartition,
 )
 from millrace_server.group.room import Room
-from millrace_server.refusal import Refused
 
 R = TypeVar("R")
 
@@ -106,7 +106,7 @@ class Shell:
         """One of the appends that are held back fails."""
         append = self.held[index]
         del self.held[index]
-        refused = Refused(code, "as the test wants it")
+        refused = ApiError(code, "as the test wants it")
         self.run(self.coordinator.on_append_failed(append.append_id, refused, self.moment))
 
     def advance(self, duration_ms: int) -> None:
@@ -198,7 +198,7 @@ class Shell:
         )
         try:
             self.coordinator.heartbeat(request, self.moment)
-        except Refused as refused:
+        except ApiError as refused:
             return refused.code
         return ErrorCode.NONE
 
@@ -238,7 +238,7 @@ class Shell:
         self.run(self.coordinator.delete_offsets(token, group, partitions, self.moment))
         return token
 
-    # Answers
+    # ResponseQueue
 
     def waits(self, token: int) -> bool:
         return token not in self.replies

@@ -111,7 +111,7 @@ def test_a_member_that_has_nothing_in_common_is_refused(changes: dict[str, Any])
     shell = Shell()
     shell.stable(1)
     refusal = shell.refusal(shell.join(**changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    assert "'g'" in refusal.sentence
+    assert "'g'" in refusal.message
     assert shell.state() == "Stable"
 
 
@@ -127,7 +127,7 @@ def test_a_protocol_that_is_offered_twice_is_refused() -> None:
     refusal = shell.refusal(
         shell.join(protocols=offers("a", "a")), ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     )
-    assert "each once" in refusal.sentence
+    assert "each once" in refusal.message
 
 
 def test_a_group_that_was_emptied_may_be_of_another_type() -> None:
@@ -358,16 +358,16 @@ def test_a_sync_for_another_protocol_is_refused(changes: dict[str, Any]) -> None
     shell = Shell()
     (leader,) = shell.stable(1)
     refusal = shell.refusal(shell.sync(leader, 1, **changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    assert next(iter(changes.values())) in refusal.sentence
+    assert next(iter(changes.values())) in refusal.message
 
 
 def test_a_stale_generation_is_told_which_holds_and_who_leads_it() -> None:
     shell = Shell()
     leader, follower = shell.stable(2)
     refusal = shell.refusal(shell.sync(follower, 1), ErrorCode.ILLEGAL_GENERATION)
-    assert "Generation 1" in refusal.sentence
-    assert "generation 2" in refusal.sentence
-    assert leader in refusal.sentence
+    assert "Generation 1" in refusal.message
+    assert "generation 2" in refusal.message
+    assert leader in refusal.message
     assert shell.heartbeat(follower, 1) is ErrorCode.ILLEGAL_GENERATION
     assert shell.heartbeat(follower, 3) is ErrorCode.ILLEGAL_GENERATION
     assert shell.heartbeat("nobody", 2) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -384,7 +384,7 @@ def test_an_assignment_that_cannot_be_written_is_told_to_everybody_and_done_agai
     leading = shell.sync(leader, generation, {leader: b"x"})
     shell.fail_append()
     for token in (waiting, leading):
-        assert "as the test wants it" in shell.refusal(token, ErrorCode.DISK_FULL).sentence
+        assert "as the test wants it" in shell.refusal(token, ErrorCode.DISK_FULL).message
     assert shell.heartbeat(leader, generation) is ErrorCode.REBALANCE_IN_PROGRESS
     assert "g" not in shell.coordinator.image.groups
     tokens = [shell.join(leader), shell.join(follower)]
@@ -395,7 +395,7 @@ def test_an_assignment_that_no_record_can_hold_is_refused() -> None:
     shell = Shell(group_metadata_bytes_max=1_000)
     leader, _ = shell.enter()
     token = shell.sync(leader, 1, {leader: bytes(1_000)})
-    assert "1000" in shell.refusal(token, ErrorCode.UNKNOWN_SERVER_ERROR).sentence
+    assert "1000" in shell.refusal(token, ErrorCode.UNKNOWN_SERVER_ERROR).message
     assert shell.log == []
 
 
@@ -532,7 +532,7 @@ def test_leaving_a_group_that_does_not_exist_answers_every_member() -> None:
 def test_a_session_timeout_out_of_bounds_is_refused(session_timeout_ms: int) -> None:
     shell = Shell()
     token = shell.join(session_timeout_ms=session_timeout_ms)
-    assert "6000 to 1800000" in shell.refusal(token, ErrorCode.INVALID_SESSION_TIMEOUT).sentence
+    assert "6000 to 1800000" in shell.refusal(token, ErrorCode.INVALID_SESSION_TIMEOUT).message
 
 
 def test_the_bounds_of_session_timeouts_are_allowed_and_can_be_lowered() -> None:
@@ -554,7 +554,7 @@ def test_an_empty_instance_id_and_endless_names_are_refused() -> None:
     shell = Shell()
     shell.refusal(shell.join(instance_id=""), ErrorCode.INVALID_REQUEST)
     refusal = shell.refusal(shell.join(client_id="x" * 100_000), ErrorCode.INVALID_REQUEST)
-    assert len(refusal.sentence) <= 1_000
+    assert len(refusal.message) <= 1_000
     shell.refusal(shell.join(protocols=offers("x" * 1_025)), ErrorCode.INVALID_REQUEST)
 
 
@@ -562,7 +562,7 @@ def test_a_full_group_takes_nobody_else_and_its_members_rejoin() -> None:
     shell = Shell(group_size_max=2)
     leader, follower = shell.stable(2)
     refusal = shell.refusal(shell.join(), ErrorCode.GROUP_MAX_SIZE_REACHED)
-    assert "group.max.size" in refusal.sentence
+    assert "group.max.size" in refusal.message
     tokens = [shell.join(leader), shell.join(follower)]
     assert all(shell.joined(token).generation == 3 for token in tokens)
 
@@ -572,8 +572,7 @@ def test_metadata_that_no_record_can_hold_is_refused() -> None:
     shell.stable(1)
     big = offers("range", metadata=bytes(3_000))
     assert (
-        "3000"
-        in shell.refusal(shell.join(protocols=big), ErrorCode.GROUP_MAX_SIZE_REACHED).sentence
+        "3000" in shell.refusal(shell.join(protocols=big), ErrorCode.GROUP_MAX_SIZE_REACHED).message
     )
     assert shell.state() == "Stable"
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
 from millrace_server.group.effects import GroupDeleted, PartitionOutcomes
 from millrace_server.group.image import OFFSET_BYTES
 from millrace_server.group.records import CommittedOffset
 from millrace_server.group.requests import LeavingMember, OffsetToCommit, TopicPartition
-from millrace_server.refusal import Refused
 from tests.server.group.shell import WALL_MS, Shell, offers, reads
 
 HOUR_MS = 3_600_000
@@ -75,7 +75,7 @@ def test_the_members_of_an_older_generation_cannot_commit() -> None:
     shell = Shell()
     leader, follower = shell.stable(2)
     token = shell.commit(5, member_id=follower, generation=1)
-    assert leader in shell.refusal(token, ErrorCode.ILLEGAL_GENERATION).sentence
+    assert leader in shell.refusal(token, ErrorCode.ILLEGAL_GENERATION).message
     assert shell.code(shell.commit(5, member_id="c-9", generation=2)) is ErrorCode.UNKNOWN_MEMBER_ID
     assert shell.committed() == -1
 
@@ -115,7 +115,7 @@ def test_nobody_commits_from_outside_while_a_group_has_members() -> None:
     assert shell.code(shell.commit(1)) is ErrorCode.NONE
     (member,) = shell.stable(1)
     refusal = shell.refusal(shell.commit(2), ErrorCode.UNKNOWN_MEMBER_ID)
-    assert "1 members" in refusal.sentence
+    assert "1 members" in refusal.message
     shell.leave(LeavingMember(member))
     assert shell.code(shell.commit(3)) is ErrorCode.NONE
     assert shell.committed() == 3
@@ -332,13 +332,13 @@ def test_a_group_is_deleted_with_its_offsets_only_when_it_is_empty() -> None:
     shell = Shell()
     (member,) = shell.stable(1)
     shell.commit(1, member_id=member, generation=1)
-    assert "1 members" in shell.refusal(shell.delete_group(), ErrorCode.NON_EMPTY_GROUP).sentence
+    assert "1 members" in shell.refusal(shell.delete_group(), ErrorCode.NON_EMPTY_GROUP).message
     shell.leave(LeavingMember(member))
     assert shell.result(shell.delete_group(), GroupDeleted) == GroupDeleted("g")
     assert shell.committed() == -1
     assert not list(shell.image_of_log().names())
     shell.refusal(shell.delete_group(), ErrorCode.GROUP_ID_NOT_FOUND)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         shell.coordinator.describe("g")
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.coordinator import Coordinator
 from millrace_server.group.effects import Append, Joined, Refusal, Reply
 from millrace_server.group.requests import Commit, Join, LeavingMember, Moment, OffsetToCommit, Sync
-from millrace_server.refusal import Refused
 from tests.server.group.shell import SESSION_MS, Shell, offers
 
 
@@ -127,7 +127,7 @@ def test_requests_are_refused_while_the_log_is_read_as_kafka_refuses_them() -> N
     shell.refusal(shell.delete_group(), loading)
     shell.refusal(shell.sync(member, 1), ErrorCode.REBALANCE_IN_PROGRESS)
     assert shell.heartbeat(member, 1) is ErrorCode.NONE
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         coordinator.fetch_offsets("g")
     assert refused.value.code is loading
     shell.run(coordinator.on_loaded(shell.moment))

@@ -27,7 +27,7 @@ def test_whoever_joins_ever_new_groups_is_refused_when_there_is_no_room() -> Non
     shell = filled()
     held = shell.room.held_bytes
     token = shell.join(group="g8", instance_id="one", protocols=SAYING)
-    sentence = shell.refusal(token, ErrorCode.GROUP_MAX_SIZE_REACHED).sentence
+    sentence = shell.refusal(token, ErrorCode.GROUP_MAX_SIZE_REACHED).message
     assert "210000" in sentence
     assert shell.room.held_bytes == held, "a group that nobody could join is no group"
 
@@ -48,7 +48,7 @@ def test_an_assignment_that_there_is_no_room_for_is_refused() -> None:
     shell = filled()
     member_id = shell.coordinator.describe("g0").members[0].member_id
     token = shell.sync(member_id, 1, {member_id: bytes(SAID_BYTES)}, group="g0")
-    assert "no room" in shell.refusal(token, ErrorCode.UNKNOWN_SERVER_ERROR).sentence
+    assert "no room" in shell.refusal(token, ErrorCode.UNKNOWN_SERVER_ERROR).message
 
 
 @pytest.mark.parametrize("how", ["leave", "silence", "unload"])

@@ -82,7 +82,7 @@ def test_the_old_process_is_fenced_in_everything_it_says() -> None:
     fenced = ErrorCode.FENCED_INSTANCE_ID
     assert shell.heartbeat(follower, 2, instance_id="b") is fenced
     refusal = shell.refusal(shell.sync(follower, 2, instance_id="b"), fenced)
-    assert current in refusal.sentence
+    assert current in refusal.message
     shell.refusal(shell.join(follower, instance_id="b"), fenced)
     commit = shell.commit(5, member_id=follower, generation=2, instance_id="b")
     assert shell.code(commit) is fenced

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace_server.host import ReadBuffer
+from millrace_server.environment.seams import ReadBuffer
 from millrace_server.log import CorruptLog, LogConfig, PartitionLog
 from millrace_server.log.checkpoint import read_checkpoint
 from millrace_server.log.durable_mark import (

@@ -17,22 +17,22 @@ from typing import Any, Protocol, TypeVar
 import pytest
 import uvloop
 
-from millrace_server.host import (
+from millrace_server.environment.seams import (
     ColdReads,
     Disk,
+    Environment,
     File,
     FileSlice,
-    Host,
     Net,
     ReadBuffer,
     Reply,
     SliceSource,
 )
 from millrace_server.limits import Limits
+from millrace_server.loop.fair_scheduler import Later, Pieces
 from millrace_server.net.connection import Connection
 from millrace_server.net.server import Server
 from millrace_server.net.stream import Stream
-from millrace_server.net.turns import Later, Pieces
 
 T = TypeVar("T")
 
@@ -287,7 +287,7 @@ class StraightNet:
         silent_ms_max: int,
         first_frame_bytes_max: int,
     ) -> asyncio.Server:
-        """See `host.Net`."""
+        """See `seams.Net`."""
         return await asyncio.get_running_loop().create_server(protocol, host, port)
 
 
@@ -315,7 +315,7 @@ async def serve() -> AsyncIterator[Serve]:
     ) -> Place:
         clock = SetClock()
         disk: Disk = NoDisk()  # type: ignore[assignment]
-        host = Host(clock, disk, net or StraightNet(), random.Random(1), ThreadSpawn())
+        host = Environment(clock, disk, net or StraightNet(), random.Random(1), ThreadSpawn())
         handler = ScriptedHandler()
         server = Server(host, handler, limits, cold_reads=cold_reads)
         place = Place(server, handler, clock, await server.start("127.0.0.1", 0), [])

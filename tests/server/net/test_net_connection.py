@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from millrace_server.host import Reply
+from millrace_server.environment.seams import Reply
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
-from millrace_server.net.listening import OsNet
+from millrace_server.net.listener import OsNet
 from tests.server.net.conftest import Answer, CountedFile, Serve, frame_of, until
 
 

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from millrace_server.host import Reply
+from millrace_server.environment.seams import Reply
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
 from tests.server.net.conftest import Answer, Place, Serve, frame_of, until

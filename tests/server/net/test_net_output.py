@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from millrace_server.host import File, FileSlice, Reply
+from millrace_server.environment.seams import File, FileSlice, Reply
 from millrace_server.limits import Limits
-from millrace_server.net.wire import SocketWire
+from millrace_server.net.socket_transport import SocketWire
 from tests.server.net.conftest import CountedFile, Serve, frame_of, open_descriptors, until
 
 MakeFile = Callable[[bytes], CountedFile]

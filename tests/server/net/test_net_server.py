@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from millrace_server.host import Reply
+from millrace_server.environment.seams import Reply
 from millrace_server.limits import Limits
 from millrace_server.net.server import ListenError
 from tests.server.net.conftest import Serve, frame_of, open_descriptors, until

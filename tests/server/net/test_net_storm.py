@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from millrace_server.host import Reply
+from millrace_server.environment.seams import Reply
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
 from tests.server.net.conftest import Answer, CountedFile, Place, Serve, frame_of, until

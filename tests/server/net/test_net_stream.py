@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from millrace_server.host import Reply
+from millrace_server.environment.seams import Reply
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
 from millrace_server.net.stream import Stream

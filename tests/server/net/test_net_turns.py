@@ -7,10 +7,10 @@ import gc
 
 import pytest
 
-from millrace_server.host import Reply
+from millrace_server.environment.seams import Reply
 from millrace_server.limits import Limits
+from millrace_server.loop.fair_scheduler import PIECES_APART, FairScheduler, Pieces, done
 from millrace_server.net.connection import CROWDED_REQUESTS, TURN_REQUESTS, Connection
-from millrace_server.net.turns import PIECES_APART, Pieces, Turns, done
 from tests.server.net.conftest import Answer, Serve, frame_of, until
 
 PIECES = 1_000
@@ -44,7 +44,7 @@ async def test_small_requests_are_answered_between_the_pieces_of_a_large_one(ser
 
 @pytest.mark.parametrize("busy", [1, 2, 20])
 async def test_steps_of_others_go_between_the_pieces(busy: int) -> None:
-    turns = Turns(asyncio.get_running_loop())
+    turns = FairScheduler(asyncio.get_running_loop())
     pieces = 0
 
     def piece() -> None:
@@ -70,7 +70,7 @@ async def test_steps_of_others_go_between_the_pieces(busy: int) -> None:
 
 
 async def test_a_task_that_is_cancelled_before_its_turn_holds_up_nobody() -> None:
-    turns = Turns(asyncio.get_running_loop())
+    turns = FairScheduler(asyncio.get_running_loop())
     order: list[int] = []
 
     async def work(number: int) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from millrace_protocol.framing import response_header
 from millrace_protocol.schema import Message
-from millrace_server.host import ReplyPart
-from millrace_server.net.turns import Pause
+from millrace_server.environment.seams import ReplyPart
+from millrace_server.loop.fair_scheduler import Pause
 
 
 @dataclass(slots=True)

@@ -25,8 +25,8 @@ from millrace_protocol.hot import produce_count
 from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.records import HEADER_SIZE
 from millrace_protocol.schema import Message
-from millrace_server.broker.appends import PIECE_BATCHES
-from millrace_server.broker.broker import Broker
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import (
     Answer,
     Answered,
@@ -35,11 +35,11 @@ from millrace_server.dialects.native.answer import (
     frame_parts,
 )
 from millrace_server.dialects.native.handlers import HANDLERS
-from millrace_server.host import Reply
-from millrace_server.log_lines import Ration, get_logger
+from millrace_server.environment.seams import Reply
+from millrace_server.logs import LogRateLimiter, get_logger
+from millrace_server.loop.fair_scheduler import Pieces
 from millrace_server.net.connection import Connection
-from millrace_server.net.turns import Pieces
-from millrace_server.refusal import Refused
+from millrace_server.services.produce import PIECE_BATCHES
 
 LONG_BODY_BYTES = 4 << 10
 """A longer body waits for a turn before it is decoded: it names more than a hundred things."""
@@ -56,7 +56,7 @@ class NativeDialect:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._waits: dict[Connection, dict[asyncio.Future[Answer | AnswerPieces], None]] = {}
-        self._lines = Ration(broker.host.clock)
+        self._lines = LogRateLimiter(broker.env.clock)
 
     def closed(self, connection: Connection) -> None:
         """The connection is gone, and with it what it still waited for."""
@@ -178,7 +178,7 @@ class NativeDialect:
 
     def _failed(self, connection: Connection, header: RequestHeader, error: Exception) -> bytes:
         """The answer to a request that was refused, or that met a bug of ours."""
-        if isinstance(error, Refused):
+        if isinstance(error, ApiError):
             return _refusal(header, error)
         if (unsaid := self._lines.take()) is not None:
             log.error(
@@ -188,19 +188,19 @@ class NativeDialect:
                 unsaid=unsaid,
                 exc_info=error,
             )
-        return _refusal(header, Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return _refusal(header, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _known(header: RequestHeader) -> Api:
-    """The api that is asked for. Raises `Refused` when there is none, or not in this version."""
+    """The api that is asked for. Raises `ApiError` when there is none, or not in this version."""
     if header.api not in HANDLERS:
-        raise Refused(
+        raise ApiError(
             ErrorCode.UNKNOWN_API,
             f"No api has the key {header.api}; Hello lists those there are",
         )
     api = APIS[ApiKey(header.api)]
     if not api.min_version <= header.version <= api.max_version:
-        raise Refused(
+        raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"{api.key.name} is spoken here in versions {api.min_version} to "
             f"{api.max_version}, not {header.version}",
@@ -208,8 +208,8 @@ def _known(header: RequestHeader) -> Api:
     return api
 
 
-def _broken(header: RequestHeader, error: WireError) -> Refused:
-    return Refused(
+def _broken(header: RequestHeader, error: WireError) -> ApiError:
+    return ApiError(
         ErrorCode.INVALID_REQUEST,
         f"The body of the {ApiKey(header.api).name} request is broken: {error.reason}, at byte "
         f"{header.body_position + error.position} of the frame",
@@ -241,7 +241,7 @@ def _encode(header: RequestHeader, answer: Answer) -> Reply:
     ]
 
 
-def _refusal(header: RequestHeader, refused: Refused) -> bytes:
+def _refusal(header: RequestHeader, refused: ApiError) -> bytes:
     min_version = max_version = -1
     if refused.code is ErrorCode.UNSUPPORTED_VERSION:
         api = APIS[ApiKey(header.api)]
@@ -251,5 +251,5 @@ def _refusal(header: RequestHeader, refused: Refused) -> bytes:
         version=header.version,
         correlation_id=header.correlation_id,
         error_code=refused.code,
-        refusal=Refusal(refused.sentence, min_version, max_version),
+        refusal=Refusal(refused.message, min_version, max_version),
     )

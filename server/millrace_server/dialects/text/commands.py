@@ -13,13 +13,13 @@ from typing import Any
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import CorruptBatch, encode_batch
-from millrace_server.broker.appends import ACKS_ALL, Produced
-from millrace_server.broker.broker import Broker
-from millrace_server.broker.partition import Partition
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.text.groups import groups, lag
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, record_line
 from millrace_server.log import OffsetOutOfRange
-from millrace_server.refusal import Refused
+from millrace_server.partitions.partition import Partition
+from millrace_server.services.produce import ACKS_ALL, Produced
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
 FETCH_COUNT_DEFAULT = 10
@@ -82,8 +82,8 @@ def describe(broker: Broker, name: str) -> Lines:
 def _partition_line(broker: Broker, name: str, number: int) -> str:
     try:
         partition = broker.partitions.get(name, number)
-    except Refused as refused:
-        return f"partition {number} offline: {refused.sentence}"
+    except ApiError as refused:
+        return f"partition {number} offline: {refused.message}"
     return (
         f"partition {number} leader {broker.config.node_id} start {partition.log.start_offset} "
         f"high watermark {partition.high_watermark} end {partition.log.end_offset} "
@@ -115,7 +115,7 @@ async def _append(
     batch = encode_batch(
         [value.encode("utf-8", "surrogateescape")],
         keys=None if key is None else [key],
-        timestamps_ms=broker.host.clock.wall_ms(),
+        timestamps_ms=broker.env.clock.wall_ms(),
     )
     produced = broker.appends.append(
         [(topic, number(partition, "PARTITION"), memoryview(batch))],
@@ -126,7 +126,7 @@ async def _append(
         produced = await produced
     result: Produced = produced[0]
     if result.code is not ErrorCode.NONE:
-        raise Refused(result.code, result.sentence)
+        raise ApiError(result.code, result.message)
     return [f"OK {topic}-{result.partition} offset {result.base_offset}"]
 
 
@@ -157,7 +157,7 @@ async def read_lines(
     Ends with the record that fills `room` characters, and before a batch that cannot be read unless
     it is the first. Others have their turn while it works.
 
-    Raises `CorruptBatch` and `Refused` for a batch that cannot be read, or not in text.
+    Raises `CorruptBatch` and `ApiError` for a batch that cannot be read, or not in text.
     """
     lines: Lines = []
     while len(lines) < count and room > 0 and offset < partition.high_watermark:
@@ -184,7 +184,7 @@ async def read_lines(
 
 async def _lines_of(
     broker: Broker, data: bytes, offset: int, count: int, room: int
-) -> tuple[Lines, int, CorruptBatch | Refused | None]:
+) -> tuple[Lines, int, CorruptBatch | ApiError | None]:
     """Up to `count` lines of whole batches, the offset after them, and what ended them early."""
     lines: Lines = []
     in_turn = 0
@@ -203,7 +203,7 @@ async def _lines_of(
                         await broker.turns.turn()
                 if not records:
                     whole = len(lines), next_offset
-    except (CorruptBatch, Refused) as fault:
+    except (CorruptBatch, ApiError) as fault:
         # What was read of a broken batch may be as wrong as the rest of it.
         return lines[: whole[0]], whole[1], fault
     return lines, whole[1], None
@@ -223,16 +223,16 @@ def offsets(broker: Broker, name: str) -> Lines:
 
 
 def number(text: str, what: str) -> int:
-    """A whole number a person typed. Raises `Refused`."""
+    """A whole number a person typed. Raises `ApiError`."""
     try:
         return int(text)
     except ValueError:
         raise usage_error(f"{what} is {text!r}; it is a whole number") from None
 
 
-def usage_error(reason: str) -> Refused:
+def usage_error(reason: str) -> ApiError:
     """What is said about a line that cannot be understood."""
-    return Refused(ErrorCode.INVALID_REQUEST, f"{reason}. HELP lists the commands")
+    return ApiError(ErrorCode.INVALID_REQUEST, f"{reason}. HELP lists the commands")
 
 
 CONVERSATIONS = (

@@ -10,8 +10,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.broker.broker import Broker
-from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.text.commands import (
     COMMANDS,
     number,
@@ -19,10 +19,10 @@ from millrace_server.dialects.text.commands import (
 )
 from millrace_server.dialects.text.lines import Lines, error_line, reply
 from millrace_server.dialects.text.tail import Tail
-from millrace_server.host import Reply
+from millrace_server.environment.seams import Reply
 from millrace_server.net.connection import Connection
 from millrace_server.net.stream import Stream
-from millrace_server.refusal import Refused
+from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 
 _OFF = "The text dialect is switched off on this broker (text_dialect = false)"
 
@@ -68,7 +68,7 @@ class TextDialect:
 
         A person who types PRODUCE and then FETCH expects to see the record.
         """
-        task = self._broker.host.spawn.task(work, name=f"text {connection.peer}")
+        task = self._broker.env.spawn.task(work, name=f"text {connection.peer}")
         self._unanswered[connection] = task
 
         def forget(done: asyncio.Task[Reply]) -> None:
@@ -86,14 +86,14 @@ class TextDialect:
     async def _later(self, answer: Coroutine[Any, Any, Lines]) -> Reply:
         try:
             return reply(await answer)
-        except CORE_REFUSALS as error:
-            return reply([error_line(as_refused(error))])
+        except CORE_ERRORS as error:
+            return reply([error_line(as_api_error(error))])
 
     def _answer(self, name: str, rest: str) -> Lines | Coroutine[Any, Any, Lines]:
         try:
             return self._run(name, rest)
-        except CORE_REFUSALS as error:
-            return [error_line(as_refused(error))]
+        except CORE_ERRORS as error:
+            return [error_line(as_api_error(error))]
 
     def _run(self, name: str, rest: str) -> Lines | Coroutine[Any, Any, Lines]:
         self._check_on()
@@ -126,7 +126,7 @@ class TextDialect:
             if len(words) != 2:
                 raise usage_error("Type TAIL TOPIC PARTITION")
             partition = self._broker.partitions.get(words[0], number(words[1], "PARTITION"))
-        except Refused as refused:
+        except ApiError as refused:
             stream.finish(reply([error_line(refused)]))
             return
         if not stream.ended:
@@ -134,4 +134,4 @@ class TextDialect:
 
     def _check_on(self) -> None:
         if not self._broker.config.text_dialect:
-            raise Refused(ErrorCode.INVALID_REQUEST, _OFF)
+            raise ApiError(ErrorCode.INVALID_REQUEST, _OFF)

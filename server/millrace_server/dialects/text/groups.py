@@ -11,12 +11,12 @@ from itertools import islice
 
 from millrace_protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from millrace_protocol.errors import ErrorCode, WireError
-from millrace_server.broker.broker import Broker
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, word
 from millrace_server.group.effects import GroupDescription
 from millrace_server.group.image import GroupOffsets
 from millrace_server.group.offsets_topic import OFFSETS_TOPIC
-from millrace_server.refusal import Refused
 
 PIECE_LINES = 100
 """Made in one go, some 200 us."""
@@ -41,7 +41,7 @@ async def groups(broker: Broker) -> Lines:
 async def lag(broker: Broker, group: str) -> Lines:
     """How far a group is behind, in each partition it has committed for or a member has."""
     if OFFSETS_TOPIC not in broker.image.topics:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group!r}")
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group!r}")
     coordinator = broker.groups.coordinator(group)
     owners = await _owners(broker, coordinator.describe(group))
     committed = coordinator.image.of_group(group)
@@ -90,7 +90,7 @@ async def _owners(broker: Broker, described: GroupDescription) -> Owners:
 def _high_watermark(broker: Broker, topic: str, number: int) -> int | None:
     try:
         return broker.partitions.get(topic, number).high_watermark
-    except Refused:
+    except ApiError:
         return None
 
 

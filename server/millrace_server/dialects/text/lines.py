@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from millrace_protocol.records import Record
-from millrace_server.host import Reply
-from millrace_server.refusal import Refused
+from millrace_server.api_error import ApiError
+from millrace_server.environment.seams import Reply
 
 Lines = list[str]
 
@@ -98,9 +98,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def error_line(refused: Refused) -> str:
+def error_line(refused: ApiError) -> str:
     """A refusal as the last line of an answer."""
-    return f"ERR {refused.code.name} {refused.sentence}"
+    return f"ERR {refused.code.name} {refused.message}"
 
 
 def reply(lines: list[str]) -> Reply:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.broker.broker import Broker
-from millrace_server.broker.partition import Partition
-from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.text.commands import read_lines
 from millrace_server.dialects.text.lines import error_line, reply
 from millrace_server.net.stream import Stream
-from millrace_server.refusal import Refused
+from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
+from millrace_server.partitions.partition import Partition
 
 PIECE_RECORDS = 100
 PIECE_CHARACTERS = 64 << 10
@@ -52,16 +52,16 @@ class Tail:
         # Not at once: a watcher is called in the midst of somebody's append.
         self._has_moved = True
         if self._task is None:
-            self._task = self._broker.host.spawn.task(self._send_all(), name="tail")
+            self._task = self._broker.env.spawn.task(self._send_all(), name="tail")
 
     async def _send_all(self) -> None:
         try:
             while self._has_moved and not self._stream.ended:
                 self._has_moved = False
                 await self._send_to_end()
-        except CORE_REFUSALS as error:
+        except CORE_ERRORS as error:
             self._partition.watchers.pop(self._look_soon, None)
-            self._stream.finish(reply([error_line(as_refused(error))]))
+            self._stream.finish(reply([error_line(as_api_error(error))]))
         finally:
             self._task = None
 
@@ -79,5 +79,5 @@ class Tail:
                 await self._stream.room()
 
 
-def _deleted(partition: Partition) -> Refused:
-    return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {partition.topic!r} was deleted")
+def _deleted(partition: Partition) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {partition.topic!r} was deleted")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millrace_protocol.api import ApiKey
-from millrace_server.broker.broker import Broker
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers import (
     configs,

@@ -13,12 +13,12 @@ from millrace_protocol.messages.configs import (
     DescribeConfigsResponse,
     TopicConfigs,
 )
-from millrace_server.broker.broker import Broker
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered, AnswerPieces
 from millrace_server.dialects.native.handlers.bounds import check_once
+from millrace_server.loop.fair_scheduler import cut
 from millrace_server.net.connection import Connection
-from millrace_server.net.turns import cut
-from millrace_server.refusal import Refused
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
 PIECE_TOPICS = 10
@@ -41,8 +41,8 @@ def _in_pieces(broker: Broker, request: DescribeConfigsRequest) -> AnswerPieces:
 def _describe(broker: Broker, name: str) -> TopicConfigs:
     try:
         config = broker.topics.config(name)
-    except Refused as refused:
-        return TopicConfigs(name, refused.code, refused.sentence, ())
+    except ApiError as refused:
+        return TopicConfigs(name, refused.code, refused.message, ())
     return TopicConfigs(
         name,
         ErrorCode.NONE,
@@ -65,8 +65,8 @@ def alter(broker: Broker, connection: Connection, request: AlterConfigsRequest) 
                 {c.name: c.value for c in change.configs},
                 validate_only=request.validate_only,
             )
-        except Refused as refused:
-            return TopicResult(change.name, refused.code, refused.sentence)
+        except ApiError as refused:
+            return TopicResult(change.name, refused.code, refused.message)
         return TopicResult(change.name, ErrorCode.NONE, None)
 
     async def alter_all() -> AlterConfigsResponse:
@@ -77,4 +77,4 @@ def alter(broker: Broker, connection: Connection, request: AlterConfigsRequest) 
                 await broker.turns.turn()
         return AlterConfigsResponse(tuple(results))
 
-    return broker.host.spawn.task(alter_all(), name="alter configs")
+    return broker.env.spawn.task(alter_all(), name="alter configs")

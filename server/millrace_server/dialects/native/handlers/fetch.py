@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from millrace_protocol.hot import array_count, fetch_response_prefix
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest
-from millrace_server.broker.broker import Broker
-from millrace_server.broker.fetches import PIECE_ENTRIES, Fetched, FetchFrom
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered, AnswerPieces, BodyParts
 from millrace_server.dialects.native.later import mapped
-from millrace_server.host import ReplyPart, release_slices
+from millrace_server.environment.seams import ReplyPart, release_slices
+from millrace_server.loop.fair_scheduler import cut
 from millrace_server.net.connection import Connection
-from millrace_server.net.turns import cut
+from millrace_server.services.fetch import PIECE_ENTRIES, Fetched, FetchFrom
 
 
 def handle(broker: Broker, connection: Connection, request: FetchRequest) -> Answered:
@@ -96,7 +96,7 @@ class _Body:
                     topic=result.topic,
                     partition=result.partition,
                     error_code=result.code,
-                    error_message=result.sentence,
+                    error_message=result.message,
                     high_watermark=result.high_watermark,
                     log_start_offset=result.log_start_offset,
                     records_size=0 if records is None else records.size,

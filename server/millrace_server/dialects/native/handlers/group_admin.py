@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import group_admin as messages
-from millrace_server.broker.broker import Broker
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.dialects.native.handlers.group_results import expect
 from millrace_server.group.effects import GroupDeleted
 from millrace_server.group.states import GroupState
 from millrace_server.net.connection import Connection
-from millrace_server.refusal import Refused
 
 
 def list_groups(
@@ -21,7 +21,7 @@ def list_groups(
     states = frozenset(request.states)
     unknown = states - {state.value for state in GroupState}
     if unknown:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"A group is never {min(unknown)!r}; the states are "
             f"{', '.join(state.value for state in GroupState)}",
@@ -47,10 +47,10 @@ def describe(
 def _describe(broker: Broker, group: str) -> messages.DescribedGroup:
     try:
         found = broker.groups.coordinator(group).describe(group)
-    except Refused as refused:
-        code, sentence = refused.code, refused.sentence
+    except ApiError as refused:
+        code, message = refused.code, refused.message
         return messages.DescribedGroup(
-            group, code, sentence, GroupState.DEAD.value, -1, "", "", "", ()
+            group, code, message, GroupState.DEAD.value, -1, "", "", "", ()
         )
     return messages.DescribedGroup(
         group,
@@ -76,7 +76,7 @@ def delete(
             tuple([await _delete(broker, group) for group in request.groups])
         )
 
-    return broker.host.spawn.task(delete_all(), name="delete groups")
+    return broker.env.spawn.task(delete_all(), name="delete groups")
 
 
 async def _delete(broker: Broker, group: str) -> messages.DeletedGroup:
@@ -85,6 +85,6 @@ async def _delete(broker: Broker, group: str) -> messages.DeletedGroup:
             group, lambda c, token, moment: c.delete_group(token, group, moment)
         )
         expect(result, GroupDeleted)
-    except Refused as refused:
-        return messages.DeletedGroup(group, refused.code, refused.sentence)
+    except ApiError as refused:
+        return messages.DeletedGroup(group, refused.code, refused.message)
     return messages.DeletedGroup(group, ErrorCode.NONE, None)

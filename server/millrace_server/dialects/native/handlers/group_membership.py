@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import group_membership as messages
-from millrace_server.broker.broker import Broker
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers.group_results import expect, outcome
 from millrace_server.dialects.native.later import mapped
 from millrace_server.group import requests
 from millrace_server.group.effects import Joined, Left, Refusal, Result, Synced
 from millrace_server.net.connection import Connection
-from millrace_server.refusal import Refused
 
 
 def find_coordinator(
@@ -20,7 +20,7 @@ def find_coordinator(
     """Names this broker, the only one there is; makes the offsets topic when it is not there."""
 
     async def find() -> messages.FindCoordinatorResponse:
-        code, sentence, node_id, (host, port) = (
+        code, message, node_id, (host, port) = (
             ErrorCode.NONE,
             None,
             broker.config.node_id,
@@ -28,17 +28,17 @@ def find_coordinator(
         )
         try:
             await broker.groups.make_topic()
-        except Refused as refused:
-            code, sentence = ErrorCode.COORDINATOR_NOT_AVAILABLE, refused.sentence
+        except ApiError as refused:
+            code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, refused.message
             node_id, host, port = -1, "", -1
         return messages.FindCoordinatorResponse(
             tuple(
-                messages.FoundCoordinator(group, code, sentence, node_id, host, port)
+                messages.FoundCoordinator(group, code, message, node_id, host, port)
                 for group in request.groups
             )
         )
 
-    return broker.host.spawn.task(find(), name="find coordinator")
+    return broker.env.spawn.task(find(), name="find coordinator")
 
 
 def join(broker: Broker, connection: Connection, request: messages.JoinGroupRequest) -> Answered:

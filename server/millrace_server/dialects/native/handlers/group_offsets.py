@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import group_offsets as messages
-from millrace_server.broker.broker import Broker
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers.group_results import expect, outcome
 from millrace_server.dialects.native.later import mapped
 from millrace_server.group import requests
 from millrace_server.group.effects import FetchedOffset, PartitionOutcomes, Result
 from millrace_server.net.connection import Connection
-from millrace_server.refusal import Refused
 
 NO_OFFSET = -1
 
@@ -21,9 +21,9 @@ def commit(
 ) -> Answered:
     """Answers when the offsets are durable; partitions that do not exist are refused."""
     refused = {
-        (p.topic, p.partition): sentence
+        (p.topic, p.partition): message
         for p in request.partitions
-        if (sentence := _unknown(broker, p.topic, p.partition)) is not None
+        if (message := _unknown(broker, p.topic, p.partition)) is not None
     }
     asked = requests.Commit(
         group_id=request.group,
@@ -44,9 +44,9 @@ def commit(
         return messages.OffsetCommitResponse(
             tuple(
                 messages.CommittedPartition(
-                    p.topic, p.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, sentence
+                    p.topic, p.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message
                 )
-                if (sentence := refused.get((p.topic, p.partition))) is not None
+                if (message := refused.get((p.topic, p.partition))) is not None
                 else messages.CommittedPartition(p.topic, p.partition, *outcome(next(done).refusal))
                 for p in request.partitions
             )
@@ -61,8 +61,8 @@ def commit(
 def _unknown(broker: Broker, topic: str, partition: int) -> str | None:
     try:
         known = broker.controller.topic(topic)
-    except Refused as refused:
-        return refused.sentence
+    except ApiError as refused:
+        return refused.message
     if 0 <= partition < known.partitions:
         return None
     return f"Topic {topic!r} has no partition {partition}; it has 0 to {known.partitions - 1}"
@@ -79,17 +79,17 @@ def fetch(broker: Broker, connection: Connection, request: messages.OffsetFetchR
 
 
 def _fetched(found: FetchedOffset) -> messages.CommittedOffset:
-    code, sentence = outcome(found.refusal)
+    code, message = outcome(found.refusal)
     committed = found.committed
     if committed is None:
         return messages.CommittedOffset(
-            found.topic, found.partition, code, sentence, NO_OFFSET, -1, None, -1
+            found.topic, found.partition, code, message, NO_OFFSET, -1, None, -1
         )
     return messages.CommittedOffset(
         found.topic,
         found.partition,
         code,
-        sentence,
+        message,
         committed.offset,
         committed.leader_epoch,
         committed.metadata,

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from millrace_protocol.api import APIS
 from millrace_protocol.messages.hello import ApiRange, HelloRequest, HelloResponse
-from millrace_server.broker.broker import Broker
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered
 from millrace_server.net.connection import Connection
 
@@ -18,7 +18,7 @@ _VERSION = version("millrace")
 
 
 def handle(broker: Broker, connection: Connection, request: HelloRequest) -> Answered:
-    """Answers, and lifts the limits of a connection that has not said Hello."""
+    """ResponseQueue, and lifts the limits of a connection that has not said Hello."""
     connection.greeted()
     limits = broker.config.limits
     return HelloResponse(

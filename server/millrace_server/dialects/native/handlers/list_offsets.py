@@ -11,13 +11,13 @@ from millrace_protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsResult,
 )
-from millrace_server.broker.broker import Broker
-from millrace_server.broker.offsets import FoundOffset, find_end, find_offset
-from millrace_server.broker.partition import Partition
-from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered, AnswerPieces
+from millrace_server.loop.fair_scheduler import cut
 from millrace_server.net.connection import Connection
-from millrace_server.net.turns import cut
+from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
+from millrace_server.partitions.partition import Partition
+from millrace_server.services.list_offsets import FoundOffset, find_end, find_offset
 
 PIECE_ENTRIES = 50
 """Ends of partitions looked up in one go, some 200 us."""
@@ -29,7 +29,7 @@ def handle(broker: Broker, connection: Connection, request: ListOffsetsRequest) 
         if len(request.partitions) > PIECE_ENTRIES:
             return _find_in_pieces(broker, request)
         return ListOffsetsResponse(tuple(_find_end(broker, asked) for asked in request.partitions))
-    return broker.host.spawn.task(_search(broker, connection, request), name="list offsets")
+    return broker.env.spawn.task(_search(broker, connection, request), name="list offsets")
 
 
 def _find_in_pieces(broker: Broker, request: ListOffsetsRequest) -> AnswerPieces:
@@ -51,7 +51,7 @@ async def _search(
         try:
             partition = broker.partitions.get(asked.topic, asked.partition)
             found = await find_offset(partition, asked.timestamp_ms, broker.lookups)
-        except CORE_REFUSALS as error:
+        except CORE_ERRORS as error:
             results.append(_refused(asked, error))
         else:
             results.append(_found(asked, partition, found))
@@ -61,7 +61,7 @@ async def _search(
 def _find_end(broker: Broker, asked: ListOffsetsPartition) -> ListOffsetsResult:
     try:
         partition = broker.partitions.get(asked.topic, asked.partition)
-    except CORE_REFUSALS as error:
+    except CORE_ERRORS as error:
         return _refused(asked, error)
     return _found(asked, partition, find_end(partition, asked.timestamp_ms))
 
@@ -81,7 +81,7 @@ def _found(
 
 
 def _refused(asked: ListOffsetsPartition, error: Exception) -> ListOffsetsResult:
-    refused = as_refused(error)
+    refused = as_api_error(error)
     return ListOffsetsResult(
-        asked.topic, asked.partition, refused.code, refused.sentence, -1, -1, -1
+        asked.topic, asked.partition, refused.code, refused.message, -1, -1, -1
     )

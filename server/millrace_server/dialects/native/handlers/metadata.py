@@ -13,12 +13,12 @@ from millrace_protocol.messages.metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
-from millrace_server.broker.broker import Broker
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered, AnswerPieces
+from millrace_server.loop.fair_scheduler import NAME_LENGTH
 from millrace_server.metadata.image import Topic
 from millrace_server.net.connection import Connection
-from millrace_server.net.turns import NAME_LENGTH
-from millrace_server.refusal import Refused
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
 PIECE_ENTRIES = 50
@@ -70,8 +70,8 @@ def _response(broker: Broker, topics: Sequence[TopicMetadata]) -> MetadataRespon
 def _describe(broker: Broker, name: str) -> TopicMetadata:
     try:
         topic = broker.controller.topic(name)
-    except Refused as refused:
-        return TopicMetadata(refused.code, refused.sentence, name, _NO_ID, False, ())
+    except ApiError as refused:
+        return TopicMetadata(refused.code, refused.message, name, _NO_ID, False, ())
     return TopicMetadata(
         ErrorCode.NONE,
         None,
@@ -86,7 +86,7 @@ def _partition(broker: Broker, topic: Topic, number: int) -> PartitionMetadata:
     node_id = broker.config.node_id
     try:
         partition = broker.partitions.get(topic.name, number)
-    except Refused as refused:
+    except ApiError as refused:
         return PartitionMetadata(refused.code, number, -1, -1, (node_id,), ())
     return PartitionMetadata(
         ErrorCode.NONE, number, node_id, partition.leader_epoch, (node_id,), (node_id,)

@@ -11,16 +11,16 @@ from millrace_protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from millrace_server.broker.appends import ACKS_NONE, PIECE_BATCHES, Produced
-from millrace_server.broker.broker import Broker
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answer, Answered, AnswerPieces
 from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.dialects.native.later import mapped
 from millrace_server.net.connection import Connection
+from millrace_server.services.produce import ACKS_NONE, PIECE_BATCHES, Produced
 
 
 def handle(broker: Broker, connection: Connection, request: ProduceRequest) -> Answered:
-    """Appends; with acks 0 nothing is answered, and a refused batch ends the connection.
+    """ProduceService; with acks 0 nothing is answered, and a refused batch ends the connection.
 
     That is the only way to tell such a client that its records went nowhere.
     """
@@ -69,7 +69,7 @@ def _response(results: Sequence[Produced]) -> ProduceResponse:
                 r.topic,
                 r.partition,
                 r.code,
-                r.sentence,
+                r.message,
                 r.base_offset,
                 r.log_append_time_ms,
                 r.log_start_offset,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitProducerIdResponse
-from millrace_server.broker.broker import Broker
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered
 from millrace_server.net.connection import Connection
 
@@ -17,4 +17,4 @@ def handle(broker: Broker, connection: Connection, request: InitProducerIdReques
         )
         return InitProducerIdResponse(producer_id, epoch)
 
-    return broker.host.spawn.task(give(), name="init producer id")
+    return broker.env.spawn.task(give(), name="init producer id")

@@ -13,11 +13,11 @@ from millrace_protocol.messages.split_ranges import (
     SplitRangesRequest,
     SplitRangesResponse,
 )
-from millrace_server.broker.broker import Broker
-from millrace_server.broker.ranges import split_range
-from millrace_server.broker.refusals import CORE_REFUSALS, as_refused
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import AnswerPieces
 from millrace_server.net.connection import Connection
+from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
+from millrace_server.services.split_ranges import split_range
 
 
 def handle(broker: Broker, connection: Connection, request: SplitRangesRequest) -> AnswerPieces:
@@ -43,9 +43,9 @@ def _split(
             piece_bytes=asked.piece_bytes,
             pieces_max=pieces_max,
         )
-    except CORE_REFUSALS as error:
-        refused = as_refused(error)
-        return PartitionPieces(asked.topic, asked.partition, refused.code, refused.sentence, -1, ())
+    except CORE_ERRORS as error:
+        refused = as_api_error(error)
+        return PartitionPieces(asked.topic, asked.partition, refused.code, refused.message, -1, ())
     return PartitionPieces(
         asked.topic,
         asked.partition,

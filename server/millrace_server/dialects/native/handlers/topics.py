@@ -18,11 +18,11 @@ from millrace_protocol.messages.admin import (
     NewTopic,
     TopicResult,
 )
-from millrace_server.broker.broker import Broker
+from millrace_server.api_error import ApiError
+from millrace_server.broker import Broker
 from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.net.connection import Connection
-from millrace_server.refusal import Refused
 
 _NO_ID = uuid.UUID(int=0)
 
@@ -41,7 +41,7 @@ def create(broker: Broker, connection: Connection, request: CreateTopicsRequest)
             await _each(broker, request.topics, lambda t: _create(broker, t, request.validate_only))
         )
 
-    return broker.host.spawn.task(create_all(), name="create topics")
+    return broker.env.spawn.task(create_all(), name="create topics")
 
 
 async def _create(broker: Broker, new: NewTopic, validate_only: bool) -> CreatedTopic:
@@ -53,8 +53,8 @@ async def _create(broker: Broker, new: NewTopic, validate_only: bool) -> Created
             configs={c.name: c.value for c in new.configs},
             validate_only=validate_only,
         )
-    except Refused as refused:
-        return CreatedTopic(new.name, refused.code, refused.sentence, _NO_ID, -1, -1)
+    except ApiError as refused:
+        return CreatedTopic(new.name, refused.code, refused.message, _NO_ID, -1, -1)
     return CreatedTopic(
         new.name,
         ErrorCode.NONE,
@@ -73,14 +73,14 @@ def delete(broker: Broker, connection: Connection, request: DeleteTopicsRequest)
             await _each(broker, request.topics, lambda name: _delete(broker, name))
         )
 
-    return broker.host.spawn.task(delete_all(), name="delete topics")
+    return broker.env.spawn.task(delete_all(), name="delete topics")
 
 
 async def _delete(broker: Broker, name: str) -> TopicResult:
     try:
         await broker.topics.delete(name)
-    except Refused as refused:
-        return TopicResult(name, refused.code, refused.sentence)
+    except ApiError as refused:
+        return TopicResult(name, refused.code, refused.message)
     return TopicResult(name, ErrorCode.NONE, None)
 
 
@@ -95,8 +95,8 @@ def add_partitions(
             await broker.topics.add_partitions(
                 name, partitions, validate_only=request.validate_only
             )
-        except Refused as refused:
-            return TopicResult(name, refused.code, refused.sentence)
+        except ApiError as refused:
+            return TopicResult(name, refused.code, refused.message)
         return TopicResult(name, ErrorCode.NONE, None)
 
     async def widen_all() -> CreatePartitionsResponse:
@@ -104,7 +104,7 @@ def add_partitions(
             await _each(broker, request.topics, lambda t: widen(t.name, t.partitions))
         )
 
-    return broker.host.spawn.task(widen_all(), name="create partitions")
+    return broker.env.spawn.task(widen_all(), name="create partitions")
 
 
 async def _each(

@@ -1,0 +1,266 @@
+"""A broker without its port: the image, the partitions, and the services over them.
+
+    dialects ──► appends, fetches, groups, topics, producer_ids ──► partitions ──► log ──► disk
+                                              └──► controller ──► metadata log ──┘
+
+Owns the order of starting and stopping. Refuses to know connections: those are `net` and the
+dialects, which call the services.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from functools import partial
+
+from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
+from millrace_server.config import BrokerConfig
+from millrace_server.controller.metadata_log import METADATA_TOPIC, MetadataLog
+from millrace_server.environment.seams import ColdReads, Environment
+from millrace_server.log import LogConfig, PartitionLog, Rot
+from millrace_server.logs import LogRateLimiter, get_logger
+from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.metadata.controller import Controller, TopicDefaults
+from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.records import ClusterCreated
+from millrace_server.partitions.compactor import Compactor
+from millrace_server.partitions.opening import Opening
+from millrace_server.partitions.partition import Partition
+from millrace_server.partitions.partition_table import PartitionTable
+from millrace_server.partitions.purgatory import Purgatory
+from millrace_server.partitions.retention import RetentionLoop
+from millrace_server.partitions.scrub import Scrub
+from millrace_server.partitions.storage import (
+    IDENTITY_FILE,
+    create_logs,
+    is_partition,
+    open_log,
+    partition_directory,
+    remove_leftovers,
+)
+from millrace_server.services.batch_lookups import BatchLookups
+from millrace_server.services.fetch import FetchService
+from millrace_server.services.groups import Groups
+from millrace_server.services.produce import ProduceService
+from millrace_server.services.producer_ids import ProducerIds
+from millrace_server.services.topics import Topics
+
+log = get_logger("millrace.broker")
+METADATA_TOPIC_ID = str(uuid.UUID(int=1))
+"""The metadata topic has no record of its creation, so its identity is fixed."""
+
+
+class Broker:
+    """Started once, stopped once. `failed` is done when a disk fault makes going on unsafe."""
+
+    def __init__(
+        self, config: BrokerConfig, env: Environment, *, cold_reads: ColdReads | None = None
+    ) -> None:
+        self.config = config
+        self.env = env
+        self.image = ClusterImage()
+        self.partitions = PartitionTable()
+        self.advertised_address = config.advertised_address or config.listen_address
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        defaults = TopicDefaults(config.partitions, 1, config.topic, config.partitions_max)
+        self.controller = Controller(self.image, defaults, broker_count=1)
+        self.turns = FairScheduler(asyncio.get_running_loop())
+        self.lookups = BatchLookups(env.spawn, self.turns)
+        self._append_waits = Purgatory(env)
+        self._fetch_waits = Purgatory(env)
+        self.fetches = FetchService(self.partitions, self._fetch_waits)
+        self.housekeeping = RetentionLoop(
+            self.partitions, env, interval_ms=config.housekeeping_interval_ms
+        )
+        self.compactor = Compactor(
+            self.partitions,
+            env,
+            interval_ms=config.housekeeping_interval_ms,
+            bytes_per_second=config.compaction_bytes_per_second,
+            keys_max=config.compaction_keys_max,
+        )
+        self.scrub = Scrub(
+            self.partitions,
+            env,
+            bytes_per_second=config.scrub_bytes_per_second,
+            interval_ms=config.scrub_interval_ms,
+            cold_reads=cold_reads,
+        )
+        self._background_tasks: list[asyncio.Task[None]] = []
+        # A disk that fails does so in many places, and each is told of once.
+        self._rot_lines = LogRateLimiter(env.clock)
+        self._opening = Opening(
+            env,
+            self.partitions,
+            self.image,
+            config.topic,
+            make_partition=self._make_partition,
+            on_failure=self._fail_opening,
+        )
+
+    async def start(self) -> None:
+        """Opens what is on the disk and begins housekeeping.
+
+        Returns when all partitions are open, or `start_wait_ms` after the metadata is; the rest
+        follow in the background. Raises `OSError`, `CorruptLog`, `UnreadableMetadata` or
+        `ApiError` when the metadata cannot be read, and leaves nothing open then; a partition that
+        cannot be opened is merely offline.
+        """
+        try:
+            await self._open()
+        except (Exception, asyncio.CancelledError):
+            # Not GeneratorExit: a coroutine that is thrown away cannot wait for anything.
+            await self._opening.stop()
+            await self._shut_partitions()
+            raise
+        self._background_tasks = [
+            self.env.spawn.task(self.housekeeping.run(), name="housekeeping"),
+            self.env.spawn.task(self.compactor.run(), name="compactor"),
+        ]
+        if self.config.scrub_bytes_per_second:
+            self._background_tasks.append(self.env.spawn.task(self.scrub.run(), name="scrub"))
+
+    async def _open(self) -> None:
+        self._metadata = await self._open_metadata()
+        self.topics = Topics(
+            env=self.env,
+            partitions=self.partitions,
+            metadata=self._metadata,
+            controller=self.controller,
+            image=self.image,
+            defaults=self.config.topic,
+            make_partition=self._make_partition,
+            on_deleted=lambda topic: self.groups.on_topic_deleted(topic),
+        )
+        self.groups = Groups(
+            env=self.env,
+            partitions=self.partitions,
+            topics=self.topics,
+            image=self.image,
+            config=self.config.group,
+            offsets_partitions=self.config.offsets_topic_partitions,
+        )
+        self.producer_ids = ProducerIds(self._metadata, self.controller, self.image)
+        self.appends = ProduceService(
+            self.partitions, self.env, self._append_waits, self.producer_ids, self.lookups
+        )
+        if not self.image.cluster_id:
+            cluster_id = str(uuid.UUID(int=self.env.rng.getrandbits(128), version=4))
+            await self._metadata.write([ClusterCreated(cluster_id)])
+        await self.env.spawn.blocking(
+            remove_leftovers,
+            self.env.disk,
+            self.image,
+            frozenset({partition_directory(METADATA_TOPIC, 0)}),
+        )
+        self._opening.begin()
+        await self._opening.wait(self.config.start_wait_ms)
+        await self.groups.start(self.config.start_wait_ms)
+
+    def answer_waiting(self) -> None:
+        """Answers long polls with what there is; a stopping broker does not wait for more."""
+        self._fetch_waits.hurry()
+        self.groups.answer_waiting()
+
+    async def stop(self) -> None:
+        """Makes everything durable and closes it; call when no request can come any more."""
+        for task in self._background_tasks:
+            task.cancel()
+            await asyncio.wait([task])
+        await self._opening.stop()
+        await self.groups.stop()
+        await self._metadata.close()
+        await self._shut_partitions()
+        self._append_waits.close()
+        self._fetch_waits.close()
+
+    async def _shut_partitions(self) -> None:
+        await asyncio.gather(*map(self._shut, self.partitions))
+
+    async def _shut(self, partition: Partition) -> None:
+        try:
+            await partition.shut(self.env.spawn)
+        except OSError as error:
+            # Its files are let go all the same, and the next start recovers what was not synced.
+            log.error(
+                "partition not closed in order",
+                topic=partition.topic,
+                partition=partition.number,
+                error=str(error),
+            )
+
+    async def _open_metadata(self) -> MetadataLog:
+        disk = self.env.disk
+        config = LogConfig(retention_ms=-1)
+        # A directory without identity is left of a first start that was cut short.
+        if disk.exists(f"{partition_directory(METADATA_TOPIC, 0)}/{IDENTITY_FILE}"):
+            opened = await self.env.spawn.blocking(
+                open_log, disk, METADATA_TOPIC, METADATA_TOPIC_ID, 0, config, self._now()
+            )
+        else:
+            self._refuse_orphaned_data()
+            created = await self.env.spawn.blocking(
+                create_logs, disk, self.image, METADATA_TOPIC, METADATA_TOPIC_ID, range(1), config
+            )
+            opened = created[0]
+        partition = self._make_partition(METADATA_TOPIC, 0, opened)
+        self.partitions.add(partition)
+        metadata = MetadataLog(partition, self.image, self.env)
+        metadata.load()
+        return metadata
+
+    def _refuse_orphaned_data(self) -> None:
+        disk = self.env.disk
+        metadata = partition_directory(METADATA_TOPIC, 0)
+        orphans = [d for d in disk.list_directory("") if d != metadata and is_partition(disk, d)]
+        if orphans:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The data directory holds {len(orphans)} partitions ({orphans[0]}, ...) and no "
+                f"{METADATA_TOPIC}-0; restore that directory, or use an empty data directory",
+            )
+
+    def _make_partition(self, topic: str, number: int, opened: PartitionLog) -> Partition:
+        return Partition(
+            topic,
+            number,
+            opened,
+            self.env,
+            self.turns,
+            on_failure=partial(self._fail, topic, number),
+            on_rot=self._tell_of_rot,
+        )
+
+    def _tell_of_rot(self, partition: Partition, rot: Rot) -> None:
+        unsaid = self._rot_lines.take()
+        if unsaid is not None:
+            log.error(
+                "bytes on the disk are not what was written",
+                topic=partition.topic,
+                partition=partition.number,
+                path=rot.path,
+                position=rot.position,
+                offset=rot.offset,
+                end_offset=rot.end_offset,
+                reason=rot.message,
+                more_unsaid=unsaid,
+            )
+
+    def _fail(self, topic: str, number: int, error: BaseException) -> None:
+        # After a failed fsync nobody knows what is on the disk: the kernel has marked the pages
+        # clean, and a second fsync would succeed without writing them.
+        log.critical("disk fault, stopping", topic=topic, partition=number, error=str(error))
+        self._end(error)
+
+    def _fail_opening(self, error: BaseException) -> None:
+        log.critical("partitions cannot be opened, stopping", error=repr(error))
+        self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+            self.failed.exception()
+
+    def _now(self) -> int:
+        return self.env.clock.wall_ms()

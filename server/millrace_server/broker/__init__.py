@@ -1,1 +1,0 @@
-"""The broker: partitions and services over the cores, and the handlers of the native dialect."""

@@ -1,0 +1,1 @@
+"""The shell of a coordinator: it loads, appends, replays and replies."""

@@ -1,0 +1,1 @@
+"""The seams to the outside, as protocols: clock, disk, network, randomness, tasks."""

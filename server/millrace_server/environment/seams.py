@@ -1,0 +1,221 @@
+"""The doors to the outside: everything a broker asks of the machine it runs on.
+
+`Clock`, `Disk`, `Net`, `Rng` and `Spawn` are the only ways out of broker code. In production
+they are the operating system and the event loop; under test each can be a simulation that is
+driven by a seed. Code that decides takes what it needs from here as plain values (`now_ms`) and
+never sees a door; code that does holds a `Environment`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+ReadBuffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Two clocks: one for people, one for deadlines."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch; may jump."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds of a clock that never goes back; its zero means nothing."""
+
+
+class Spawn(Protocol):
+    """How work is started."""
+
+    def task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        """Runs a coroutine on the loop; its owner keeps the task and awaits or cancels it."""
+
+    def blocking(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """Runs a blocking call in a worker thread; the future belongs to the loop."""
+
+
+class ReadableFile(Protocol):
+    """As much of a file as somebody needs who only reads it."""
+
+    @property
+    def path(self) -> str: ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes at `position`; fewer only at the end of the file."""
+
+
+class File(ReadableFile, Protocol):
+    """One open file. Positions and sizes are in bytes.
+
+    Reference counted: it opens with one reference, `retain` and `release` add and drop one, and
+    the descriptor is closed with the last. Who hands out a `FileSlice` retains first, so that a
+    descriptor number is never reused under a reader.
+    """
+
+    def fileno(self) -> int:
+        """The descriptor, for `sendfile`; raises `OSError` on a disk that has none."""
+
+    def pwrite(self, data: ReadBuffer, position: int) -> None:
+        """Writes all of `data` at `position`, or raises `OSError`; part of it may be there then."""
+
+    def preallocate(self, size: int) -> None:
+        """Reserves space up to `size`; the reserved part reads as zeros. Blocking."""
+
+    def truncate(self, size: int) -> None:
+        """Cuts or extends to `size`. Blocking for a big file."""
+
+    def sync(self) -> None:
+        """Makes the file's data durable (fdatasync). Blocking."""
+
+    def size(self) -> int: ...
+
+    def retain(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A data directory. Paths are relative to it, with `/` between the parts."""
+
+    def open(self, path: str, *, create: bool = False, write: bool = False) -> File:
+        """Opens a file; with `create` it must not exist. Raises `OSError`."""
+
+    def make_directory(self, path: str) -> None: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted; empty when there is no such directory."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; durable after `sync_directory` of the directories involved."""
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_directory(self, path: str) -> None:
+        """Removes a directory and what is in it."""
+
+    def sync_directory(self, path: str) -> None:
+        """Makes creations, renames and removals in a directory durable. Blocking."""
+
+
+class Listener(Protocol):
+    """What listens."""
+
+    @property
+    def sockets(self) -> Sequence[Any]:
+        """One for each address; `getsockname` tells it."""
+
+    def close(self) -> None:
+        """Takes no more connections."""
+
+    async def wait_closed(self) -> None:
+        """Returns when nothing of it is left."""
+
+
+class Net(Protocol):
+    """How connections come in."""
+
+    async def listen(
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        silent_ms_max: int,
+        first_frame_bytes_max: int,
+    ) -> Listener:
+        """Each connection gets a protocol, at once or when it has sent something; who sends nothing
+        whole for `silent_ms_max` may be closed without one. A first frame that says it is longer
+        than `first_frame_bytes_max` is not waited for. Raises `OSError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The five doors together."""
+
+    clock: Clock
+    disk: Disk
+    net: Net
+    rng: random.Random
+    spawn: Spawn
+
+
+class ColdReads(Protocol):
+    """What the page cache of the machine holds. One for each event loop."""
+
+    def is_cold(self, file: File, position: int, size: int) -> bool:
+        """Whether `sendfile` of the range would wait for the disk. Does not block."""
+
+    def passing(self, file: File) -> ReadableFile:
+        """The file for somebody who reads all of it once, which must cost nobody else's pages.
+
+        What it brings into the page cache leaves it again. Shares the reference of `file`.
+        """
+
+
+class SliceSource(Protocol):
+    """What is known of a slice's bytes. Belongs to the event loop, but for `check`.
+
+    Bytes that come from the disk may not be what was written. Whoever sends a slice asks first:
+    what is not checked, or not in the page cache any more, is checked while it is read.
+    """
+
+    def is_checked(self, position: int, end_position: int) -> bool:
+        """Whether the bytes were checked since the process began."""
+
+    def check(self, file: File, position: int, until: int) -> int:
+        """Reads and checks at least `[position, until)`; returns how far. Blocking.
+
+        Called by one thread at a time. Raises what it finds wrong, and `OSError`.
+        """
+
+    def note_checked(self, *, is_first_page_new: bool) -> None:
+        """The last check went well. `is_first_page_new`: the page in which it began was not in
+        the page cache, so that what stands before in that page is from the disk too."""
+
+    def note_failure(self, error: BaseException) -> None:
+        """The last check raised."""
+
+    def note_unchecked(self, position: int, end_position: int) -> None:
+        """Somebody has read the bytes otherwise."""
+
+
+@dataclass(slots=True)
+class FileSlice:
+    """`size` bytes of `file` from `position`, as part of a reply.
+
+    Holds one reference to the file from the moment it is made; whoever sends or drops the slice
+    calls `release` once.
+    """
+
+    file: File
+    position: int
+    size: int
+    source: SliceSource
+
+    def read(self) -> bytes:
+        """All of it, for somebody who checks it. Blocking."""
+        self.source.note_unchecked(self.position, self.position + self.size)
+        return self.file.pread(self.size, self.position)
+
+    def release(self) -> None:
+        """Drops the reference this slice holds."""
+        self.file.release()
+
+
+ReplyPart = bytes | bytearray | memoryview | FileSlice
+Reply = list[ReplyPart]
+"""An answer as it goes out, in order."""
+
+
+def release_slices(parts: Iterable[ReplyPart]) -> None:
+    """Releases every file slice of a reply that will not be sent."""
+    for part in parts:
+        if isinstance(part, FileSlice):
+            part.release()

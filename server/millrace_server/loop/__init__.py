@@ -1,0 +1,1 @@
+"""What every part shares of the event loop: fair scheduling, alarms, deadlines."""

@@ -1,0 +1,170 @@
+"""The operating system's network, as the `Net` door of `environment`.
+
+Event loops accept as many connections in a row as there are: when ten thousand clients come at
+once, nobody is answered for half a second. This listener takes `ACCEPTS_PER_PASS` in each pass of
+the loop; the others wait in the kernel's queue. Those taken wait in a `HandshakeQueue` for their
+first frame, and only then get a protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+
+from millrace_server.net.handshake_queue import HandshakeQueue
+
+_HANDSHAKE_S = 10
+"""A connection is not counted before its handshake; asyncio's own limit is 60 s."""
+ACCEPTS_PER_PASS = 4
+"""Some 60 us of work."""
+BACKLOG = 4096
+"""Connections that the kernel keeps for us, cut to what the machine allows; asyncio's own default
+of 100 drops some when every client comes back at once."""
+NO_ROOM_PAUSE_S = 1.0
+"""After the limit of open files was met: the queue would be reported as ready without end."""
+_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class OsNet:
+    """Listens on TCP, with TLS when it has a context for it."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+
+    async def listen(
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        silent_ms_max: int,
+        first_frame_bytes_max: int,
+    ) -> Acceptor:
+        """Port 0 picks a free one. Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        sockets: list[socket.socket] = []
+        try:
+            # A name may stand for several addresses, and be listed with one of them twice.
+            for family, _, _, _, address in dict.fromkeys(found):
+                sockets.append(_listening(family, address))
+        except OSError:
+            for sock in sockets:
+                sock.close()
+            raise
+        return Acceptor(
+            loop,
+            sockets,
+            protocol,
+            self._tls,
+            silent_ms_max=silent_ms_max,
+            first_frame_bytes_max=first_frame_bytes_max,
+        )
+
+
+class Acceptor:
+    """Takes connections from listening sockets until `close`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sockets: list[socket.socket],
+        protocol: Callable[[], asyncio.BaseProtocol],
+        tls: ssl.SSLContext | None,
+        *,
+        silent_ms_max: int,
+        first_frame_bytes_max: int,
+    ) -> None:
+        self.sockets = tuple(sockets)
+        self._loop = loop
+        self._protocol = protocol
+        self._tls = tls
+        self._greetings: set[asyncio.Task[None]] = set()
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._porch = HandshakeQueue(
+            loop, self._admit, timeout_ms=silent_ms_max, frame_bytes_max=first_frame_bytes_max
+        )
+        for sock in self.sockets:
+            loop.add_reader(sock, self._accept, sock)
+
+    def close(self) -> None:
+        """Takes no more; those in the kernel's queue are reset, those on the porch closed."""
+        self._porch.close()
+        for sock in self.sockets:
+            pause = self._pauses.pop(sock, None)
+            if pause is not None:
+                pause.cancel()
+            elif sock.fileno() >= 0:
+                self._loop.remove_reader(sock)
+            sock.close()
+
+    async def wait_closed(self) -> None:
+        """Returns when every connection that was taken has its protocol, or is gone."""
+        if self._greetings:
+            await asyncio.wait(self._greetings)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_PASS):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._report(error, listening)
+                if error.errno in _NO_ROOM:
+                    self._loop.remove_reader(listening)
+                    self._pauses[listening] = self._loop.call_later(
+                        NO_ROOM_PAUSE_S, self._resume, listening
+                    )
+                return
+            accepted.setblocking(False)
+            self._porch.take(accepted)
+
+    def _admit(self, stranger: socket.socket) -> None:
+        greeting = self._loop.create_task(self._greet(stranger))
+        self._greetings.add(greeting)
+        greeting.add_done_callback(self._greetings.discard)
+
+    async def _greet(self, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._protocol,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_S,
+            )
+        except OSError:
+            # The peer hung up, or was not understood, before there was a connection to close.
+            accepted.close()
+
+    def _resume(self, listening: socket.socket) -> None:
+        del self._pauses[listening]
+        self._loop.add_reader(listening, self._accept, listening)
+
+    def _report(self, error: OSError, listening: socket.socket) -> None:
+        self._loop.call_exception_handler(
+            {
+                "message": f"accepting connections failed: {error.strerror}",
+                "exception": error,
+                "socket": listening,
+            }
+        )
+
+
+def _listening(family: int, address: object) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Else it would take the port of IPv4 too, which has a socket of its own.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)  # type: ignore[arg-type]
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,1 @@
+"""The partitions of this broker: opening them, serving them, maintaining them."""

@@ -1,0 +1,215 @@
+"""A partition on this broker: its log, what consumers may read of it, and who waits for more.
+
+Invariant: `log_start <= high_watermark <= log_end`, and the high watermark never goes back. It
+is the durable end of the log when the topic's `durability` is `fsync`, so nobody reads a record
+that a power cut could take back; with `os` it is the end of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from millrace_protocol.records import BatchHeader
+from millrace_server.disk.flusher import Flusher
+from millrace_server.environment.seams import Environment, Spawn
+from millrace_server.log import Appended, Cleaning, LogConfig, LogRead, PartitionLog, Rot, Swap
+from millrace_server.loop.fair_scheduler import FairScheduler
+
+UNSYNCED_BYTES_MAX = 64 << 20
+"""With `durability=os`, a sync is started in the background after this much: an unbounded
+amount of dirty pages would stall the disk for everybody when the kernel writes it back."""
+
+WATCHERS_AT_ONCE = 50
+"""So many are called within the append that they waited for, some 150 us of work."""
+
+PRODUCER_SILENT_MS_MAX = 86_400_000
+"""An idempotent producer that wrote nothing for this long is forgotten, as in Kafka."""
+
+
+class Partition:
+    """One partition. `watchers` are called, in order of arrival, when its high watermark has moved,
+    and when it is taken out of service; those of a crowd not at once."""
+
+    __slots__ = (
+        "_flusher",
+        "_high_watermark",
+        "_moved_meanwhile",
+        "_to_call",
+        "_turns",
+        "_unsynced_bytes",
+        "background",
+        "ending",
+        "is_abandoned",
+        "is_cleanable",
+        "leader_epoch",
+        "log",
+        "number",
+        "topic",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        number: int,
+        log: PartitionLog,
+        env: Environment,
+        turns: FairScheduler,
+        *,
+        on_failure: Callable[[BaseException], None],
+        on_rot: Callable[[Partition, Rot], None],
+    ) -> None:
+        self.topic = topic
+        self.number = number
+        self.log = log
+        self.leader_epoch = 0
+        self.is_abandoned = False
+        """Whether its topic was deleted: nothing more will come."""
+        self.is_cleanable = True
+        """Whether compaction has found nothing yet that it cannot read."""
+        self.ending = asyncio.Event()
+        self.background = asyncio.Lock()
+        """Held across the work of who reads and replaces old segments in the background, so that
+        nothing is closed or removed under it: it is given up soon after `ending` is set."""
+        self.watchers: dict[Callable[[], None], None] = {}
+        self._turns = turns
+        self._to_call: deque[Callable[[], None]] = deque()
+        self._moved_meanwhile = False
+        self._flusher = Flusher(log, env, on_durable=self._advance, on_failure=on_failure)
+        log.watch_rot(partial(on_rot, self))
+        # What recovery kept was there before, whatever made it durable.
+        self._high_watermark = log.end_offset
+        self._unsynced_bytes = 0
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that consumers may not read yet."""
+        return self._high_watermark
+
+    def append(
+        self, batch: memoryview, header: BatchHeader, *, now_ms: int, wait: bool
+    ) -> tuple[Appended, asyncio.Future[None] | None]:
+        """Appends one checked batch.
+
+        With `wait` and a durable topic there is a future, done when the batch is on the disk; it
+        fails with the error of the disk. Raises what `PartitionLog.append` raises, and then
+        nothing was appended.
+        """
+        log = self.log
+        try:
+            appended = log.append(batch, header, now_ms=now_ms, leader_epoch=self.leader_epoch)
+        except OSError as error:
+            if log.is_failed:
+                self._flusher.fail(error)
+            raise
+        if log.config.durability == "fsync":
+            if not wait:
+                self._flusher.request()
+            elif appended.last_offset >= log.durable_offset:
+                return appended, self._flusher.wait_durable(appended.last_offset + 1)
+            return appended, None
+        self._unsynced_bytes += header.size_bytes
+        if self._unsynced_bytes >= UNSYNCED_BYTES_MAX or log.is_flush_due:
+            self._unsynced_bytes = 0
+            self._flusher.request()
+        self._move_high_watermark(log.end_offset)
+        return appended, None
+
+    def read(self, offset: int, *, max_bytes: int) -> LogRead:
+        """What consumers may read from `offset`; the caller releases the slice."""
+        return self.log.read(offset, max_bytes=max_bytes, end_offset=self._high_watermark)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Takes changed topic settings. The high watermark does not go back with them."""
+        self.log.config = config
+        if config.durability == "os":
+            self._move_high_watermark(self.log.end_offset)
+        self._flusher.request()
+
+    def tidy(self, now_ms: int) -> int:
+        """Retention, and a flush if there is something to write; returns segments removed."""
+        log = self.log
+        if log.is_failed:
+            return 0
+        removed = len(log.retention(now_ms, high_watermark=self._high_watermark))
+        log.expire_producers(now_ms, silent_ms=PRODUCER_SILENT_MS_MAX)
+        log.rest()
+        if log.is_flush_due or log.durable_offset < log.end_offset:
+            self._flusher.request()
+        return removed
+
+    def begin_cleaning(self, now_ms: int, *, keys_max: int) -> Cleaning | None:
+        """A pass of compaction if one is due; whoever gets it holds `background`."""
+        if self.ending.is_set() or not self.is_cleanable:
+            return None
+        return self.log.begin_cleaning(
+            now_ms, high_watermark=self._high_watermark, keys_max=keys_max
+        )
+
+    def swap(self, swap: Swap) -> bool:
+        """Puts cleaned segments in force, and has that written down; False if that cannot be."""
+        is_swapped = self.log.swap(swap)
+        self._flusher.request()
+        return is_swapped
+
+    def finish_cleaning(self, cleaning: Cleaning) -> None:
+        """Notes, durably before long, how far the log is clean."""
+        self.log.finish_cleaning(cleaning)
+        self._flusher.request()
+
+    def fail(self, error: BaseException) -> None:
+        """Ends after an error of the disk that was met in the background."""
+        self._flusher.fail(error)
+
+    async def shut(self, spawn: Spawn) -> None:
+        """Ends the partition in order: all is durable, and the log says that it was closed."""
+        await self._end_background()
+        await self._flusher.close()
+        await spawn.blocking(self.log.close)
+
+    async def abandon(self) -> None:
+        """Ends a partition whose topic is deleted; those who wait on it are told."""
+        await self._end_background()
+        await self._flusher.close()
+        self.log.discard()
+        self.is_abandoned = True
+        self._call_watchers()
+
+    async def _end_background(self) -> None:
+        self.ending.set()
+        async with self.background:
+            pass
+
+    def _advance(self) -> None:
+        self._move_high_watermark(self.log.durable_offset)
+
+    def _move_high_watermark(self, offset: int) -> None:
+        if offset > self._high_watermark:
+            self._high_watermark = offset
+            self._call_watchers()
+
+    def _call_watchers(self) -> None:
+        """Calls a few at once, and of a crowd each in its turn; it is told once of many moves."""
+        if not self.watchers:
+            return
+        if self._to_call:
+            self._moved_meanwhile = True
+            return
+        self._to_call.extend(self.watchers)
+        self._call_some()
+
+    def _call_some(self) -> None:
+        to_call = self._to_call
+        for _ in range(min(len(to_call), WATCHERS_AT_ONCE)):
+            watcher = to_call.popleft()
+            if watcher in self.watchers:
+                watcher()
+        if to_call:
+            self._turns.enter(self._call_some)
+        elif self._moved_meanwhile:
+            self._moved_meanwhile = False
+            self._to_call.extend(self.watchers)
+            self._turns.enter(self._call_some)

@@ -1,0 +1,87 @@
+"""The partitions this broker holds, by topic and number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError, quoted
+from millrace_server.partitions.partition import Partition
+
+
+class NotOpenYet(ApiError):
+    """The broker has just started and still looks through what it found of this partition."""
+
+    def __init__(self, topic: str, number: int) -> None:
+        super().__init__(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"Partition {topic}-{number} is not open yet: the broker has just started and looks "
+            "through what it found; try again in a moment",
+        )
+
+
+class PartitionTable:
+    """A lookup that refuses what is not there in a message."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, dict[int, Partition | ApiError]] = {}
+        self._changed = asyncio.Event()
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in list(self._by_topic.values()):
+            for partition in list(partitions.values()):
+                if isinstance(partition, Partition):
+                    yield partition
+
+    def add(self, partition: Partition) -> None:
+        """Puts a partition in service."""
+        self._by_topic.setdefault(partition.topic, {})[partition.number] = partition
+        self._tell_change()
+
+    def set_offline(self, topic: str, number: int, refusal: ApiError) -> None:
+        """Every request for this partition is answered with `refusal` until it is added."""
+        self._by_topic.setdefault(topic, {})[number] = refusal
+        self._tell_change()
+
+    def _tell_change(self) -> None:
+        # Whoever waits now is woken; who looks again and waits on, waits for the next change.
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def remove_topic(self, topic: str) -> list[Partition]:
+        """Takes a topic's partitions out of service and returns those that were online."""
+        removed = self._by_topic.pop(topic, {})
+        return [p for p in removed.values() if isinstance(p, Partition)]
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        """The online partitions of a topic."""
+        return [p for p in self._by_topic.get(topic, {}).values() if isinstance(p, Partition)]
+
+    def offline(self, topic: str, number: int) -> ApiError | None:
+        """Why a partition is offline; None when it is online or not here."""
+        found = self._by_topic.get(topic, {}).get(number)
+        return found if isinstance(found, ApiError) else None
+
+    async def until_opened(self, topic: str, number: int) -> None:
+        """Returns when a start has done with the partition: it is in service, offline or gone."""
+        while isinstance(self.offline(topic, number), NotOpenYet):
+            await self._changed.wait()
+
+    def get(self, topic: str, number: int) -> Partition:
+        """The partition. Raises `ApiError` when there is none, or it is offline."""
+        partitions = self._by_topic.get(topic)
+        if partitions is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"There is no topic {quoted(topic)} here; create it first or check the name",
+            )
+        partition = partitions.get(number)
+        if partition is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Topic {topic!r} has no partition {number}; it has 0 to {len(partitions) - 1}",
+            )
+        if isinstance(partition, ApiError):
+            raise partition
+        return partition

@@ -1,0 +1,30 @@
+"""Reading a partition's own records back, for whoever keeps its state in one.
+
+Owns the way from a slice of the log to records; what they mean is the reader's.
+"""
+
+from __future__ import annotations
+
+from millrace_protocol.records import decode_records, read_header
+from millrace_protocol.records.encode import Record
+from millrace_server.environment.seams import FileSlice
+
+READ_BYTES = 1 << 20
+"""Read at once: some 10,000 records."""
+
+
+def records_in(found: FileSlice, from_offset: int) -> list[Record]:
+    """The records of a slice from `from_offset` on; releases the slice. Blocking.
+
+    Raises `OSError`, and `CorruptBatch` when the bytes are not as written.
+    """
+    try:
+        data = found.read()
+    finally:
+        found.release()
+    records: list[Record] = []
+    position = 0
+    while position < len(data):
+        records += (r for r in decode_records(data, position) if r[0] >= from_offset)
+        position += read_header(data, position).size_bytes
+    return records

@@ -1,0 +1,262 @@
+"""Partition directories: made before a topic's record, opened at start, removed after its deletion.
+
+That order is what the next start relies on. A topic that has a record and no directory has lost
+it, and is kept offline rather than begun anew. A directory whose topic has no record is left of
+a creation that was not finished, or of a deletion, and is removed; one that holds records and
+was never deleted is left alone, and said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Literal, cast
+
+from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
+from millrace_server.environment.seams import Disk
+from millrace_server.log import CorruptLog, LogConfig, PartitionLog
+from millrace_server.log.segment import LOG_SUFFIX
+from millrace_server.logs import get_logger
+from millrace_server.metadata.image import ClusterImage
+from millrace_server.topic_config import TopicConfig
+
+log = get_logger("millrace.storage")
+IDENTITY_FILE = "partition.json"
+DELETED_SUFFIX = ".deleted"
+_CHECKPOINT_FILE = "checkpoint"
+_NAME_SHOWN_SIZE = 150
+"""Characters of its name that a deleted directory keeps; 255 bytes is all that a name may have."""
+
+
+def partition_directory(topic: str, number: int) -> str:
+    """Where a partition lives in the data directory."""
+    return f"{topic}-{number}"
+
+
+def log_config(config: TopicConfig) -> LogConfig:
+    """A topic's settings as its logs take them."""
+    policies = config.words("cleanup.policy")
+    return LogConfig(
+        segment_bytes=config.number("segment.bytes"),
+        segment_ms=config.number("segment.ms"),
+        index_interval_bytes=config.number("index.interval.bytes"),
+        retention_ms=config.number("retention.ms"),
+        retention_bytes=config.number("retention.bytes"),
+        max_message_bytes=config.number("max.message.bytes"),
+        timestamp_type=cast(
+            Literal["CreateTime", "LogAppendTime"], config.text("message.timestamp.type")
+        ),
+        durability=cast(Literal["fsync", "os"], config.text("durability")),
+        deletes="delete" in policies,
+        compacts="compact" in policies,
+        min_cleanable_dirty_ratio=config.share("min.cleanable.dirty.ratio"),
+        min_compaction_lag_ms=config.number("min.compaction.lag.ms"),
+        # A new default of the broker may lie below what a topic was made with.
+        max_compaction_lag_ms=max(
+            config.number("min.compaction.lag.ms"), config.number("max.compaction.lag.ms")
+        ),
+        delete_retention_ms=config.number("delete.retention.ms"),
+    )
+
+
+def create_logs(
+    disk: Disk,
+    image: ClusterImage,
+    topic: str,
+    topic_id: str,
+    numbers: range,
+    config: LogConfig,
+) -> dict[int, PartitionLog]:
+    """New, empty, durable logs of a topic's partitions. Blocking.
+
+    What an earlier, unfinished creation or deletion left in their place is removed first. Raises
+    `OSError`, and `ApiError` when the place is taken by records that were never deleted; all that
+    was made is gone again then.
+    """
+    logs: dict[int, PartitionLog] = {}
+    unfinished: str | None = None
+    try:
+        for number in numbers:
+            directory = partition_directory(topic, number)
+            if disk.exists(directory):
+                _clear(disk, image, directory)
+            unfinished = directory
+            logs[number] = PartitionLog.create(disk, directory, config)
+            _write_identity(disk, directory, topic_id)
+        disk.sync_directory("")
+    except (OSError, ApiError):
+        drop_logs(disk, topic, logs)
+        if unfinished is not None and disk.exists(unfinished):
+            _remove(disk, [unfinished])
+        raise
+    return logs
+
+
+def drop_logs(disk: Disk, topic: str, logs: Mapping[int, PartitionLog]) -> None:
+    """Takes back what `create_logs` made. Blocking; what cannot be removed is left to a start."""
+    for made in logs.values():
+        made.discard()
+    for number in logs:
+        _remove(disk, [partition_directory(topic, number)])
+
+
+def _clear(disk: Disk, image: ClusterImage, directory: str) -> None:
+    """Makes way for a new partition. Raises `ApiError` rather than lose records."""
+    if not _may_go(disk, image, directory):
+        raise ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"The data directory has a directory {directory} with records that no topic owns; "
+            "move it away, or choose another topic name",
+        )
+    _remove(disk, [directory])
+
+
+def _may_go(disk: Disk, image: ClusterImage, directory: str) -> bool:
+    """Whether a directory that no topic has is left of a deletion or an unfinished creation."""
+    return _topic_id(disk, directory) in image.deleted or _is_empty(disk, directory)
+
+
+def _write_identity(disk: Disk, directory: str, topic_id: str) -> None:
+    """Whole or not at all: it is the last step of a creation, and tells that it was finished."""
+    temporary = f"{directory}/{IDENTITY_FILE}.new"
+    file = disk.open(temporary, create=True, write=True)
+    try:
+        file.pwrite(json.dumps({"topic_id": topic_id}).encode(), 0)
+        file.sync()
+    finally:
+        file.release()
+    disk.rename(temporary, f"{directory}/{IDENTITY_FILE}")
+    disk.sync_directory(directory)
+
+
+def open_log(
+    disk: Disk, topic: str, topic_id: str, number: int, config: LogConfig, now_ms: int
+) -> PartitionLog:
+    """The log of a partition, recovered. Blocking.
+
+    Raises `ApiError` when the partition cannot be served: its directory is gone, belongs to
+    another topic, or is corrupt. Nothing is changed on the disk then.
+    """
+    directory = partition_directory(topic, number)
+    found = _topic_id(disk, directory)
+    if found != topic_id:
+        reason = "is missing" if found is None else "belongs to another topic"
+        raise _offline(topic, number, f"its directory {directory} {reason}")
+    try:
+        opened = PartitionLog.open(disk, directory, config, now_ms=now_ms)
+    except (CorruptLog, OSError) as error:
+        raise _offline(topic, number, str(error)) from error
+    report = opened.recovery
+    if not report.is_clean:
+        log.info(
+            "partition recovered",
+            topic=topic,
+            partition=number,
+            scanned_bytes=report.scanned_bytes,
+            cut_bytes=report.cut_bytes,
+            end_offset=opened.end_offset,
+        )
+    return opened
+
+
+def remove_partitions(disk: Disk, topic: str, topic_id: str, numbers: range) -> None:
+    """Removes the directories of a deleted topic's partitions. Blocking.
+
+    One that cannot be removed now is met again at the next start, or when a topic of that name
+    is created.
+    """
+    directories = [partition_directory(topic, number) for number in numbers]
+    _remove(disk, [d for d in directories if _topic_id(disk, d) == topic_id])
+
+
+def remove_leftovers(disk: Disk, image: ClusterImage, keep: frozenset[str]) -> None:
+    """Removes directories whose topics are deleted or were never finished. Blocking."""
+    expected = set(keep)
+    for topic in image.topics.values():
+        expected.update(partition_directory(topic.name, n) for n in range(topic.partitions))
+    leftovers = []
+    for name in disk.list_directory(""):
+        if name in expected or not (name.endswith(DELETED_SUFFIX) or is_partition(disk, name)):
+            continue
+        if name.endswith(DELETED_SUFFIX) or _may_go(disk, image, name):
+            leftovers.append(name)
+        else:
+            log.warning(
+                "stray partition directory left alone: no topic has it, and it holds records",
+                directory=name,
+            )
+    _remove(disk, leftovers)
+
+
+def _remove(disk: Disk, directories: Sequence[str]) -> None:
+    """Removes directories; under another name first, durably.
+
+    A power cut in the midst of it leaves half a directory, which must not be taken for a
+    partition, nor stand in the way of a new topic of that name.
+    """
+    try:
+        renamed = []
+        for directory in directories:
+            name = directory
+            if not name.endswith(DELETED_SUFFIX):
+                topic_id = "".join(filter(str.isalnum, _topic_id(disk, directory) or "none"))
+                name = (
+                    f"{directory[:_NAME_SHOWN_SIZE]}.{directory[-5:]}.{topic_id[:32]}"
+                    f"{DELETED_SUFFIX}"
+                )
+                disk.rename(directory, name)
+            renamed.append(name)
+        if renamed != list(directories):
+            disk.sync_directory("")
+        for name in renamed:
+            disk.remove_directory(name)
+    except OSError as error:
+        log.warning("deleted partitions are still on the disk", error=str(error))
+
+
+def is_partition(disk: Disk, directory: str) -> bool:
+    """Whether a directory is a partition's, finished or not, and not about to be removed."""
+    return not directory.endswith(DELETED_SUFFIX) and any(
+        disk.exists(f"{directory}/{name}") for name in (IDENTITY_FILE, _CHECKPOINT_FILE)
+    )
+
+
+def _topic_id(disk: Disk, directory: str) -> str | None:
+    path = f"{directory}/{IDENTITY_FILE}"
+    if not disk.exists(path):
+        return None
+    file = disk.open(path)
+    try:
+        return str(_parsed(file.pread(file.size(), 0)).get("topic_id"))
+    finally:
+        file.release()
+
+
+def _parsed(content: bytes) -> Mapping[str, object]:
+    try:
+        parsed = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _is_empty(disk: Disk, directory: str) -> bool:
+    # Records are in segments. A creation or removal that was cut short may have left other files
+    # without one, which does not open as a log.
+    if not any(name.endswith(LOG_SUFFIX) for name in disk.list_directory(directory)):
+        return True
+    try:
+        opened = PartitionLog.open(disk, directory, LogConfig(), now_ms=0)
+    except (CorruptLog, OSError):
+        return False
+    empty = opened.end_offset == 0
+    opened.close()
+    return empty
+
+
+def _offline(topic: str, number: int, reason: str) -> ApiError:
+    return ApiError(
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"Partition {topic}-{number} is offline: {reason}; restore it, or delete the topic",
+    )

@@ -1,0 +1,136 @@
+"""What a lost connection leaves behind is let go of, and nobody waits long for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from millrace_server.environment.seams import Reply
+from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.net import deferred_release
+from millrace_server.net.connection import Connection
+from millrace_server.net.deferred_release import PIECE_PARTS, TURNS_MAX, DeferredRelease
+from millrace_server.net.response_queue import MOVED_PARTS
+from tests.server.net.conftest import Answer, CountedFile, Serve, frame_of, until
+
+
+def _nobody() -> None: ...
+
+
+def _answer(file: CountedFile, slices: int) -> Reply:
+    return [part for number in range(slices) for part in (b"head", file.slice(number, 1))]
+
+
+async def test_few_slices_are_released_at_once_and_many_a_few_in_each_turn(
+    counted_file: Callable[[bytes], CountedFile],
+) -> None:
+    left = DeferredRelease(FairScheduler(asyncio.get_running_loop()))
+    file = counted_file(bytes(100))
+    left.take(deque(_answer(file, 20)), _nobody)
+    assert file.references == 1
+    slices = TURNS_MAX * PIECE_PARTS // 2
+    released: list[int] = []
+    left.take(deque(_answer(file, slices)), lambda: released.append(file.references))
+    left.take(deque(), lambda: released.append(0))
+    assert released == [0]
+    before = file.references
+    assert before == 1 + slices - PIECE_PARTS // 2
+    while file.references > 1:
+        await asyncio.sleep(0)
+        assert before - file.references <= PIECE_PARTS // 2
+        before = file.references
+    assert released == [0, 1]
+
+
+async def test_the_pieces_grow_with_what_waits(
+    counted_file: Callable[[bytes], CountedFile],
+) -> None:
+    left = DeferredRelease(FairScheduler(asyncio.get_running_loop()))
+    file = counted_file(bytes(100))
+    parts = 10 * TURNS_MAX * PIECE_PARTS
+    left.take(deque(_answer(file, parts // 2)), _nobody)
+    assert 1 + parts // 2 - file.references == 5 * PIECE_PARTS
+    for _ in range(6 * TURNS_MAX):
+        await asyncio.sleep(0)
+    assert file.references == 1
+
+
+async def test_what_waits_to_be_released_is_bounded_and_ends_with_the_server(
+    counted_file: Callable[[bytes], CountedFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts_max = 10 * PIECE_PARTS
+    monkeypatch.setattr(deferred_release, "PARTS_MAX", parts_max)
+    left = DeferredRelease(FairScheduler(asyncio.get_running_loop()))
+    file = counted_file(bytes(100))
+    # The first alone is more than may wait.
+    left.take(deque(_answer(file, parts_max)), _nobody)
+    assert file.references <= 1 + parts_max // 2
+    for _ in range(20):
+        left.take(deque(_answer(file, PIECE_PARTS)), _nobody)
+        assert file.references <= 1 + parts_max // 2
+    assert file.references == 1 + parts_max // 2
+    left.release_all()
+    assert file.references == 1
+    # The turn that was asked for finds nothing.
+    for _ in range(10):
+        await asyncio.sleep(0)
+    left.take(deque(_answer(file, 1)), _nobody)
+    assert file.references == 1
+
+
+async def test_connection_that_is_lost_with_answers_of_many_parts_keeps_no_slice(
+    serve: Serve, counted_file: Callable[[bytes], CountedFile]
+) -> None:
+    place = await serve()
+    file = counted_file(bytes(100))
+    first: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    answers: Iterator[Answer] = iter([first, _answer(file, 3_000), _answer(file, 3_000)])
+    place.handler.on_frame = lambda connection, frame: next(answers)
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch") * 3)
+    await until(lambda: place.handler.frames == 3)
+    assert file.references == 6_001
+    held = place.server.memory.used
+    assert held > 6_000 * len(b"head") - 1
+    peer.reset()
+    await until(lambda: len(place.handler.lost) == 1)
+    # What is held counts until it is let go of.
+    assert file.references > 1
+    assert place.server.memory.used == held
+    await until(lambda: file.references == 1)
+    assert place.server.memory.used == 0
+    first.set_result(_answer(file, 1))
+    await until(lambda: file.references == 1)
+    assert not file.released_too_often
+
+
+async def test_answers_that_waited_for_one_go_out_in_their_order_and_not_all_at_once(
+    serve: Serve,
+) -> None:
+    place = await serve()
+    parts = MOVED_PARTS
+    first: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    taken = 0
+
+    def answer(connection: Connection, frame: bytes) -> Reply | asyncio.Future[Reply]:
+        nonlocal taken
+        taken += 1
+        return first if taken == 1 else [b"%d" % (taken % 10)] * parts
+
+    place.handler.on_frame = answer
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR fetch") * 6)
+    await until(lambda: taken == 6)
+    (connection,) = place.server.connections
+    left: list[int] = []
+    first.set_result([b"1"])
+    await asyncio.sleep(0)
+    while connection.unanswered_count:
+        left.append(connection.unanswered_count)
+        await asyncio.sleep(0)
+    assert set(left) == {1, 2, 3, 4, 5}
+    expected = b"1" + b"".join(b"%d" % number * parts for number in range(2, 7))
+    assert await peer.receive(len(expected)) == expected
