@@ -24,7 +24,7 @@ from benchmarks.processes import (
     resident_bytes,
 )
 from benchmarks.results import Fact, Row
-from benchmarks.samples import Spread
+from benchmarks.samples import Spread, percentile
 from benchmarks.session import Session
 from benchmarks.small_requests import BATCH_BYTES
 from benchmarks.wire import Address, BrokerConnection, produce_frame
@@ -88,7 +88,7 @@ def ack_p99_ms(session: Session, broker: RunningBroker, topic: str) -> float:
             connection.exchange(request)
             times.append(clock() - started)
     times.sort()
-    return times[int(len(times) * 0.99)] * 1000
+    return percentile(times, 0.99) * 1000
 
 
 @contextlib.contextmanager

@@ -50,6 +50,11 @@ class Spread:
         return cls(median(values), min(values), max(values))
 
 
+def percentile(ascending: Sequence[float], share: float) -> float:
+    """The value that `share` of the values (0 <= share < 1), in ascending order, lie below."""
+    return ascending[int(len(ascending) * share)]
+
+
 def interleave(
     contestants: Mapping[str, Callable[[], Sample]], rounds: int
 ) -> dict[str, list[Sample]]:

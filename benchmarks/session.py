@@ -26,6 +26,8 @@ class Scale:
     produce_bytes: int
     synced_bytes: int
     requests: int
+    paced_records: int
+    """Records of a round that measures latency, at 1 000 a second."""
     records: int
     log_records: int
     """Records of each partition that is consumed; the peers' broker keeps 5 MiB of each."""
@@ -61,6 +63,7 @@ FULL = Scale(
     produce_bytes=128 * MIB,
     synced_bytes=32 * MIB,
     requests=10_000,
+    paced_records=5_000,
     records=700_000,
     log_records=44_000,
     partitions=16,
@@ -86,6 +89,7 @@ QUICK = Scale(
     produce_bytes=128 * MIB,
     synced_bytes=16 * MIB,
     requests=5_000,
+    paced_records=3_000,
     records=300_000,
     log_records=44_000,
     partitions=4,
@@ -111,6 +115,7 @@ TINY = Scale(
     produce_bytes=2 * MIB,
     synced_bytes=1 * MIB,
     requests=50,
+    paced_records=200,
     records=2_000,
     log_records=1_000,
     partitions=2,

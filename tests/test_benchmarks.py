@@ -140,7 +140,10 @@ def test_the_results_say_what_was_missed_and_what_was_skipped(tmp_path: Path) ->
 
 
 def test_a_run_measures_a_real_broker_and_writes_both_files(tmp_path: Path) -> None:
-    groups = ("fetch", "produce", "requests", "footprint", "connections", "groups", "restart")
+    groups = (
+        *("fetch", "produce", "requests", "latency"),
+        *("footprint", "connections", "groups", "restart"),
+    )
     only = [argument for group in groups for argument in ("--only", group)]
     assert main(["--scale", "tiny", "--out", str(tmp_path), *only]) == 0
     read = json.loads((tmp_path / "results.json").read_text())
