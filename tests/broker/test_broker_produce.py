@@ -274,7 +274,7 @@ async def test_an_epoch_ends_when_the_next_is_given_and_not_when_it_has_written(
             late = sequenced(producer, epoch, sequence, b"late")
             refused = await given_up.produce("t", late, partition=partition)
             assert refused.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
-            assert "was given epoch 1 since" in (refused.error_message or "")
+            assert "replaced epoch 0 of producer" in (refused.error_message or "")
     taken = await wire.produce("t", sequenced(producer, epoch + 1, 0, b"again"))
     assert (taken.error_code, taken.base_offset) == (0, 1)
     assert values_of(await wire.fetch("t", 0)) == [b"first", b"again"]
@@ -361,6 +361,68 @@ async def test_producer_ids_are_given_once(wire: Wire) -> None:
     renewed, epoch = await wire.producer_id(given[0][0], 2**15 - 1)
     assert renewed not in {producer for producer, _ in given}
     assert epoch == 0
+
+
+async def test_no_epoch_of_a_producer_id_is_given_twice(wire: Wire) -> None:
+    """W-4.6: two holders of one epoch get two epochs, and the later one fences the earlier."""
+    await wire.create("t")
+    producer, epoch = await wire.producer_id()
+    first = await wire.producer_id(producer, epoch)
+    second = await wire.producer_id(producer, epoch)
+    assert (first, second) == ((producer, epoch + 1), (producer, epoch + 2))
+    fenced = await wire.produce("t", sequenced(*first, 0, b"x"))
+    assert fenced.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (await wire.produce("t", sequenced(*second, 0, b"a"))).error_code == 0
+
+
+async def test_the_broker_accepts_every_epoch_that_it_gives(wire: Wire) -> None:
+    """W-4.6: also when the client asks with an older epoch than it was given."""
+    await wire.create("t")
+    producer, _ = await wire.producer_id()
+    for asked in (5, 0, -1, 3):
+        given = await wire.producer_id(producer, asked)
+        assert given[0] == producer
+        assert (await wire.produce("t", sequenced(*given, 0, b"a"))).error_code == 0
+
+
+async def test_a_producer_id_whose_epochs_are_used_up_is_replaced_and_fenced(wire: Wire) -> None:
+    """W-4.6"""
+    await wire.create("t")
+    producer, epoch = await wire.producer_id()
+    renewed = await wire.producer_id(producer, 2**15 - 1)
+    assert renewed == (producer + 1, 0)
+    for old in (epoch, 2**15 - 1):
+        refused = await wire.produce("t", sequenced(producer, old, 0, b"late"))
+        assert refused.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (await wire.producer_id(producer, epoch))[0] == producer + 2
+
+
+async def test_after_a_restart_a_producer_id_is_replaced_and_fenced(broker: Broker) -> None:
+    """W-4.6: the broker does not remember which epochs it gave before."""
+    async with connect(broker.port) as wire:
+        await wire.create("t")
+        old = await wire.producer_id(*await wire.producer_id())
+        assert (await wire.produce("t", sequenced(*old, 0, b"a"))).error_code == 0
+    await broker.restart()
+    async with connect(broker.port) as wire:
+        assert (await wire.produce("t", sequenced(*old, 1, b"b"))).error_code == 0
+        renewed = await wire.producer_id(*old)
+        assert renewed[0] > old[0]
+        late = await wire.produce("t", sequenced(*old, 2, b"late"))
+        assert late.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert (await wire.produce("t", sequenced(*renewed, 0, b"c"))).error_code == 0
+
+
+async def test_an_id_whose_epoch_the_broker_has_forgotten_is_replaced(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W-4.6"""
+    monkeypatch.setattr("millrace_server.broker.producer_ids.EPOCHS_KEPT", 2)
+    given = [await wire.producer_id() for _ in range(4)]
+    for each in given[:3]:
+        assert await wire.producer_id(*each) == (each[0], 1)
+    assert (await wire.producer_id(given[0][0], 1))[0] > given[-1][0]
+    assert await wire.producer_id(*given[3]) == (given[3][0], 1)
 
 
 async def test_a_block_of_producer_ids_is_not_shared_by_two_lives_of_a_broker(

@@ -207,17 +207,17 @@ class ProduceService:
             )
         header = check_produced_batch(batch, max_bytes=config.max_message_bytes)
         if header.producer_id >= 0 and not self._producer_ids.was_given(header.producer_id):
-            # Whoever writes with an id in advance would fence the producer that gets it.
+            # A batch with a future id would fence the producer that gets it.
             raise ApiError(
                 ErrorCode.UNKNOWN_PRODUCER_ID,
-                f"Producer id {header.producer_id} was not given to anybody; ask InitProducerId",
+                f"This cluster has not given producer id {header.producer_id}; ask InitProducerId",
             )
         given_epoch = self._producer_ids.epoch_of(header.producer_id)
         if header.producer_epoch < given_epoch:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Producer {header.producer_id} sent epoch {header.producer_epoch} and was given "
-                f"epoch {given_epoch} since; ask for a new producer id",
+                f"InitProducerId has replaced epoch {header.producer_epoch} of producer "
+                f"{header.producer_id}; only the newest identity writes",
             )
         return partition, header
 

@@ -7,16 +7,24 @@ from millrace_server.metadata.controller import PRODUCER_ID_BLOCK, Controller
 from millrace_server.metadata.image import ClusterImage
 
 EPOCH_MAX = 2**15 - 1
+FENCED = EPOCH_MAX + 1
+"""Above every epoch: no batch with that id is accepted, and the id gets no further epoch."""
+UNREACHED = 2**63
+"""Above every producer id."""
 EPOCHS_KEPT = 10_000
-"""Of the ids that were given another epoch, those whose newest is known; about 1 MB."""
+"""Ids whose highest epoch is remembered; about 1 MB."""
 
 
 class ProducerIds:
     """Gives ids from a block that the metadata log reserves; a restart begins a new block.
 
-    Knows the newest epochs it gave, in this life: what a producer sent with an older one, on a
-    connection that it has given up, may arrive after all that it sends again with the new one was
-    asked for, and must not be taken as well. No connection outlives the broker.
+    Remembers the highest epoch that it gave to each id. A batch of an older epoch, sent on an
+    abandoned connection, can arrive after the producer has asked for the next epoch and sent the
+    same records with it: the broker refuses the older one.
+
+    The memory covers this life of the broker and `EPOCHS_KEPT` ids. Where the highest epoch is not
+    known, the next one is not known either: the holder gets a new id, and the old id is fenced.
+    Invariant: no (id, epoch) is given twice.
     """
 
     def __init__(self, metadata: MetadataLog, controller: Controller, image: ClusterImage) -> None:
@@ -26,13 +34,16 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._epochs: dict[int, int] = {}
+        """The highest epoch of each id that has more than epoch 0, the oldest change first."""
+        self._known_from = UNREACHED
+        """Ids from here on that are not in `_epochs` have epoch 0."""
 
     def epoch_of(self, producer_id: int) -> int:
-        """The newest epoch that was given to an id, -1 when that is not known."""
+        """The highest epoch that was given to an id, -1 when that is not known."""
         return self._epochs.get(producer_id, -1)
 
     def was_given(self, producer_id: int) -> bool:
-        """Whether somebody may hold this id. Those of blocks cut short by a restart count."""
+        """Whether a producer may hold this id. Those of blocks cut short by a restart count."""
         return (
             0 <= producer_id < self._image.next_producer_id
             and not self._next <= producer_id < self._end
@@ -41,25 +52,37 @@ class ProducerIds:
     async def give(self, producer_id: int, epoch: int) -> tuple[int, int]:
         """An id and an epoch: the next epoch of the id given, or a new id when that is -1.
 
-        An id that this cluster never gave, or whose epochs are used up, gets a new id.
+        The next epoch is above every epoch that was given for the id, and above `epoch`. A new id
+        replaces one that was never given, whose epochs are used up, or whose highest is not known.
         """
-        if self.was_given(producer_id) and 0 <= epoch < EPOCH_MAX:
-            self._note(producer_id, epoch + 1)
-            return producer_id, epoch + 1
+        if self.was_given(producer_id):
+            highest = max(self._highest(producer_id), epoch)
+            if highest < EPOCH_MAX:
+                self._note(producer_id, highest + 1)
+                return producer_id, highest + 1
+            self._note(producer_id, FENCED)
         while self._next == self._end:
             await self._metadata.change(self._reserve)
         self._next += 1
         return self._next - 1, 0
 
+    def _highest(self, producer_id: int) -> int:
+        return self._epochs.get(producer_id, 0 if producer_id >= self._known_from else FENCED)
+
     def _note(self, producer_id: int, epoch: int) -> None:
-        known = self._epochs.pop(producer_id, -1)
-        self._epochs[producer_id] = max(known, epoch)
+        self._epochs.pop(producer_id, None)
+        self._epochs[producer_id] = epoch
         if len(self._epochs) > EPOCHS_KEPT:
-            del self._epochs[next(iter(self._epochs))]
+            forgotten = next(iter(self._epochs))
+            del self._epochs[forgotten]
+            self._known_from = max(self._known_from, forgotten + 1)
 
     async def _reserve(self) -> None:
         if self._next < self._end:
             return
+        is_first = self._end == 0
         await self._metadata.write(self._controller.reserve_producer_ids())
         self._end = self._image.next_producer_id
         self._next = self._end - PRODUCER_ID_BLOCK
+        if is_first:
+            self._known_from = self._next
