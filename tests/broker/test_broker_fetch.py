@@ -360,6 +360,23 @@ async def test_offsets_are_found_by_time(wire: Wire) -> None:
         assert result.leader_epoch == 0
 
 
+async def test_a_largest_timestamp_that_no_record_has_does_not_hide_the_records(
+    wire: Wire,
+) -> None:
+    """W-4.5.1: the broker does not check `max_timestamp` against the records."""
+    await wire.create("t")
+    await wire.produce("t", batch(b"a", timestamp_ms=1_000))
+    claimed = bytearray(encode_batch([b"b", b"c", b"d"], timestamps_ms=(2_000, 3_000, 3_000)))
+    claimed[35:43] = (2**62).to_bytes(8, "big")
+    seal(claimed)
+    await wire.produce("t", bytes(claimed))
+    await wire.produce("t", batch(b"e", timestamp_ms=2_500))
+    largest = await wire.offset("t", -3)
+    assert (largest.error_code, largest.offset, largest.timestamp_ms) == (0, 2, 3_000)
+    assert (await wire.offset("t", 2_500)).offset == 2
+    assert (await wire.offset("t", 3_001)).offset == -1
+
+
 @pytest.mark.parametrize("asked", [-4, -5, -(2**63)])
 async def test_other_negative_timestamps_are_refused(wire: Wire, asked: int) -> None:
     """W-4.5.1"""

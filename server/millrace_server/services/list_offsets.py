@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from millrace_protocol.records import CorruptBatch
+from millrace_protocol.records import CorruptBatch, Record
 from millrace_server.api_error import ApiError
 from millrace_server.log import Candidate, FoundTime
 from millrace_server.partitions.partition import Partition
@@ -33,20 +34,18 @@ async def find_offset(
 ) -> FoundOffset:
     """The first offset with at least this timestamp, or one of the named offsets.
 
-    Looks only at what consumers may read. Raises `ApiError` for a timestamp below -3.
+    Searches only below the high watermark. Raises `ApiError` for a timestamp below -3.
     """
     if timestamp_ms in (EARLIEST, LATEST):
         return find_end(partition, timestamp_ms)
-    end_offset = partition.high_watermark
     if timestamp_ms == MAX_TIMESTAMP:
-        timestamp_ms = partition.log.largest_timestamp(end_offset=end_offset)
-        if timestamp_ms < 0:
-            return FoundOffset(-1)
-    elif timestamp_ms < 0:
+        return await _find_largest(partition, lookups)
+    if timestamp_ms < 0:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"A timestamp of {timestamp_ms}; use -1 latest, -2 earliest, -3 largest, or 0 and more",
         )
+    end_offset = partition.high_watermark
     from_offset = partition.log.start_offset
     while True:
         async with lookups:
@@ -61,21 +60,69 @@ async def find_offset(
         from_offset = candidate.next_offset
 
 
+async def _find_largest(partition: Partition, lookups: BatchLookups) -> FoundOffset:
+    """The record with the largest timestamp of the batch that claims the largest.
+
+    A batch may claim more than its records have, because the broker does not check that. Its own
+    largest record is the answer then, and one batch is all that is read.
+    """
+    end_offset = partition.high_watermark
+    timestamp_ms = partition.log.largest_timestamp(end_offset=end_offset)
+    if timestamp_ms < 0:
+        return FoundOffset(-1)
+    async with lookups:
+        candidate = partition.log.candidate_for_timestamp(
+            timestamp_ms, from_offset=partition.log.start_offset, end_offset=end_offset
+        )
+        if candidate is None:
+            return FoundOffset(-1)
+        found = await _largest_in(candidate, lookups)
+    return FoundOffset(found.offset, found.timestamp_ms)
+
+
 async def _first_in(
     candidate: Candidate, timestamp_ms: int, lookups: BatchLookups
 ) -> FoundTime | None:
+    """The first record that is late enough, None when no record is."""
     if candidate.is_certain:
         return candidate.by_header
-    looked = lookups.records(candidate.batch, from_offset=candidate.by_header.offset)
     try:
-        async with aclosing(looked) as chunks:
-            async for records, _ in chunks:
+        async with aclosing(_records_of(candidate, lookups)) as chunks:
+            async for records in chunks:
                 for offset, record_timestamp_ms, *_ in records:
                     if record_timestamp_ms >= timestamp_ms:
                         return FoundTime(record_timestamp_ms, offset)
     except (CorruptBatch, ApiError):
-        # The broker never looks into a batch that it is sent, so a client may have sent one that
-        # nobody can read, or that is too large to be looked into. Its header is all that is known
-        # of it, and its reader is told there.
         return candidate.by_header
     return None
+
+
+async def _largest_in(candidate: Candidate, lookups: BatchLookups) -> FoundTime:
+    """The first of the records with the largest timestamp."""
+    if candidate.is_certain:
+        return candidate.by_header
+    largest: FoundTime | None = None
+    try:
+        async with aclosing(_records_of(candidate, lookups)) as chunks:
+            async for records in chunks:
+                for offset, timestamp_ms, *_ in records:
+                    if largest is None or timestamp_ms > largest.timestamp_ms:
+                        largest = FoundTime(timestamp_ms, offset)
+    except (CorruptBatch, ApiError):
+        return candidate.by_header
+    return largest or candidate.by_header
+
+
+async def _records_of(
+    candidate: Candidate, lookups: BatchLookups
+) -> AsyncGenerator[Sequence[Record], None]:
+    """Yields the records of the batch in chunks.
+
+    Raises `CorruptBatch` or `ApiError` for a batch that cannot be read or is too large to be read.
+    A client may have sent one, because the broker does not decode what it appends. Only the header
+    of such a batch is known; its readers get the error.
+    """
+    looked = lookups.records(candidate.batch, from_offset=candidate.by_header.offset)
+    async with aclosing(looked) as chunks:
+        async for records, _ in chunks:
+            yield records
