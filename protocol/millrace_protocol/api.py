@@ -64,6 +64,11 @@ class Api:
     min_version: int = 0
     max_version: int = 0
 
+    @property
+    def name(self) -> str:
+        """`CreateTopics`"""
+        return self.request.__name__.removesuffix("Request")
+
 
 APIS: dict[ApiKey, Api] = {
     api.key: api

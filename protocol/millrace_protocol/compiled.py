@@ -301,7 +301,7 @@ def _array_count(
 
 
 def _too_long(cls: type[Message], size: int, end: int) -> WireError:
-    return WireError(f"{size - end} bytes follow the {cls.__name__}", position=end)
+    return WireError(f"extra bytes after the {cls.__name__}: {size - end}", position=end)
 
 
 def _check_left(view: memoryview, position: int, size: int, what: str) -> None:

@@ -183,5 +183,5 @@ def _decode(cls: type[B], data: Buffer) -> B:
         raise WireError(f"version {version} of {cls.__name__}", position=0)
     body, end = decode_leading(cls, data, min(version, VERSION), position=_VERSION_SIZE)
     if version <= VERSION and end != len(data):
-        raise WireError(f"{len(data) - end} bytes follow the {cls.__name__}", position=end)
+        raise WireError(f"extra bytes after the {cls.__name__}: {len(data) - end}", position=end)
     return body

@@ -169,6 +169,7 @@ def decode_declared(cls: type[M], body: bytes | bytearray | memoryview, version:
     message = codec(cls, version).parse_stream(stream)
     if stream.tell() != len(body):
         raise WireError(
-            f"{len(body) - stream.tell()} bytes follow the {cls.__name__}", position=stream.tell()
+            f"extra bytes after the {cls.__name__}: {len(body) - stream.tell()}",
+            position=stream.tell(),
         )
     return cast(M, message)

@@ -110,6 +110,15 @@ async def state_of_group(wire: Wire) -> str:
     return group.state
 
 
+async def test_no_broker_coordinates_a_group_without_a_name(wire: Wire) -> None:
+    """W-4.12.1: each group is answered for itself."""
+    names = ("", GROUP, "x" * 249, "x" * 250)
+    found = (await wire.ask(FindCoordinatorRequest(names), FindCoordinatorResponse)).coordinators
+    invalid = ErrorCode.INVALID_GROUP_ID
+    assert [each.error_code for each in found] == [invalid, 0, 0, invalid]
+    assert [each.node_id for each in found] == [-1, 0, 0, -1]
+
+
 async def test_offsets_that_are_committed_are_there_after_a_restart(
     broker: Broker, wire: Wire
 ) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from millrace_protocol.api import ApiKey
-from millrace_protocol.errors import ErrorCode
+from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from millrace_protocol.messages.produce import (
     ProducePartition,
@@ -141,22 +142,38 @@ async def test_each_partition_stands_for_itself(wire: Wire) -> None:
         unknown,
         unknown,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
     ]
     assert [(r.base_offset, r.log_start_offset) for r in results] == [(0, 0)] + [(-1, -1)] * 5
     assert all(result.error_message for result in results[1:])
     assert "0 to 1" in (results[1].error_message or "")
 
 
-@cases(DAMAGED)
-async def test_a_damaged_batch_is_corrupt_and_leaves_no_trace(wire: Wire, made: bytes) -> None:
-    """W-5.6"""
+@pytest.mark.parametrize("name", DAMAGED)
+async def test_a_damaged_batch_leaves_no_trace_and_only_a_wrong_crc_is_retriable(
+    wire: Wire, name: str
+) -> None:
+    """W-5.6: a client that sends any other broken batch again would do so for ever."""
     await wire.create("t")
-    result = await wire.produce("t", made)
-    assert result.error_code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
-    is_claim_too_large = made[8:12] == b"\x7f\xff\xff\xff"
-    assert (result.error_code == ErrorCode.MESSAGE_TOO_LARGE) is is_claim_too_large
+    result = await wire.produce("t", DAMAGED[name])
+    expected = {
+        "crc": ErrorCode.CORRUPT_MESSAGE,
+        "length too long": ErrorCode.MESSAGE_TOO_LARGE,
+    }.get(name, ErrorCode.INVALID_RECORD)
+    assert result.error_code == expected
+    assert ERROR_TRAITS[expected].retriable is (name == "crc")
     assert (await wire.produce("t", batch(b"next"))).base_offset == 0
+
+
+@cases({**DAMAGED, **FORBIDDEN})
+async def test_the_sentence_about_a_refused_batch_is_one_for_people(
+    wire: Wire, made: bytes
+) -> None:
+    """W-7.1"""
+    await wire.create("t")
+    sentence = (await wire.produce("t", made)).error_message or ""
+    assert sentence[:1].isupper()
+    assert not re.search(r"\[\w+, byte \d+\]|\b1 bytes", sentence)
 
 
 @cases(FORBIDDEN)

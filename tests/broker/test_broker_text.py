@@ -109,8 +109,12 @@ async def test_a_session_from_create_to_offsets(text: Text) -> None:
         ("TAIL t", "INVALID_REQUEST Type TAIL"),
         ("TAIL t x", "INVALID_REQUEST PARTITION is 'x'"),
         ("TAIL nope 0", "UNKNOWN_TOPIC_OR_PARTITION"),
-        (b"FETCH \xff\xfe 0 0", "UNKNOWN_TOPIC_OR_PARTITION"),
-        (b"\x46\xff", "INVALID_REQUEST There is no command"),
+        (
+            b"FETCH \xff\xfe 0 0",
+            r"UNKNOWN_TOPIC_OR_PARTITION There is no topic '\xff\xfe' here",
+        ),
+        (b"\x46\xff", r"INVALID_REQUEST There is no command 'F\xff'"),
+        (rb"FETCH \udcff 0 0", r"UNKNOWN_TOPIC_OR_PARTITION There is no topic '\\udcff' here"),
     ],
 )
 async def test_a_line_that_cannot_be_answered_gets_err_and_the_next_is_answered(

@@ -60,14 +60,14 @@ async def a_batch_length_that_is_not_the_batchs(target: Target) -> str:
     lengths = (-(2**31), -1, 0, 48, 49, 60, 10_000, 1 << 19)
     lies = [forged(batch_length=length) for length in lengths]
     await _refused(target, ErrorCode.MESSAGE_TOO_LARGE, forged(batch_length=2**31 - 1))
-    return await _refused(target, ErrorCode.CORRUPT_MESSAGE, *lies)
+    return await _refused(target, ErrorCode.INVALID_RECORD, *lies)
 
 
 @hostile
 async def no_batch_half_a_batch_and_two(target: Target) -> str:
     one = forged()
     return await _refused(
-        target, ErrorCode.CORRUPT_MESSAGE, b"", b"x", one[:12], one[:60], one[:-1], one + one
+        target, ErrorCode.INVALID_RECORD, b"", b"x", one[:12], one[:60], one[:-1], one + one
     )
 
 
@@ -128,7 +128,7 @@ async def timestamps_at_the_end_of_int64(target: Target) -> str:
 async def magics_and_codecs_that_do_not_exist(target: Target) -> str:
     magics = [forged(magic=n) for n in (-128, -1, 0, 1, 3, 127)]
     codecs = [forged(attributes=n) for n in (5, 6, 7)]
-    outcome = await _refused(target, ErrorCode.CORRUPT_MESSAGE, *magics)
+    outcome = await _refused(target, ErrorCode.INVALID_RECORD, *magics)
     return f"{outcome}, {await _refused(target, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, *codecs)}"
 
 

@@ -223,13 +223,13 @@ def test_every_cut_and_every_byte_too_many_is_refused(
     for end in range(len(data)):
         with pytest.raises(WireError):
             decode_subscription(data[:end])
-    with pytest.raises(WireError, match=f"1 bytes follow .* \\(at byte {len(data)}\\)"):
+    with pytest.raises(WireError, match=f"extra bytes after the .*: 1 \\(at byte {len(data)}\\)"):
         decode_subscription(data + b"\x00")
     data = encode_assignment(assignment, version)
     for end in range(len(data)):
         with pytest.raises(WireError):
             decode_assignment(data[:end])
-    with pytest.raises(WireError, match="1 bytes follow"):
+    with pytest.raises(WireError, match=r"extra bytes after the .*: 1"):
         decode_assignment(data + b"\x00")
 
 

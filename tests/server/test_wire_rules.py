@@ -211,6 +211,7 @@ async def test_a_refused_request_changes_nothing_for_its_neighbours(wire: Wire) 
     assert decode(ProduceResponse, body, 0).partitions[0].base_offset == 0
     assert (await wire.refusal())[0] is ErrorCode.UNKNOWN_API
     code, refusal = await wire.refusal()
+    assert refusal.message == "The broker has Fetch in versions 0 to 0, not in 9"
     assert (code, refusal.min_version, refusal.max_version) == (
         ErrorCode.UNSUPPORTED_VERSION,
         APIS[ApiKey.FETCH].min_version,
@@ -285,7 +286,7 @@ async def test_one_batch_may_be_refused_and_the_others_appended(wire: Wire) -> N
     assert [r.error_code for r in response.partitions] == [
         ErrorCode.NONE,
         ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
     ]
     assert [r.base_offset for r in response.partitions] == [0, -1, -1]
 

@@ -68,7 +68,7 @@ def check_batch(
     limit = len(buf) if end is None else end
     if limit - position < HEADER_SIZE:
         raise CorruptBatch(
-            f"{limit - position} bytes are left and a batch header takes {HEADER_SIZE}",
+            f"a batch header takes {HEADER_SIZE} bytes, and the bytes end after {limit - position}",
             position,
             Fault.TRUNCATED,
         )
@@ -168,7 +168,8 @@ def check_produced_batch(buf: ReadBuffer, *, max_bytes: int) -> BatchHeader:
     header = check_batch(buf)
     if header.size_bytes != len(buf):
         raise CorruptBatch(
-            f"{len(buf) - header.size_bytes} bytes follow the batch: send one batch per partition",
+            f"the batch has {header.size_bytes} bytes and the field {len(buf)}: "
+            "send one batch per partition",
             header.size_bytes,
             Fault.LENGTH,
         )
@@ -216,7 +217,10 @@ def _check_fields(header: BatchHeader, position: int) -> None:
     elif count > RECORD_COUNT_MAX:
         fault = f"record count {count} is over the limit of {RECORD_COUNT_MAX}"
     elif codec == 0 and count * RECORD_SIZE_MIN > header.size_bytes - HEADER_SIZE:
-        fault = f"{header.size_bytes - HEADER_SIZE} bytes cannot hold {count} records"
+        fault = (
+            f"a record takes at least {RECORD_SIZE_MIN} bytes: {count} records do not fit into "
+            f"{header.size_bytes - HEADER_SIZE}"
+        )
     else:
         return
     raise CorruptBatch(fault, position, Fault.FIELD)

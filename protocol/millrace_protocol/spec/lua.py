@@ -17,7 +17,6 @@ from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.primitives import ArrayOf, WireType
 from millrace_protocol.records import BATCH_HEADER
 from millrace_protocol.schema import Message, StructOf, codec
-from millrace_protocol.spec.tables import api_name
 
 
 def lua_script() -> str:
@@ -76,7 +75,7 @@ def _apis() -> Iterator[str]:
             f'"{_name(codec(api.response, version), version)}"}}'
             for version in range(api.min_version, api.max_version + 1)
         )
-        yield f'  [{int(api.key)}] = {{name = "{api_name(api)}", versions = {{{versions}}}}},'
+        yield f'  [{int(api.key)}] = {{name = "{api.name}", versions = {{{versions}}}}},'
     yield "}"
 
 

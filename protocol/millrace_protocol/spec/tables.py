@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from millrace_protocol.api import APIS, Api
+from millrace_protocol.api import APIS
 from millrace_protocol.dissect import dissect_frames, render
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.messages.refusal import Refusal
@@ -56,16 +56,11 @@ def generators() -> dict[str, Callable[[], str]]:
 def _apis() -> str:
     rows = ["| key | api | versions | request | response |", "|---|---|---|---|---|"]
     rows += [
-        f"| {int(api.key)} | {api_name(api)} | {api.min_version} to {api.max_version} "
+        f"| {int(api.key)} | {api.name} | {api.min_version} to {api.max_version} "
         f"| `{api.request.__name__}` | `{api.response.__name__}` |"
         for api in APIS.values()
     ]
     return "\n".join(rows)
-
-
-def api_name(api: Api) -> str:
-    """`CreateTopics`"""
-    return api.request.__name__.removesuffix("Request")
 
 
 def _errors() -> str:

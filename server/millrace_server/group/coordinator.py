@@ -389,12 +389,17 @@ class Coordinator:
         if self._closed is not None:
             is_loading = self._closed is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             raise ApiError(loading if loading is not None and is_loading else self._closed)
-        if group_id is not None and not 0 < len(group_id) <= GROUP_ID_LENGTH_MAX:
-            raise ApiError(
-                ErrorCode.INVALID_GROUP_ID,
-                f"A group id has 1 to {GROUP_ID_LENGTH_MAX} characters; this one has "
-                f"{len(group_id)}",
-            )
+        if group_id is not None:
+            check_group_id(group_id)
+
+
+def check_group_id(group_id: str) -> None:
+    """Raises `ApiError` for a name that no group has."""
+    if not 0 < len(group_id) <= GROUP_ID_LENGTH_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_GROUP_ID,
+            f"A group id has 1 to {GROUP_ID_LENGTH_MAX} characters; this one has {len(group_id)}",
+        )
 
 
 def _no_group(group_id: str) -> str:

@@ -45,7 +45,7 @@ class FencedProducer(LogRefusal):
     def __init__(self, producer_id: int, *, epoch: int, current_epoch: int) -> None:
         super().__init__(
             f"producer {producer_id} sent epoch {epoch} and epoch {current_epoch} has written: "
-            "another instance took its place; ask for a new producer id"
+            "another instance writes in its place"
         )
         self.producer_id = producer_id
         self.epoch = epoch
@@ -57,8 +57,8 @@ class UnknownProducer(LogRefusal):
 
     def __init__(self, producer_id: int, *, sequence: int) -> None:
         super().__init__(
-            f"producer {producer_id} is not known here and sent sequence {sequence}: "
-            "its state expired; ask for a new producer id and start at sequence 0"
+            f"producer {producer_id} sent sequence {sequence}, and the partition holds no batch of "
+            "it: ask InitProducerId for a new epoch and start at sequence 0"
         )
         self.producer_id = producer_id
         self.sequence = sequence

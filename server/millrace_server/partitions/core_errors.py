@@ -29,11 +29,11 @@ _CODES: dict[type[Exception], ErrorCode] = {
     CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
 }
 _FAULT_CODES = {
+    Fault.CRC: ErrorCode.CORRUPT_MESSAGE,
     Fault.CODEC: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    Fault.FIELD: ErrorCode.INVALID_RECORD,
-    Fault.PAYLOAD: ErrorCode.INVALID_RECORD,
 }
-"""Any other fault of a batch is damage on the way: CORRUPT_MESSAGE, which is worth a retry."""
+"""A wrong CRC may be damage on the way, and clients send the batch again. Any other fault is in the
+batch that the client made, and would be there again: INVALID_RECORD."""
 CORE_ERRORS: tuple[type[Exception], ...] = (ApiError, OSError, CorruptBatch, *_CODES)
 """What a service may catch from a core and answer; anything else is a bug."""
 
@@ -47,8 +47,13 @@ def as_api_error(error: Exception) -> ApiError:
             return ApiError(ErrorCode.DISK_FULL)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk refused: {error}")
     if isinstance(error, CorruptBatch):
-        return ApiError(_FAULT_CODES.get(error.reason, ErrorCode.CORRUPT_MESSAGE), str(error))
+        code = _FAULT_CODES.get(error.reason, ErrorCode.INVALID_RECORD)
+        return ApiError(code, _capitalized(error.sentence))
     for cls, code in _CODES.items():
         if isinstance(error, cls):
-            return ApiError(code, str(error))
+            return ApiError(code, _capitalized(str(error)))
     raise error
+
+
+def _capitalized(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from millrace_protocol.records import Record
@@ -61,6 +62,13 @@ _ESCAPES = {code: _escaped(chr(code)) for code in range(256) if not chr(code).is
 by one, or through the handler of errors, sixteen KiB of them took 2 to 8 ms."""
 
 
+_SURROGATE = re.compile(r"(?<!\\)\\udc([89a-f][0-9a-f])")
+
+
+def _byte_shown(match: re.Match[str]) -> str:
+    return f"\\x{match[1]}"
+
+
 def timestamp_text(timestamp_ms: int) -> str:
     """ISO 8601 in UTC with milliseconds, or the number where a calendar has no such day."""
     try:
@@ -99,8 +107,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def error_line(refused: ApiError) -> str:
-    """A refusal as the last line of an answer."""
-    return f"ERR {refused.code.name} {refused.message}"
+    """A refusal as the last line of an answer.
+
+    A sentence quotes what was typed with `repr`, which shows a byte that is no UTF-8 as the
+    surrogate that stands for it; the line shows the byte.
+    """
+    return f"ERR {refused.code.name} {_SURROGATE.sub(_byte_shown, refused.message)}"
 
 
 def reply(lines: list[str]) -> Reply:

@@ -10,6 +10,7 @@ from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers.group_results import expect, outcome
 from millrace_server.dialects.native.later import mapped
 from millrace_server.group import requests
+from millrace_server.group.coordinator import check_group_id
 from millrace_server.group.effects import Joined, Left, Refusal, Result, Synced
 from millrace_server.net.connection import Connection
 
@@ -20,25 +21,27 @@ def find_coordinator(
     """Names this broker, the only one there is; makes the offsets topic when it is not there."""
 
     async def find() -> messages.FindCoordinatorResponse:
-        code, message, node_id, (host, port) = (
-            ErrorCode.NONE,
-            None,
-            broker.config.node_id,
-            broker.advertised_address,
-        )
+        unavailable = None
         try:
             await broker.groups.make_topic()
         except ApiError as refused:
-            code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, refused.message
-            node_id, host, port = -1, "", -1
+            unavailable = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refused.message)
         return messages.FindCoordinatorResponse(
-            tuple(
-                messages.FoundCoordinator(group, code, message, node_id, host, port)
-                for group in request.groups
-            )
+            tuple(_found(broker, group, unavailable) for group in request.groups)
         )
 
     return broker.env.spawn.task(find(), name="find coordinator")
+
+
+def _found(broker: Broker, group: str, unavailable: ApiError | None) -> messages.FoundCoordinator:
+    try:
+        check_group_id(group)
+        if unavailable is not None:
+            raise unavailable
+    except ApiError as refused:
+        return messages.FoundCoordinator(group, refused.code, refused.message, -1, "", -1)
+    host, port = broker.advertised_address
+    return messages.FoundCoordinator(group, ErrorCode.NONE, None, broker.config.node_id, host, port)
 
 
 def join(broker: Broker, connection: Connection, request: messages.JoinGroupRequest) -> Answered:
