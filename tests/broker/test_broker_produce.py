@@ -434,7 +434,7 @@ async def test_an_id_whose_epoch_the_broker_has_forgotten_is_replaced(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """W-4.6"""
-    monkeypatch.setattr("millrace_server.broker.producer_ids.EPOCHS_KEPT", 2)
+    monkeypatch.setattr("millrace_server.services.producer_ids.EPOCHS_KEPT", 2)
     given = [await wire.producer_id() for _ in range(4)]
     for each in given[:3]:
         assert await wire.producer_id(*each) == (each[0], 1)
