@@ -165,14 +165,14 @@ def check_produced_batch(buf: ReadBuffer, *, max_bytes: int) -> BatchHeader:
         size_bytes = batch_extent(buf)[1]
         if size_bytes > max_bytes:
             raise BatchTooLarge(size_bytes, max_bytes)
+        if HEADER_SIZE <= size_bytes < len(buf):
+            raise CorruptBatch(
+                f"the batch has {size_bytes} bytes and the field {len(buf)}: "
+                "send one batch per partition",
+                size_bytes,
+                Fault.LENGTH,
+            )
     header = check_batch(buf)
-    if header.size_bytes != len(buf):
-        raise CorruptBatch(
-            f"the batch has {header.size_bytes} bytes and the field {len(buf)}: "
-            "send one batch per partition",
-            header.size_bytes,
-            Fault.LENGTH,
-        )
     fault = _produced_fault(header)
     if fault is not None:
         raise CorruptBatch(fault, 0, Fault.FIELD)
