@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from millrace._receipts import Deliveries, Delivery, Receipts
+    from millrace._producer.receipts import Deliveries, Delivery, Receipts
     from millrace.admin import Admin
     from millrace.config import ConsumerOptions, ProducerOptions
     from millrace.consumer import Consumer
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_receipts": (
+    "_producer.receipts": (
         "Deliveries",
         "Delivery",
         "Receipts",

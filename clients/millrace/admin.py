@@ -1,4 +1,4 @@
-"""The admin client: topics, their settings, and where they are; groups are `_group_admin`'s.
+"""The admin client: topics, their settings, and where they are; groups are `admin`'s.
 
 Owns the calls and their values. Every change of several topics answers for each of them; the
 calls for a single one raise instead.
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
-from millrace._cluster import Cluster
-from millrace._group_admin import GroupAdmin
-from millrace._offsets import list_offsets
-from millrace._ranges import split_ranges
+from millrace._cluster.cluster import Cluster
+from millrace._cluster.offsets import list_offsets
+from millrace._cluster.ranges import split_ranges
+from millrace._group.admin import GroupAdmin
 from millrace.config import ClientConfig, ClientOptions, Servers, configure, parse_servers
 from millrace.errors import BrokerError, Closed, broker_error
 from millrace.events import EventFeed, State

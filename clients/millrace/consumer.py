@@ -1,8 +1,8 @@
 """The consumer: records out of partitions it was told to read, or shares with its group.
 
-Owns the public calls and the waits. Reading ahead is `_fetcher`'s, positions are `_positions`' and
-the calls about them `_positioning`'s, the records at hand `_reading`'s, and being a member
-`_group`'s.
+Owns the public calls and the waits. Reading ahead is `fetcher`'s, positions are `positions`' and
+the calls about them `seek`'s, the records at hand `fetch_buffer`'s, and being a member
+`group_member`'s.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, Unpack
 
 from millrace._clock import monotonic_ms
-from millrace._cluster import Cluster
-from millrace._commits import Commits
-from millrace._fetcher import Fetcher
-from millrace._group import Group
-from millrace._group_offsets import GroupOffsets
-from millrace._hand_over import Callback, Callbacks
-from millrace._member_place import Terms
-from millrace._positioning import Partition, Start, timestamp_of
-from millrace._positions import Positions
-from millrace._reading import Reading
-from millrace._sharing import Sharing, check_topics
+from millrace._cluster.cluster import Cluster
+from millrace._consumer.fetch_buffer import Reading
+from millrace._consumer.fetcher import Fetcher
+from millrace._consumer.group_consumer import Sharing, check_topics
+from millrace._consumer.group_member import Group
+from millrace._consumer.group_offsets import GroupOffsets
+from millrace._consumer.hand_over import Callback, Callbacks
+from millrace._consumer.positions import Positions
+from millrace._consumer.seek import Partition, Start, timestamp_of
+from millrace._group.commits import Commits
+from millrace._group.member_identity import Terms
 from millrace.assignors import Assignor, chosen
 from millrace.config import ConsumerConfig, ConsumerOptions, Servers, configure, parse_servers
 from millrace.errors import (

@@ -1,7 +1,7 @@
 """The producer: records in, acks out.
 
 Owns the public calls, serialization, the waits, and the task that talks to brokers. What is sent
-when is decided by `_accumulator` and `_outbox`, which are pure.
+when is decided by `accumulator` and `produce_queue`, which are pure.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
-from millrace._accumulator import Accumulator
-from millrace._batch import Batch
 from millrace._clock import monotonic_ms, wall_ms
-from millrace._cluster import Cluster
-from millrace._columns import (
+from millrace._cluster.cluster import Cluster
+from millrace._producer.accumulator import Accumulator
+from millrace._producer.batch import Batch
+from millrace._producer.columns import (
     Columns,
     as_bytes,
     bytes_column,
@@ -29,9 +29,9 @@ from millrace._columns import (
     common_record_bytes,
     headers_column,
 )
-from millrace._outbox import Outbox
-from millrace._receipts import Deliveries, Delivery
-from millrace._sender import Sender
+from millrace._producer.produce_queue import Outbox
+from millrace._producer.receipts import Deliveries, Delivery
+from millrace._producer.sender import Sender
 from millrace.config import ProducerConfig, ProducerOptions, Servers, configure, parse_servers
 from millrace.errors import (
     ClientFailed,
@@ -361,7 +361,7 @@ class Producer(Generic[K, V]):
         if not self._running:
             raise self._not_running()
         try:
-            from millrace._arrow_columns import ArrowColumns
+            from millrace._producer.arrow_columns import ArrowColumns
         except ImportError as error:
             raise ImportError(
                 "send_arrow() needs pyarrow and numpy: pip install 'millrace[arrow]'"

@@ -22,10 +22,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from millrace import producer as _producer
-from millrace._crossing import RECORDS_PER_CROSSING, Crossing
-from millrace._receipts import Deliveries, Receipts
-from millrace._sync_admin import Admin
-from millrace._sync_consumer import Consumer
+from millrace._producer.receipts import Deliveries, Receipts
+from millrace._sync.admin import Admin
+from millrace._sync.consumer import Consumer
+from millrace._sync.crossing import RECORDS_PER_CROSSING, Crossing
 from millrace.config import ProducerOptions, Servers
 from millrace.errors import DeliveryFailed, MillraceError
 from millrace.events import ProducerHealth

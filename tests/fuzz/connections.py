@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from millrace._connection import Connection
+from millrace._cluster.connection import Connection
 from millrace.errors import MillraceError
 from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import decode

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from millrace._loops import loop_factory
+from millrace._sync.loops import loop_factory
 
 if TYPE_CHECKING:
     from millrace.records import Record, TopicPartition

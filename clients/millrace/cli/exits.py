@@ -62,7 +62,7 @@ def run(work: Coroutine[Any, Any, Exit]) -> NoReturn:
     def on_loop() -> Exit:
         import asyncio
 
-        from millrace._loops import loop_factory
+        from millrace._sync.loops import loop_factory
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(work)

@@ -1,0 +1,351 @@
+"""The cluster as a client sees it: brokers, leaders, and a connection to each.
+
+Owns bootstrap, the metadata cache and its refresh, and the connections. Decides no retries of
+produce or fetch: their owners do, with `backoff_ms`. Refreshes and connects of several callers at
+once are one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from millrace._backoff import backoff_ms
+from millrace._cluster.connection import Address, Connection
+from millrace._cluster.frame_buffers import KEPT_BYTES_MAX
+from millrace.config import ClientConfig
+from millrace.errors import (
+    BrokerError,
+    Closed,
+    ConnectionFailed,
+    MillraceError,
+    broker_error,
+)
+from millrace.events import EventFeed, EventKind
+from millrace_protocol.framing import FRAME_BYTES_MAX
+from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse, TopicMetadata
+from millrace_protocol.schema import Message
+
+M = TypeVar("M", bound=Message)
+
+LANE_CALLS = "calls"
+"""Requests that are answered as soon as they can be."""
+LANE_FETCH = "fetch"
+"""Fetches that do not wait, but whose answers may be large."""
+LANE_LONG_POLL = "long poll"
+"""Fetches that wait on the broker; answers come in order, so nothing else may be behind one."""
+_RECEIVE_SLACK_BYTES = 1024 * 1024
+UNKNOWN_TOPIC_TRIES = 4
+"""Metadata answers that must deny a topic before the client believes it: a topic that was just
+created is known to some brokers before others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition; `node_id` -1 for nobody."""
+
+    node_id: int
+    epoch: int
+
+
+class Cluster:
+    """Connections and metadata of one client, between `start` and `close`.
+
+    Takes no loop until `start`. `leaders[topic][partition]` is the cache; a topic that is not in
+    it was never asked for, or its last answer was an error, which `topic_errors` then holds.
+    """
+
+    def __init__(
+        self,
+        servers: tuple[Address, ...],
+        config: ClientConfig,
+        *,
+        feed: EventFeed,
+        receive_bytes_max: int = FRAME_BYTES_MAX,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.config = config
+        self.rng = rng or random.Random()
+        self.leaders: dict[str, dict[int, Leader]] = {}
+        self.topic_errors: dict[str, BrokerError] = {}
+        self.brokers: dict[int, Address] = {}
+        self.cluster_id = ""
+        self.controller_id = -1
+        self._servers = servers
+        self._feed = feed
+        self._receive_bytes_max = max(receive_bytes_max, FRAME_BYTES_MAX) + _RECEIVE_SLACK_BYTES
+        self._kept_bytes_max = max(kept_bytes_max, KEPT_BYTES_MAX) + _RECEIVE_SLACK_BYTES
+        self._connections: dict[tuple[int, str], Connection] = {}
+        self._connecting: dict[tuple[int, str], asyncio.Task[Connection]] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+        self._wanted: set[str] = set()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Finds a broker and learns of the others. Raises `ConnectionFailed`, naming all tried."""
+        await self.refresh(())
+
+    async def close(self) -> None:
+        """Closes every connection; what waits on one fails with `Closed`."""
+        self._closed = True
+        tasks: list[asyncio.Task[Any]] = [*self._connecting.values()]
+        if self._refreshing is not None:
+            tasks.append(self._refreshing)
+        for task in tasks:
+            task.cancel()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def leader(self, topic: str, partition: int) -> Leader | None:
+        """The leader as far as known, or None: ask for a refresh then."""
+        leader = self.leaders.get(topic, {}).get(partition)
+        return leader if leader is not None and leader.node_id >= 0 else None
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions the topic has, as far as known."""
+        leaders = self.leaders.get(topic)
+        return None if leaders is None else len(leaders)
+
+    # Metadata
+
+    async def refresh(self, topics: Iterable[str]) -> None:
+        """Asks any broker for `topics` and for the brokers. Raises when none answers."""
+        self._wanted.update(topics)
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh_wanted(), name="millrace-metadata")
+            self._refreshing.add_done_callback(_retrieve)
+        await asyncio.shield(self._refreshing)
+
+    async def await_topics(self, topics: Collection[str]) -> None:
+        """Returns when all `topics` are in the cache.
+
+        Raises the broker's error for a topic, after `UNKNOWN_TOPIC_TRIES` tries where it may just
+        have been created, and `ConnectionFailed` when no broker answers.
+        """
+        for attempt in range(UNKNOWN_TOPIC_TRIES):
+            await self.refresh(topics)
+            missing = [topic for topic in topics if topic not in self.leaders]
+            if not missing:
+                return
+            error = self.topic_errors.get(missing[0])
+            if error is not None and not error.retriable:
+                raise error
+            await self.pause(attempt)
+        raise self.topic_errors[missing[0]]
+
+    async def list_topics(self) -> list[str]:
+        """The names of all topics but the broker's own; what they are like is in the cache then."""
+        response = await self._ask_for_metadata(None)
+        self._learn(response)
+        return [topic.name for topic in response.topics if not topic.is_internal]
+
+    async def _refresh_wanted(self) -> None:
+        while True:
+            topics = tuple(sorted(self._wanted))
+            self._wanted.clear()
+            try:
+                response = await self._ask_for_metadata(topics)
+            except BaseException:
+                self._wanted.update(topics)
+                raise
+            self._learn(response)
+            if not self._wanted:
+                return
+
+    async def _ask_for_metadata(self, topics: tuple[str, ...] | None) -> MetadataResponse:
+        timeout_ms = self.config.request_timeout_ms
+        failures: list[MillraceError] = []
+        for candidate in self._candidates():
+            try:
+                connection = await candidate()
+                return await connection.call(
+                    MetadataRequest(topics), MetadataResponse, timeout_ms=timeout_ms
+                )
+            except MillraceError as error:
+                failures.append(error)
+        raise ConnectionFailed("; ".join(dict.fromkeys(map(str, failures)))) from failures[-1]
+
+    def _candidates(self) -> list[Callable[[], Awaitable[Connection]]]:
+        """Ways to a broker: open connections, then the brokers known, then the bootstrap list."""
+        nodes = list(self.brokers)
+        self.rng.shuffle(nodes)
+        live = [node for node in nodes if self._open(node, LANE_CALLS) is not None]
+        others = [node for node in nodes if node not in live]
+        ways: list[Callable[[], Awaitable[Connection]]] = [
+            partial(self.connection, node) for node in (*live, *others)
+        ]
+        known = set(self.brokers.values())
+        ways += [
+            partial(self._bootstrap, server) for server in self._servers if server not in known
+        ]
+        return ways
+
+    def _learn(self, response: MetadataResponse) -> None:
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        self.brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        for topic in response.topics:
+            if topic.error_code:
+                self.leaders.pop(topic.name, None)
+                self.topic_errors[topic.name] = broker_error(
+                    topic.error_code, topic.error_message, about=topic.name
+                )
+            else:
+                self.topic_errors.pop(topic.name, None)
+                self.leaders[topic.name] = self._leaders_of(topic)
+
+    def _leaders_of(self, topic: TopicMetadata) -> dict[int, Leader]:
+        known = self.leaders.get(topic.name, {})
+        leaders: dict[int, Leader] = {}
+        for partition in topic.partitions:
+            leader = Leader(partition.leader_id, partition.leader_epoch)
+            before = known.get(partition.partition)
+            # A broker that lags behind must not take us back to an older leader.
+            if before is not None and before.epoch > leader.epoch >= 0:
+                leader = before
+            leaders[partition.partition] = leader
+        return leaders
+
+    # Connections
+
+    async def connection(self, node_id: int, *, lane: str = LANE_CALLS) -> Connection:
+        """A live connection to a broker; made if need be. Raises `ConnectionFailed`."""
+        found = self._open(node_id, lane)
+        if found is not None:
+            return found
+        key = (node_id, lane)
+        task = self._connecting.get(key)
+        if task is None:
+            task = asyncio.create_task(
+                self._connect(node_id, lane), name=f"millrace-connect-{node_id}"
+            )
+            self._connecting[key] = task
+            task.add_done_callback(_retrieve)
+            task.add_done_callback(lambda _: self._connecting.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def any_connection(self) -> Connection:
+        """A live connection to whichever broker is there."""
+        for node_id in self.brokers:
+            found = self._open(node_id, LANE_CALLS)
+            if found is not None:
+                return found
+        await self.refresh(())
+        failures: list[MillraceError] = []
+        for node_id in self.brokers:
+            try:
+                return await self.connection(node_id)
+            except MillraceError as error:
+                failures.append(error)
+        raise ConnectionFailed("; ".join(map(str, failures)) or "the cluster has no brokers")
+
+    async def controller(self) -> Connection:
+        """A live connection to the broker that takes changes of topics."""
+        if self.controller_id < 0:
+            await self.refresh(())
+        if self.controller_id < 0:
+            raise ConnectionFailed("the cluster has no controller now; try again")
+        return await self.connection(self.controller_id)
+
+    def _open(self, node_id: int, lane: str) -> Connection | None:
+        connection = self._connections.get((node_id, lane))
+        return connection if connection is not None and connection.is_open else None
+
+    async def _bootstrap(self, server: Address) -> Connection:
+        connection = await self._dial(server)
+        self._keep(connection, LANE_CALLS)
+        return connection
+
+    async def _connect(self, node_id: int, lane: str) -> Connection:
+        address = self.brokers.get(node_id)
+        if address is None:
+            raise ConnectionFailed(f"broker {node_id} is not in the metadata of the cluster")
+        connection = await self._dial(address)
+        if connection.node_id != node_id:
+            connection.close()
+            raise ConnectionFailed(
+                f"{connection} is broker {connection.node_id} now and not broker {node_id}"
+            )
+        self._keep(connection, lane)
+        self._feed.emit(EventKind.CONNECTED, f"connected to broker {node_id} at {connection}")
+        return connection
+
+    async def _dial(self, address: Address) -> Connection:
+        if self._closed:
+            raise Closed("the client is closed")
+        return await Connection.open(
+            address,
+            client_id=self.config.client_id,
+            connect_timeout_ms=self.config.connect_timeout_ms,
+            receive_bytes_max=self._receive_bytes_max,
+            kept_bytes_max=self._kept_bytes_max,
+        )
+
+    def _keep(self, connection: Connection, lane: str) -> None:
+        if self._closed:
+            connection.close()
+            raise Closed("the client is closed")
+        before = self._connections.get((connection.node_id, lane))
+        if before is not None:
+            if before.fault is not None:
+                self._feed.emit(EventKind.CONNECTION_LOST, str(before.fault), before.fault)
+            before.close()
+        self._connections[(connection.node_id, lane)] = connection
+
+    # Retrying
+
+    def backoff_ms(self, attempt: int) -> int:
+        """How long to wait before retry number `attempt`, from 0."""
+        config = self.config
+        return backoff_ms(
+            attempt,
+            first_ms=config.retry_backoff_ms,
+            max_ms=config.retry_backoff_max_ms,
+            rng=self.rng,
+        )
+
+    async def pause(self, attempt: int) -> None:
+        """Waits before retry number `attempt`, from 0."""
+        await asyncio.sleep(self.backoff_ms(attempt) / 1000)
+
+    async def call(
+        self,
+        request: Message,
+        answer: type[M],
+        *,
+        to: Callable[[], Awaitable[Connection]] | None = None,
+        timeout_ms: int | None = None,
+    ) -> M:
+        """Sends a request that may be repeated, until it is answered or its time is over.
+
+        `to` finds the connection anew for each try; without it any broker will do. Raises the
+        last retriable error when the time is over, and others at once.
+        """
+        timeout_ms = timeout_ms or self.config.request_timeout_ms
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        attempt = 0
+        while True:
+            left_ms = max(1, int((deadline - loop.time()) * 1000))
+            try:
+                connection = await (self.any_connection() if to is None else to())
+                return await connection.call(request, answer, timeout_ms=left_ms)
+            except MillraceError as error:
+                delay_ms = self.backoff_ms(attempt)
+                if not error.retriable or loop.time() + delay_ms / 1000 >= deadline:
+                    raise
+            await asyncio.sleep(delay_ms / 1000)
+            attempt += 1
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Marks a task's exception as seen: each waiter gets it, and there may be none left."""
+    if not task.cancelled():
+        task.exception()

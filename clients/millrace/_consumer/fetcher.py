@@ -1,0 +1,163 @@
+"""The task that reads ahead for a consumer.
+
+Owns the requests in flight and the timer; `positions` decides what to ask. Only long polls wait
+for data: there is no timer but for retries and the age of the metadata.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from millrace._clock import monotonic_ms
+from millrace._cluster.cluster import LANE_FETCH, LANE_LONG_POLL, Cluster
+from millrace._cluster.offsets import list_offsets
+from millrace._consumer.positions import Fetch, Lookup, Positions
+from millrace.config import ConsumerConfig
+from millrace.errors import MillraceError
+from millrace.events import EventFeed, EventKind
+from millrace.records import TopicPartition
+from millrace_protocol.messages.fetch import FetchResponse
+
+
+class Fetcher:
+    """Keeps the buffer of `positions` filled while `run` runs.
+
+    `data` is set when there may be something to take, or when nothing more will come. `wake` has
+    it look again: after a seek, a pause, and when something was taken.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        positions: Positions,
+        config: ConsumerConfig,
+        *,
+        feed: EventFeed,
+        on_metadata: Callable[[], None],
+    ) -> None:
+        self.data = asyncio.Event()
+        self.last_error: MillraceError | None = None
+        self.last_fetch_ms: int | None = None
+        self._cluster = cluster
+        self._positions = positions
+        self._config = config
+        self._feed = feed
+        self._on_metadata = on_metadata
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._finding = False
+        self._find_attempts = 0
+
+    def wake(self) -> None:
+        """Looks again at what to fetch."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Runs until cancelled, or until something breaks that should not."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_fresh(), name="millrace-consumer-metadata")
+                while True:
+                    self._wake.clear()
+                    self._pump(tasks)
+                    await self._wake.wait()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _pump(self, tasks: asyncio.TaskGroup) -> None:
+        plan = self._positions.plan(monotonic_ms(), self._leader_of)
+        for fetch in plan.fetches:
+            tasks.create_task(self._fetch(fetch), name=f"millrace-fetch-{fetch.node_id}")
+        if plan.lookup is not None:
+            tasks.create_task(self._look_up(plan.lookup), name="millrace-offsets")
+        if plan.unknown_topics and not self._finding:
+            self._finding = True
+            tasks.create_task(self._find(plan.unknown_topics), name="millrace-consumer-topics")
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if plan.deadline_ms is not None:
+            delay_ms = max(0, plan.deadline_ms - monotonic_ms())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_ms / 1000, self._wake.set)
+        if self._positions.is_ready:
+            self.data.set()
+
+    def _leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
+        leader = self._cluster.leader(topic, partition)
+        return None if leader is None else (leader.node_id, leader.epoch)
+
+    async def _fetch(self, fetch: Fetch) -> None:
+        try:
+            lane = LANE_FETCH if fetch.hot else LANE_LONG_POLL
+            connection = await self._cluster.connection(fetch.node_id, lane=lane)
+            answer = await connection.call(
+                fetch.request, FetchResponse, timeout_ms=self._config.request_timeout_ms
+            )
+        except MillraceError as error:
+            self._note(error)
+            self._positions.on_fetch_failed(fetch, monotonic_ms())
+        else:
+            self.last_fetch_ms = monotonic_ms()
+            self._positions.on_fetched(fetch, answer.partitions, self.last_fetch_ms)
+            for reset in self._positions.resets:
+                self._feed.emit(EventKind.OFFSET_RESET, reset.sentence)
+            self._positions.resets.clear()
+        self._wake.set()
+
+    async def _look_up(self, lookup: Lookup) -> None:
+        questions = {state.where: timestamp_ms for state, _, timestamp_ms in lookup.asked}
+        try:
+            answers = await list_offsets(
+                self._cluster, questions, timeout_ms=self._config.request_timeout_ms
+            )
+        except MillraceError as error:
+            self._note(error)
+            self._positions.on_lookup_failed(lookup, error, monotonic_ms())
+        else:
+            offsets = {where: answer.offset for where, answer in answers.items()}
+            self._positions.on_looked_up(lookup, offsets)
+        self.data.set()
+        self._wake.set()
+
+    async def _find(self, topics: set[str]) -> None:
+        """Asks for the leaders of topics; pauses before it may be asked again in vain."""
+        try:
+            await self._cluster.refresh(topics)
+        except MillraceError as error:
+            self._note(error)
+            found = False
+        else:
+            self._on_metadata()
+            for topic in sorted(topics & self._cluster.topic_errors.keys()):
+                denied = self._cluster.topic_errors[topic]
+                self._positions.on_topic_denied(topic, denied, monotonic_ms())
+            found = all(self._is_led(where) for where in self._positions.assigned())
+        if found:
+            self._find_attempts = 0
+        else:
+            await self._cluster.pause(self._find_attempts)
+            self._find_attempts += 1
+        self._finding = False
+        self._wake.set()
+
+    def _is_led(self, where: TopicPartition) -> bool:
+        return self._cluster.leader(*where) is not None
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.metadata_max_age_ms / 1000)
+            try:
+                await self._cluster.refresh(tuple(self._cluster.leaders))
+            except MillraceError as error:
+                self._note(error)
+            else:
+                self._on_metadata()
+
+    def _note(self, error: MillraceError) -> None:
+        """Tells of an error that is met by trying again; once, however often it is met."""
+        if str(error) != str(self.last_error):
+            self._feed.emit(EventKind.FETCH_FAILED, str(error), error)
+        self.last_error = error

@@ -1,0 +1,445 @@
+"""A consumer's membership of its group, carried out: the shell around `membership`.
+
+Owns the tasks of calls and hand-overs, the timer, and the watch over topics. Decides nothing that
+`membership` or `poll_deadline` can; what a hand-over is, is `hand_over`'s. Joins and syncs wait on
+a connection of their own, so that heartbeats, commits and fetches never wait behind one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TypeVar
+
+from millrace._clock import monotonic_ms
+from millrace._cluster.cluster import LANE_CALLS, Cluster
+from millrace._consumer.fetch_buffer import Reading
+from millrace._consumer.fetcher import Fetcher
+from millrace._consumer.group_offsets import GroupOffsets
+from millrace._consumer.hand_over import Callbacks, HandOvers
+from millrace._consumer.positions import Hold, Positions
+from millrace._group.commits import TRY_MS_MIN, Committer
+from millrace._group.coordinator import LANE_JOIN, Coordinator
+from millrace._group.effects import (
+    Assign,
+    Effect,
+    Fail,
+    Heartbeat,
+    Join,
+    Learn,
+    Leave,
+    Left,
+    Revoke,
+    Say,
+    Sync,
+)
+from millrace._group.member_identity import Terms
+from millrace._group.member_states import MemberState
+from millrace._group.membership import Membership
+from millrace._group.poll_deadline import Pace, Processing
+from millrace.assignors import decode_assigned
+from millrace.config import ConsumerConfig
+from millrace.errors import MemberFenced, MillraceError, ProtocolViolation, UnknownTopicOrPartition
+from millrace.events import EventFeed, EventKind, GroupHealth
+from millrace.records import TopicPartition
+from millrace_protocol.errors import WireError
+from millrace_protocol.messages.group_admin import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from millrace_protocol.messages.group_membership import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from millrace_protocol.schema import Message
+
+M = TypeVar("M", bound=Message)
+MISSING_TOPICS_AGE_MS = 5_000
+"""How often topics that are not there are looked for."""
+CLOSE_TIMEOUT_MS = 10_000
+"""Bound of a goodbye: what is not said by then, the session timeout will say."""
+_JOIN_SLACK_MS = 5_000
+"""A join is answered when the rebalance timeout is over, and not to the millisecond."""
+
+
+class Group:
+    """One consumer in one group, while `run` runs."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        coordinator: Coordinator,
+        cluster: Cluster,
+        positions: Positions,
+        reading: Reading,
+        offsets: GroupOffsets,
+        config: ConsumerConfig,
+        *,
+        callbacks: Callbacks,
+        feed: EventFeed,
+        fetcher: Fetcher,
+    ) -> None:
+        self._terms = terms
+        self._coordinator = coordinator
+        self._cluster = cluster
+        self._positions = positions
+        self._reading = reading
+        self._config = config
+        self._hand_overs = HandOvers(
+            positions, reading, offsets, config, callbacks=callbacks, feed=feed
+        )
+        self._feed = feed
+        self._fetcher = fetcher
+        self._membership = Membership(terms, rng=cluster.rng)
+        self._processing = Processing(config.max_poll_interval_ms)
+        self._topics: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self._is_suspended = False
+        self._hand_over: asyncio.Task[None] | None = None
+        self._effects: deque[Effect] = deque()
+        self._wake = asyncio.Event()
+        self._left = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._watch = asyncio.Event()
+        self._told_missing: set[str] = set()
+
+    # What the user wants
+
+    @property
+    def error(self) -> MillraceError | None:
+        """Why the consumer cannot be a member any more."""
+        return self._membership.error
+
+    @property
+    def in_callback(self) -> bool:
+        """Whether the caller is a callback of a rebalance."""
+        return self._hand_overs.in_callback
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that are shared, those of a pattern as far as they are known."""
+        return self._topics
+
+    def subscribe(self, topics: frozenset[str], pattern: re.Pattern[str] | None = None) -> None:
+        """Shares these topics from now on, or all whose names match a pattern, also later ones."""
+        self._pattern = pattern
+        self._topics = topics
+        self._is_suspended = False
+        self._watch.set()
+        if pattern is None:
+            self._do(self._membership.subscribe(topics, monotonic_ms()))
+            self._hand_overs.asked.set()
+
+    async def leave(self) -> None:
+        """Leaves for good: commits what is done with, tells the user, and tells the group."""
+        self._pattern = None
+        self._left.clear()
+        self._do(self._membership.leave("the consumer was closed", monotonic_ms()))
+        self._hand_overs.asked.set()
+        await self._left.wait()
+
+    # Reading
+
+    def asked(self, *, one_by_one: bool = False) -> None:
+        """The user asks for more."""
+        self._reading.asked(one_by_one=one_by_one)
+        self._hand_overs.asked.set()
+        if self._processing.is_overdue:
+            self._resume()
+        self._processing.on_asked()
+
+    def handed(self) -> None:
+        """The user was handed records."""
+        self._processing.on_handed(self._reading.progress, monotonic_ms())
+        due_ms = self._processing.deadline_ms()
+        if due_ms is not None and (self._timer_ms is None or due_ms < self._timer_ms):
+            self._wake.set()
+
+    def extend(self, extra_ms: int) -> None:
+        """The user is busy for that much longer, from now on."""
+        if self._processing.is_overdue:
+            self._resume()
+        self._processing.extend(extra_ms, monotonic_ms())
+        self._wake.set()
+
+    def _resume(self) -> None:
+        for where in self._positions.assigned():
+            self._positions.release(self._positions[where], Hold.OVERDUE)
+        self._fetcher.wake()
+        if self._is_suspended:
+            self._is_suspended = False
+            self._do(self._membership.subscribe(self._topics, monotonic_ms()))
+
+    # Who commits
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it is no member and wants to be none: it commits as nobody then."""
+        is_member = self._membership.state not in (MemberState.UNJOINED, MemberState.FAILED)
+        return not is_member and not self._topics and self._pattern is None
+
+    def committer(self) -> Committer:
+        if self.is_out:
+            return Committer()
+        place = self._membership.place
+        return Committer(place.generation, place.member_id, self._terms.instance_id)
+
+    def may_commit(self, where: TopicPartition) -> bool:
+        return self.is_out or where in self._membership.held
+
+    def on_fenced(self, generation: int, error: MemberFenced) -> None:
+        self._do(self._membership.on_fenced(generation, error, monotonic_ms()))
+
+    # Observing
+
+    def on_metadata(self) -> None:
+        """The cluster has told of topics."""
+        self._do(self._membership.on_counts(self._counts(), monotonic_ms()))
+
+    def health(self) -> GroupHealth:
+        """How the membership is doing, now."""
+        now_ms = monotonic_ms()
+        member, heard_ms = self._membership, self._membership.last_heartbeat_ms
+        return GroupHealth(
+            group=self._terms.group,
+            member_id=member.place.member_id,
+            generation=member.place.generation,
+            state=str(member.state),
+            last_heartbeat_ms=None if heard_ms is None else now_ms - heard_ms,
+            processing_ms=self._processing.busy_ms(now_ms),
+            processing_left_ms=self._processing.left_ms(now_ms),
+            assignment=tuple(sorted(member.held)),
+        )
+
+    # The task
+
+    async def run(self) -> None:
+        """Carries the membership out until cancelled, or until something breaks that should not."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_watch(), name="millrace-group-topics")
+                while True:
+                    self._wake.clear()
+                    now_ms = monotonic_ms()
+                    self._effects.extend(self._membership.on_deadline(now_ms))
+                    self._look_at_pace(now_ms)
+                    while self._effects:
+                        self._carry_out(self._effects.popleft(), tasks)
+                    self._set_timer()
+                    await self._wake.wait()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        """Has the task carry effects out."""
+        self._effects.extend(effects)
+        self._wake.set()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        dues = (self._membership.deadline_ms(), self._processing.deadline_ms())
+        self._timer_ms = min((due for due in dues if due is not None), default=None)
+        if self._timer_ms is not None:
+            delay_ms = max(0, self._timer_ms - monotonic_ms())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_ms / 1000, self._wake.set)
+
+    def _carry_out(self, effect: Effect, tasks: asyncio.TaskGroup) -> None:
+        if isinstance(effect, Say):
+            self._feed.emit(effect.kind, effect.sentence, effect.error)
+        elif isinstance(effect, Left):
+            self._left.set()
+        elif isinstance(effect, Fail):
+            self._fail(effect, tasks)
+        elif isinstance(effect, Revoke):
+            self._hand_over = tasks.create_task(self._let_go(effect), name="millrace-revoke")
+        elif isinstance(effect, Assign):
+            self._hand_over = tasks.create_task(self._take_over(effect), name="millrace-assign")
+        elif isinstance(effect, Learn):
+            tasks.create_task(self._learn(effect), name="millrace-group-learn")
+        else:
+            tasks.create_task(self._call(effect), name=f"millrace-{type(effect).__name__.lower()}")
+
+    async def _call(self, effect: Join | Sync | Heartbeat | Leave) -> None:
+        member, config = self._membership, self._config
+        waits_ms = config.rebalance_timeout_ms + _JOIN_SLACK_MS
+        soon_ms = min(config.request_timeout_ms, max(TRY_MS_MIN, config.session_timeout_ms))
+        try:
+            if isinstance(effect, Join):
+                joined = await self._ask(effect, JoinGroupResponse, waits_ms, LANE_JOIN)
+                effects = member.on_joined(effect, joined, monotonic_ms())
+            elif isinstance(effect, Sync):
+                synced = await self._ask(effect, SyncGroupResponse, waits_ms, LANE_JOIN)
+                effects = member.on_synced(effect, synced, monotonic_ms())
+            elif isinstance(effect, Heartbeat):
+                await self._ask(effect, HeartbeatResponse, soon_ms)
+                effects = member.on_heard(effect, monotonic_ms())
+            else:
+                await self._ask(effect, LeaveGroupResponse, soon_ms)
+                effects = member.on_left(effect, monotonic_ms())
+        except MillraceError as error:
+            effects = member.on_failed(effect, error, monotonic_ms())
+        self._do(effects)
+
+    async def _ask(
+        self,
+        effect: Join | Sync | Heartbeat | Leave,
+        answer: type[M],
+        timeout_ms: int,
+        lane: str = LANE_CALLS,
+    ) -> M:
+        return await self._coordinator.call(
+            effect.request, answer, timeout_ms=timeout_ms, lane=lane
+        )
+
+    async def _learn(self, learn: Learn) -> None:
+        member = self._membership
+        try:
+            await self._cluster.refresh(learn.topics)
+            assigned = await self._all_assigned() if learn.what_is_assigned else None
+        except MillraceError as error:
+            self._do(member.on_failed(learn, error, monotonic_ms()))
+        else:
+            counts = self._counts()
+            self._do(member.on_learned(learn, counts, monotonic_ms(), assigned=assigned))
+
+    async def _all_assigned(self) -> set[TopicPartition]:
+        """What the members of the group have, all together."""
+        answer = await self._coordinator.call(
+            DescribeGroupsRequest((self._terms.group,)),
+            DescribeGroupsResponse,
+            timeout_ms=self._config.request_timeout_ms,
+        )
+        try:
+            return {
+                where
+                for group in answer.groups
+                for member in group.members
+                for where in decode_assigned(member.assignment)
+            }
+        except WireError as error:
+            raise ProtocolViolation(f"an assignment of the group is none: {error}") from error
+
+    # Handing over
+
+    async def _take_over(self, assign: Assign) -> None:
+        await self._hand_overs.take_over(assign)
+        self._do(self._membership.on_handed_over(assign, monotonic_ms()))
+
+    async def _let_go(self, revoke: Revoke) -> None:
+        await self._hand_overs.let_go(revoke, is_worth_waiting=self._is_expected_to_ask)
+        self._do(self._membership.on_handed_over(revoke, monotonic_ms()))
+
+    def _is_expected_to_ask(self) -> bool:
+        """Whether the user goes on reading: not where it wants out itself, or takes too long."""
+        return bool(self._membership.topics) and not self._processing.is_overdue
+
+    def _fail(self, fail: Fail, tasks: asyncio.TaskGroup) -> None:
+        """Ends a membership for good; `error` has the reason."""
+        if self._hand_over is not None:
+            self._hand_over.cancel()
+        self._reading.give_back()
+        self._positions.remove(self._positions.assigned())
+        self._feed.emit(EventKind.LOST, f"out of group {self._terms.group!r}: {fail.error}")
+        lost = sorted(fail.lost)
+        if lost:
+            tasks.create_task(self._hand_overs.tell_lost(lost), name="millrace-lost")
+        self._left.set()
+        # Whoever waits for records is told.
+        self._fetcher.data.set()
+
+    # Watching
+
+    def _look_at_pace(self, now_ms: int) -> None:
+        pace = self._processing.on_deadline(self._reading.progress, now_ms)
+        if pace is None:
+            return
+        busy_ms = self._processing.busy_ms(now_ms)
+        left_ms = self._processing.left_ms(now_ms)
+        if pace is Pace.SLOW:
+            self._feed.emit(
+                EventKind.PROCESSING_SLOW,
+                f"records are in hand for {busy_ms} ms; in {left_ms} ms the consumer will "
+                f"{self._config.on_overdue}; extend_processing gives more time",
+            )
+            return
+        self._feed.emit(
+            EventKind.PROCESSING_OVERDUE,
+            f"records are in hand for {busy_ms} ms: the consumer "
+            + ("leaves the group" if self._config.on_overdue == "leave" else "pauses")
+            + " until the next are asked for",
+        )
+        # Who gives partitions up does not wait for the user any longer.
+        self._hand_overs.asked.set()
+        if self._config.on_overdue == "leave":
+            self._is_suspended = True
+            self._do(self._membership.leave("processing took too long", now_ms))
+            return
+        for where in self._positions.assigned():
+            self._positions.hold(self._positions[where], Hold.OVERDUE)
+
+    async def _keep_watch(self) -> None:
+        """Looks for topics that a pattern matches, and for those that were not there yet."""
+        attempt = 0
+        while True:
+            self._watch.clear()
+            try:
+                await self._look_for_topics()
+            except MillraceError as error:
+                self._feed.emit(EventKind.FETCH_FAILED, str(error), error)
+                await self._cluster.pause(attempt)
+                attempt += 1
+                continue
+            attempt = 0
+            age_ms = self._config.metadata_max_age_ms
+            if self._missing():
+                age_ms = min(age_ms, MISSING_TOPICS_AGE_MS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(age_ms / 1000):
+                    await self._watch.wait()
+
+    async def _look_for_topics(self) -> None:
+        pattern = self._pattern
+        if pattern is None:
+            if missing := self._missing():
+                await self._cluster.refresh(missing)
+                self.on_metadata()
+                self._tell_missing()
+            return
+        names = await self._cluster.list_topics()
+        matching = frozenset(name for name in names if pattern.fullmatch(name))
+        if pattern is self._pattern:
+            self.on_metadata()
+            if matching != self._topics:
+                self._topics = matching
+                if not self._is_suspended:
+                    self._do(self._membership.subscribe(matching, monotonic_ms()))
+
+    def _missing(self) -> list[str]:
+        """The topics that matter to the member and are not there."""
+        return sorted(self._membership.watched - self._cluster.leaders.keys())
+
+    def _tell_missing(self) -> None:
+        """Tells of missing topics, of each once while it is missing."""
+        missing = self._missing()
+        for topic in missing:
+            error = self._cluster.topic_errors.get(topic)
+            if topic not in self._told_missing and error is not None:
+                self._feed.emit(EventKind.FETCH_FAILED, f"{error}; it is looked for", error)
+        self._told_missing = set(missing)
+
+    def _counts(self) -> dict[str, int]:
+        """Partitions of each topic as far as known; 0 for those that the cluster denies."""
+        counts = {topic: len(leaders) for topic, leaders in self._cluster.leaders.items()}
+        for topic, error in self._cluster.topic_errors.items():
+            if isinstance(error, UnknownTopicOrPartition):
+                counts[topic] = 0
+        return counts

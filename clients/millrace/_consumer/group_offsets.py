@@ -1,0 +1,220 @@
+"""What a consumer of a group commits, and where it begins.
+
+Owns the step from positions to commits and back: which of them are done with, which are committed
+already, the interval of automatic commits, and the start of a partition that is taken over. Whether
+the partitions came from a group or from the user is `commits.Committing`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from millrace._cluster.cluster import Cluster
+from millrace._consumer.fetch_buffer import Reading
+from millrace._consumer.positions import Hold, PartitionState, Positions
+from millrace._group.commits import Commits
+from millrace.config import ConsumerConfig
+from millrace.errors import MillraceError
+from millrace.events import EventFeed, EventKind
+from millrace.groups import CommitOutcome, CommittedOffset
+from millrace.records import TopicPartition
+from millrace_protocol.messages.list_offsets import EARLIEST, LATEST
+
+_RESETS = {"earliest": EARLIEST, "latest": LATEST, "error": None}
+
+
+class GroupOffsets:
+    """The offsets of one consumer's partitions in its group."""
+
+    def __init__(
+        self,
+        commits: Commits,
+        cluster: Cluster,
+        positions: Positions,
+        reading: Reading,
+        config: ConsumerConfig,
+        *,
+        start_at: int,
+        feed: EventFeed,
+        wake_fetcher: Callable[[], None],
+    ) -> None:
+        self.commits = commits
+        self._cluster = cluster
+        self._positions = positions
+        self._reading = reading
+        self._config = config
+        self._feed = feed
+        self._wake_fetcher = wake_fetcher
+        self._looking_up: set[TopicPartition] = set()
+        self._looked_up = asyncio.Event()
+        self._to_look_up: list[list[TopicPartition]] = []
+        self._wake = asyncio.Event()
+        policy = config.auto_offset_reset
+        self._reset = start_at if policy is None else _RESETS[policy]
+        self._committed: dict[TopicPartition, int] = {}
+        self._known_counts: dict[str, int] = {}
+
+    # Where to begin
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Reads exactly these, on behalf of nobody's member; new ones from where the group is."""
+        new = [where for where in partitions if where not in self._positions]
+        self._positions.assign([w for w in partitions if w in self._positions], None)
+        self._add(new)
+        if new:
+            self._to_look_up.append(new)
+            self._wake.set()
+
+    async def begin(self, partitions: list[TopicPartition]) -> None:
+        """Adds partitions, each where the group has come, and held back until `release`.
+
+        Where the group has committed nothing: where the consumer was told to begin.
+        """
+        self._add(partitions)
+        await self._look_up(partitions)
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """From now on the records of partitions that were begun with are read."""
+        for where in partitions:
+            if where in self._positions:
+                self._positions.release(self._positions[where], Hold.ASSIGNED)
+        self._wake_fetcher()
+
+    def is_looking_up(self, where: TopicPartition) -> bool:
+        """Whether it is not known yet where the group has come."""
+        return where in self._looking_up
+
+    async def looked_up(self) -> None:
+        """Returns when something was found out."""
+        await self._looked_up.wait()
+
+    def _add(self, partitions: list[TopicPartition]) -> None:
+        for where in partitions:
+            self._positions.add([where], self._reset_of(where))
+            self._positions.hold(self._positions[where], Hold.ASSIGNED)
+        self._looking_up.update(partitions)
+
+    async def _look_up(self, partitions: list[TopicPartition]) -> None:
+        """Finds out where the group has come, for as long as it takes.
+
+        What trying again does not help is raised to the user in place of the first record.
+        """
+        attempt = 0
+        failure: MillraceError | None = None
+        found: dict[TopicPartition, CommittedOffset | None] = {}
+        while not found:
+            try:
+                found = await self.commits.fetch(
+                    partitions, timeout_ms=self._config.request_timeout_ms
+                )
+            except MillraceError as error:
+                self._say_failed("what the group has committed cannot be read", error)
+                if not error.retriable:
+                    failure = error
+                    break
+                await self._cluster.pause(attempt)
+                attempt += 1
+        for where in partitions:
+            self._looking_up.discard(where)
+            if where not in self._positions:
+                continue
+            state, committed = self._positions[where], found.get(where)
+            if committed is not None and state.position is None:
+                self._positions.seek(state, committed.offset)
+                self._committed[where] = committed.offset
+            state.error = failure
+        self._looked_up.set()
+        self._looked_up = asyncio.Event()
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """They are somebody else's now, who commits for them."""
+        for where in partitions:
+            self._committed.pop(where, None)
+
+    def _reset_of(self, where: TopicPartition) -> int | None:
+        """A partition that was added while the consumer runs is read from its beginning: what was
+        written before it was noticed is new all the same."""
+        count = self._cluster.partition_count(where.topic) or 0
+        known = self._known_counts.setdefault(where.topic, count)
+        return EARLIEST if self._reset == LATEST and where.partition >= known else self._reset
+
+    # What to commit
+
+    def processed(
+        self, states: Iterable[PartitionState] | None = None
+    ) -> dict[TopicPartition, tuple[int, str]]:
+        """What the user is done with and the group does not know of."""
+        offsets = {}
+        for state in self._kept() if states is None else states:
+            offset = self._reading.processed(state)
+            if offset is not None and offset != self._committed.get(state.where):
+                offsets[state.where] = (offset, "")
+        return offsets
+
+    def handed_out(self) -> dict[TopicPartition, tuple[int, str]]:
+        """The position of every partition, up to the record."""
+        offsets = {}
+        for where in self._positions.assigned():
+            state = self._positions[where]
+            offset = self._reading.position(state)
+            if offset is not None:
+                offsets[where] = (offset, "")
+        return offsets
+
+    async def commit_for_user(
+        self, offsets: Mapping[TopicPartition, tuple[int, str]], *, timeout_ms: int
+    ) -> dict[TopicPartition, CommitOutcome]:
+        """As `commit`. The user is done with what it commits, so that no automatic commit that
+        knows of less takes the group back.
+        """
+        for where, (offset, _) in offsets.items():
+            if where in self._positions:
+                self._reading.done(self._positions[where], offset)
+        return await self.commit(offsets, timeout_ms=timeout_ms)
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, tuple[int, str]], *, timeout_ms: int
+    ) -> dict[TopicPartition, CommitOutcome]:
+        """Commits, and tells of what did not go well."""
+        if not offsets:
+            return {}
+        outcomes = await self.commits.commit(offsets, timeout_ms=timeout_ms)
+        failures: dict[str, tuple[MillraceError, list[TopicPartition]]] = {}
+        for where, outcome in outcomes.items():
+            if outcome.error is None:
+                self._committed[where] = outcome.offset
+            else:
+                same = failures.setdefault(str(outcome.error), (outcome.error, []))
+                same[1].append(where)
+        for error, which in failures.values():
+            self._say_failed(f"{len(which)} of {len(offsets)} commits failed", error)
+        return outcomes
+
+    # The task
+
+    async def run(self) -> None:
+        """Looks up and commits until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._config.auto_commit:
+                tasks.create_task(self._commit_regularly(), name="millrace-auto-commit")
+            while True:
+                self._wake.clear()
+                while self._to_look_up:
+                    partitions = self._to_look_up.pop(0)
+                    await self._look_up(partitions)
+                    self.release(partitions)
+                await self._wake.wait()
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
+            await self.commit(self.processed(), timeout_ms=self._config.request_timeout_ms)
+
+    def _kept(self) -> list[PartitionState]:
+        """Every partition, but for those that are being given up, which is done elsewhere."""
+        states = (self._positions[where] for where in self._positions.assigned())
+        return [state for state in states if not state.holds & Hold.REVOKED]
+
+    def _say_failed(self, what: str, error: MillraceError) -> None:
+        self._feed.emit(EventKind.COMMIT_FAILED, f"{what}: {error}", error)

@@ -1,0 +1,125 @@
+"""A member's place in its group: who it is there, and what it says as such.
+
+Owns the member id, the generation, and the requests that are made of them. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millrace._group.effects import Heartbeat, Join, Leave, Partitions, Sync
+from millrace.assignors import Assignor, Subscription
+from millrace_protocol.consumer_protocol import NO_GENERATION, PROTOCOL_TYPE
+from millrace_protocol.messages.group_membership import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinProtocol,
+    LeaveGroupRequest,
+    LeavingMember,
+    MemberAssignment,
+    SyncGroupRequest,
+)
+
+NO_MEMBER = ""
+_REASON_LENGTH_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms the consumer is a member; `instance_id` makes it a static one."""
+
+    group: str
+    assignors: tuple[Assignor, ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    heartbeat_interval_ms: int
+    instance_id: str | None = None
+    retry_backoff_ms: int = 50
+    retry_backoff_max_ms: int = 1_000
+
+    def assignor(self, name: str | None) -> Assignor | None:
+        """The member's assignor of this name."""
+        return next((each for each in self.assignors if each.name == name), None)
+
+
+class Place:
+    """The place the member has now; `member_id` is empty and `generation` -1 while it has none."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.member_id = NO_MEMBER
+        self.generation = NO_GENERATION
+        self.protocol = ""
+        self.last_assigned: Partitions = frozenset()
+        """What the member was given last, though it may have lost it since."""
+        self.last_generation = NO_GENERATION
+        self._terms = terms
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the group keeps the place of a member that goes, because it is static."""
+        return self._terms.instance_id is not None
+
+    def forget(self) -> None:
+        """It has no place any more; what it was given last is still a wish."""
+        self.member_id = NO_MEMBER
+        self.generation = NO_GENERATION
+
+    def join(self, topics: frozenset[str], held: Partitions, reason: str) -> Join:
+        wanted = tuple(sorted(topics))
+        last = tuple(sorted(self.last_assigned))
+        terms = self._terms
+        protocols = tuple(
+            JoinProtocol(
+                assignor.name,
+                Subscription(
+                    wanted,
+                    owned=tuple(sorted(held)),
+                    generation=self.last_generation if held else NO_GENERATION,
+                    user_data=assignor.user_data(
+                        wanted, assigned=last, generation=self.last_generation
+                    ),
+                ).encode(),
+            )
+            for assignor in terms.assignors
+        )
+        return Join(
+            JoinGroupRequest(
+                terms.group,
+                terms.session_timeout_ms,
+                terms.rebalance_timeout_ms,
+                self.member_id,
+                terms.instance_id,
+                PROTOCOL_TYPE,
+                protocols,
+                reason[:_REASON_LENGTH_MAX],
+            )
+        )
+
+    def sync(self, assignments: tuple[MemberAssignment, ...]) -> Sync:
+        terms = self._terms
+        return Sync(
+            SyncGroupRequest(
+                terms.group,
+                self.generation,
+                self.member_id,
+                terms.instance_id,
+                PROTOCOL_TYPE,
+                self.protocol,
+                assignments,
+            )
+        )
+
+    def heartbeat(self) -> Heartbeat:
+        terms = self._terms
+        return Heartbeat(
+            HeartbeatRequest(terms.group, self.generation, self.member_id, terms.instance_id)
+        )
+
+    def leave(self, reason: str) -> Leave:
+        leaving = LeavingMember(self.member_id, None, reason[:_REASON_LENGTH_MAX])
+        return Leave(LeaveGroupRequest(self._terms.group, (leaving,)))
+
+    def speaks_for(self, heartbeat: Heartbeat) -> bool:
+        """Whether the heartbeat was sent from this place and not from an earlier one."""
+        request = heartbeat.request
+        return (request.generation, request.member_id) == (self.generation, self.member_id)

@@ -1,0 +1,147 @@
+"""The admin client without an event loop; it is `millrace.sync.Admin`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar, Unpack
+
+from millrace import admin as _admin
+from millrace._sync.crossing import Crossing
+from millrace.admin import (
+    ClusterDescription,
+    Configs,
+    ConfigValue,
+    ListedOffset,
+    NewTopic,
+    Piece,
+    TopicDescription,
+    TopicOutcome,
+)
+from millrace.config import ClientOptions, Servers
+from millrace.groups import CommittedOffset, GroupDescription, GroupListing, Outcome
+from millrace.records import TopicPartition
+
+P = TypeVar("P", bound=tuple[str, int])
+
+
+class Admin(Crossing):
+    """`millrace.Admin` for synchronous code."""
+
+    def __init__(
+        self, servers: Servers = "localhost:9092", **options: Unpack[ClientOptions]
+    ) -> None:
+        """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
+        self._admin = _admin.Admin(servers, **options)
+        super().__init__(self._admin)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        configs: Configs | None = None,
+    ) -> int:
+        """Creates a topic; returns how many partitions it has."""
+        return self._run(
+            self._admin.create_topic(
+                name, partitions=partitions, replication_factor=replication_factor, configs=configs
+            )
+        )
+
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicOutcome[int]]:
+        """Creates each topic for itself; the value is its number of partitions."""
+        return self._run(self._admin.create_topics(topics, validate_only=validate_only))
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic with all its records."""
+        self._run(self._admin.delete_topic(name))
+
+    def delete_topics(self, names: Iterable[str]) -> list[TopicOutcome[bool]]:
+        """Deletes topics with all their records."""
+        return self._run(self._admin.delete_topics(names))
+
+    def create_partitions(self, name: str, partitions: int) -> None:
+        """Widens a topic to `partitions`."""
+        self._run(self._admin.create_partitions(name, partitions))
+
+    def list_topics(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics, sorted."""
+        return self._run(self._admin.list_topics(internal=internal))
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """One topic."""
+        return self._run(self._admin.describe_topic(name))
+
+    def describe_topics(self, names: Iterable[str]) -> list[TopicOutcome[TopicDescription]]:
+        """The topics named, in this order."""
+        return self._run(self._admin.describe_topics(names))
+
+    def describe_configs(self, name: str) -> dict[str, ConfigValue]:
+        """Every setting of a topic that is in force, by name."""
+        return self._run(self._admin.describe_configs(name))
+
+    def alter_configs(self, name: str, configs: Configs, *, validate_only: bool = False) -> None:
+        """Changes settings of a topic, all or none; those not named stay."""
+        self._run(self._admin.alter_configs(name, configs, validate_only=validate_only))
+
+    def list_offsets(
+        self, questions: Mapping[TopicPartition | tuple[str, int], str | int]
+    ) -> dict[TopicPartition, ListedOffset]:
+        """The offset for each partition: "earliest", "latest", "max_timestamp", or a time in ms."""
+        return self._run(self._admin.list_offsets(questions))
+
+    def split_ranges(
+        self,
+        ranges: Mapping[TopicPartition | tuple[str, int], tuple[int, int]],
+        *,
+        piece_bytes: int,
+    ) -> dict[TopicPartition, list[Piece]]:
+        """Cuts ranges `(start_offset, end_offset)` into pieces of about `piece_bytes`."""
+        return self._run(self._admin.split_ranges(ranges, piece_bytes=piece_bytes))
+
+    def describe_cluster(self) -> ClusterDescription:
+        """The brokers, and which of them takes changes."""
+        return self._run(self._admin.describe_cluster())
+
+    # Groups
+
+    def list_groups(self, *, states: Iterable[str] = ()) -> list[GroupListing]:
+        """All groups, by name; only those in one of `states` if given."""
+        return self._run(self._admin.list_groups(states=states))
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """One group and its members."""
+        return self._run(self._admin.describe_group(group))
+
+    def describe_groups(self, groups: Iterable[str]) -> dict[str, Outcome[GroupDescription]]:
+        """The groups named and their members, each for itself."""
+        return self._run(self._admin.describe_groups(groups))
+
+    def delete_group(self, group: str) -> None:
+        """Forgets a group without members, and its offsets."""
+        self._run(self._admin.delete_group(group))
+
+    def delete_groups(self, groups: Iterable[str]) -> dict[str, Outcome[bool]]:
+        """Forgets groups without members, and their offsets, each for itself."""
+        return self._run(self._admin.delete_groups(groups))
+
+    def list_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """How far a group has come, in all partitions where it has committed, or in those named."""
+        return self._run(self._admin.list_group_offsets(group, partitions))
+
+    def alter_group_offsets(
+        self, group: str, offsets: Mapping[P, int | tuple[int, str]]
+    ) -> dict[TopicPartition, Outcome[int]]:
+        """Takes a group without members elsewhere, each partition for itself."""
+        return self._run(self._admin.alter_group_offsets(group, offsets))
+
+    def delete_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition | tuple[str, int]]
+    ) -> dict[TopicPartition, Outcome[bool]]:
+        """Forgets how far a group has come in partitions of topics that no member reads."""
+        return self._run(self._admin.delete_group_offsets(group, partitions))
