@@ -39,9 +39,9 @@ async def clean(broker: Broker) -> Partition:
     """One pass over what is closed and durable, in force when this returns."""
     partition = broker.node.broker.partitions.get("t", 0)
     broker.node.broker.housekeeping.look_after(partition)
-    await until(lambda: partition._flusher._task is None)
+    await until(lambda: not partition._flusher._is_running)
     await broker.node.broker.compactor.look_after(partition)
-    await until(lambda: partition._flusher._task is None)
+    await until(lambda: not partition._flusher._is_running)
     return partition
 
 
@@ -273,7 +273,7 @@ async def test_who_ends_a_partition_does_not_wait_for_its_cleaning(
                 await wire.produce("t", keyed((b"k", b"%02d" % n * 25_000)))
             partition = broker.node.broker.partitions.get("t", 0)
             compactor = broker.node.broker.compactor
-            await until(lambda: partition._flusher._task is None)
+            await until(lambda: not partition._flusher._is_running)
             pass_ = asyncio.create_task(compactor.look_after(partition))
             await until(lambda: partition.background.locked() and partition.log.segment_count > 1)
             async with asyncio.timeout(20):

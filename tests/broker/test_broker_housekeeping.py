@@ -29,7 +29,7 @@ async def tidy(broker: Broker) -> Partition:
     partition = broker.node.broker.partitions.get("t", 0)
     for _ in range(2):
         broker.node.broker.housekeeping.look_after(partition)
-        await until(lambda: partition._flusher._task is None)
+        await until(lambda: not partition._flusher._is_running)
     return partition
 
 
@@ -155,4 +155,4 @@ async def test_what_the_page_cache_holds_is_made_durable_in_the_background(
     await tidy(broker)
     assert partition.log.durable_offset == 1
     broker.node.broker.housekeeping.look_after(partition)
-    assert partition._flusher._task is None, "a quiet partition costs no flush"
+    assert not partition._flusher._is_running, "a quiet partition costs no flush"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from millrace import Admin, Consumer, Producer
 from millrace_server.partitions.partition import Partition
 from millrace_server.testing import Broker
+from tests.broker.wire import until
 
 SEND_COUNT = 10_000
 LAST = b"last"
@@ -74,10 +75,9 @@ async def shrink(
 
 async def clean(broker: Broker, partition: Partition) -> None:
     """One pass over all but the active segment, which comes into force."""
-    await partition._flusher.wait_durable(partition.log.end_offset)
+    await partition.acked(partition.log.end_offset)
     partition._flusher.request(checkpoint=True)
-    if partition._flusher._task is not None:
-        await partition._flusher._task
+    await until(lambda: not partition._flusher._is_running)
     await broker.node.broker.compactor.look_after(partition)
 
 

@@ -18,7 +18,6 @@ from typing import Any
 from unittest import mock
 
 from millrace_protocol.records import HEADER_SIZE, decode, read_header, validate
-from millrace_server.disk.flusher import Flusher
 from millrace_server.log import (
     LogConfig,
     PartitionLog,
@@ -41,13 +40,7 @@ Patch = Callable[[Any, str, Any], None]
 
 
 def acks_before_the_sync(patch: Patch) -> None:
-    original = Flusher.wait_durable
-
-    def at_once(self: Flusher, end_offset: int) -> Any:
-        self.request()
-        return original(self, 0)
-
-    patch(Flusher, "wait_durable", at_once)
+    patch(Partition, "is_acked", lambda self, end_offset: True)
 
 
 def skips_the_sync_of_data(patch: Patch) -> None:
@@ -153,13 +146,12 @@ def does_not_recognise_duplicates(patch: Patch) -> None:
 
 
 def answers_changes_of_topics_before_they_are_durable(patch: Patch) -> None:
-    original = Partition.append
+    original = Partition.is_acked
 
-    def append(self: Partition, *args: Any, **options: Any) -> Any:
-        appended, durable = original(self, *args, **options)
-        return appended, None if self.topic == "__cluster_metadata" else durable
+    def is_acked(self: Partition, end_offset: int) -> bool:
+        return self.topic == "__cluster_metadata" or original(self, end_offset)
 
-    patch(Partition, "append", append)
+    patch(Partition, "is_acked", is_acked)
 
 
 def cuts_a_log_wherever_it_is_damaged(patch: Patch) -> None:

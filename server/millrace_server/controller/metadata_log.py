@@ -101,16 +101,13 @@ class MetadataLog:
         now_ms = self._env.clock.wall_ms()
         batch = encode_batch([encode_record(r) for r in records], timestamps_ms=now_ms)
         try:
-            _, durable = self._partition.append(
-                memoryview(batch), read_header(batch), now_ms=now_ms, wait=True
-            )
+            appended = self._partition.append(memoryview(batch), read_header(batch), now_ms=now_ms)
         except CORE_ERRORS as error:
             refused = as_api_error(error)
             raise NotWritten(refused.code, refused.message) from error
-        if durable is not None:
-            try:
-                await durable
-            except CORE_ERRORS as error:
-                raise as_api_error(error) from error
+        try:
+            await self._partition.acked(appended.last_offset + 1)
+        except CORE_ERRORS as error:
+            raise as_api_error(error) from error
         for record in records:
             self._image.replay(record)

@@ -174,7 +174,9 @@ class GroupShard:
         keys, values = zip(*map(encode_record, records), strict=True)
         batch = encode_batch(values, keys=keys, timestamps_ms=now_ms)
         header = read_header(batch)
-        return self._partition.append(memoryview(batch), header, now_ms=now_ms, wait=True)[1]
+        appended = self._partition.append(memoryview(batch), header, now_ms=now_ms)
+        end_offset = appended.last_offset + 1
+        return None if self._partition.is_acked(end_offset) else self._partition.acked(end_offset)
 
     def _came_back(self, _: object) -> None:
         self._settle()

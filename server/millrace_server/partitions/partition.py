@@ -1,8 +1,11 @@
-"""A partition on this broker: its log, what consumers may read of it, and who waits for more.
+"""A partition on this broker: its log, its high watermark, and what waits for that to move.
 
 Invariant: `log_start <= high_watermark <= log_end`, and the high watermark never goes back. It
-is the durable end of the log when the topic's `durability` is `fsync`, so nobody reads a record
-that a power cut could take back; with `os` it is the end of the log.
+is the durable end of the log when the topic's `durability` is `fsync`, so consumers never read a
+record that a power cut could take back; with `os` it is the end of the log.
+
+Two things wait for the high watermark: appends, for their acks (`ack_purgatory`), and fetches, for
+more to read (`watchers`).
 """
 
 from __future__ import annotations
@@ -15,8 +18,19 @@ from functools import partial
 from millrace_protocol.records import BatchHeader
 from millrace_server.disk.flusher import Flusher
 from millrace_server.environment.seams import Environment, Spawn
-from millrace_server.log import Appended, Cleaning, LogConfig, LogRead, PartitionLog, Rot, Swap
+from millrace_server.log import (
+    Appended,
+    Cleaning,
+    LogClosed,
+    LogConfig,
+    LogFailed,
+    LogRead,
+    PartitionLog,
+    Rot,
+    Swap,
+)
 from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.partitions.ack_purgatory import AckPurgatory, OnAck
 
 UNSYNCED_BYTES_MAX = 64 << 20
 """With `durability=os`, a sync is started in the background after this much: an unbounded
@@ -34,9 +48,11 @@ class Partition:
     and when it is taken out of service; those of a crowd not at once."""
 
     __slots__ = (
+        "_acks",
         "_flusher",
         "_high_watermark",
         "_moved_meanwhile",
+        "_on_failure",
         "_to_call",
         "_turns",
         "_unsynced_bytes",
@@ -78,7 +94,9 @@ class Partition:
         self._turns = turns
         self._to_call: deque[Callable[[], None]] = deque()
         self._moved_meanwhile = False
-        self._flusher = Flusher(log, env, on_durable=self._advance, on_failure=on_failure)
+        self._acks = AckPurgatory()
+        self._on_failure = on_failure
+        self._flusher = Flusher(log, env, on_durable=self._advance, on_failure=self._fail_acks)
         log.watch_rot(partial(on_rot, self))
         # What recovery kept was there before, whatever made it durable.
         self._high_watermark = log.end_offset
@@ -89,14 +107,10 @@ class Partition:
         """The first offset that consumers may not read yet."""
         return self._high_watermark
 
-    def append(
-        self, batch: memoryview, header: BatchHeader, *, now_ms: int, wait: bool
-    ) -> tuple[Appended, asyncio.Future[None] | None]:
-        """Appends one checked batch.
+    def append(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> Appended:
+        """Appends one checked batch, and requests the flush that its topic's durability needs.
 
-        With `wait` and a durable topic there is a future, done when the batch is on the disk; it
-        fails with the error of the disk. Raises what `PartitionLog.append` raises, and then
-        nothing was appended.
+        Raises what `PartitionLog.append` raises, and then nothing was appended.
         """
         log = self.log
         try:
@@ -106,17 +120,35 @@ class Partition:
                 self._flusher.fail(error)
             raise
         if log.config.durability == "fsync":
-            if not wait:
-                self._flusher.request()
-            elif appended.last_offset >= log.durable_offset:
-                return appended, self._flusher.wait_durable(appended.last_offset + 1)
-            return appended, None
+            self._flusher.request()
+            return appended
         self._unsynced_bytes += header.size_bytes
         if self._unsynced_bytes >= UNSYNCED_BYTES_MAX or log.is_flush_due:
             self._unsynced_bytes = 0
             self._flusher.request()
         self._move_high_watermark(log.end_offset)
-        return appended, None
+        return appended
+
+    def is_acked(self, end_offset: int) -> bool:
+        """Whether every record before `end_offset` is below the high watermark."""
+        return end_offset <= self._high_watermark
+
+    def on_ack(self, end_offset: int, on_ack: OnAck) -> None:
+        """Calls `on_ack(None)` when every record before `end_offset` is below the high watermark.
+
+        It is called with the error instead if that will not be, and within this call if either is
+        known already.
+        """
+        if self.is_acked(end_offset):
+            on_ack(None)
+        else:
+            self._acks.wait(end_offset, on_ack)
+
+    def acked(self, end_offset: int) -> asyncio.Future[None]:
+        """The same as a future, for a task that waits for its own records."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.on_ack(end_offset, partial(_settle, future))
+        return future
 
     def read(self, offset: int, *, max_bytes: int) -> LogRead:
         """What consumers may read from `offset`; the caller releases the slice."""
@@ -168,12 +200,14 @@ class Partition:
         """Ends the partition in order: all is durable, and the log says that it was closed."""
         await self._end_background()
         await self._flusher.close()
+        self._acks.fail(LogClosed(self.log.directory))
         await spawn.blocking(self.log.close)
 
     async def abandon(self) -> None:
-        """Ends a partition whose topic is deleted; those who wait on it are told."""
+        """Ends a partition whose topic is deleted; every waiting request gets an answer."""
         await self._end_background()
         await self._flusher.close()
+        self._acks.fail(LogClosed(self.log.directory))
         self.log.discard()
         self.is_abandoned = True
         self._call_watchers()
@@ -186,9 +220,14 @@ class Partition:
     def _advance(self) -> None:
         self._move_high_watermark(self.log.durable_offset)
 
+    def _fail_acks(self, error: BaseException) -> None:
+        self._acks.fail(LogFailed(self.log.directory, error))
+        self._on_failure(error)
+
     def _move_high_watermark(self, offset: int) -> None:
         if offset > self._high_watermark:
             self._high_watermark = offset
+            self._acks.advance(offset)
             self._call_watchers()
 
     def _call_watchers(self) -> None:
@@ -213,3 +252,12 @@ class Partition:
             self._moved_meanwhile = False
             self._to_call.extend(self.watchers)
             self._turns.enter(self._call_some)
+
+
+def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import BatchHeader, check_produced_batch
@@ -84,7 +85,7 @@ class ProduceService:
         """
         _check_acks(acks)
         results: list[Produced] = []
-        pending: list[tuple[int, asyncio.Future[None]]] = []
+        pending: list[_AwaitedAck] = []
         for topic, number, batch in batches:
             self._append_one(topic, number, batch, results, pending, wait=acks != ACKS_NONE)
         return self._when_durable(results, pending, timeout_ms) if pending else results
@@ -103,7 +104,7 @@ class ProduceService:
         """
         _check_acks(acks)
         results: list[Produced] = []
-        pending: list[tuple[int, asyncio.Future[None]]] = []
+        pending: list[_AwaitedAck] = []
         for index, (topic, number, batch) in enumerate(batches):
             if index and not index % PIECE_BATCHES:
                 yield None
@@ -148,7 +149,7 @@ class ProduceService:
         number: int,
         batch: memoryview,
         results: list[Produced],
-        pending: list[tuple[int, asyncio.Future[None]]],
+        pending: list[_AwaitedAck],
         *,
         wait: bool,
         looked_into: BatchHeader | None = None,
@@ -159,15 +160,16 @@ class ProduceService:
             if partition.log.config.compacts and header != looked_into:
                 check_keys(topic, batch, header)
             now_ms = self._env.clock.wall_ms()
-            appended, durable = partition.append(batch, header, now_ms=now_ms, wait=wait)
+            appended = partition.append(batch, header, now_ms=now_ms)
         except CORE_ERRORS as error:
             refused = as_api_error(error)
             if refused.code is ErrorCode.DISK_FULL:
                 self._say_disk_is_full(topic, number, error)
             results.append(Produced.refused(topic, number, refused))
             return
-        if durable is not None:
-            pending.append((len(results), durable))
+        end_offset = appended.last_offset + 1
+        if wait and not partition.is_acked(end_offset):
+            pending.append(_AwaitedAck(len(results), partition, end_offset))
         results.append(
             Produced(
                 topic,
@@ -224,30 +226,42 @@ class ProduceService:
     def _when_durable(
         self,
         results: list[Produced],
-        pending: list[tuple[int, asyncio.Future[None]]],
+        pending: list[_AwaitedAck],
         timeout_ms: int,
     ) -> asyncio.Future[list[Produced]]:
         left = len(pending)
+        refusals: dict[int, ApiError] = {awaited.index: _TIMED_OUT for awaited in pending}
 
         def answer() -> None:
             answered = list(results)
-            for position, durable in pending:
-                refused = _outcome(durable) if durable.done() else _TIMED_OUT
-                if refused is not None:
-                    result = results[position]
-                    answered[position] = Produced.refused(result.topic, result.partition, refused)
+            for index, refusal in refusals.items():
+                result = results[index]
+                answered[index] = Produced.refused(result.topic, result.partition, refusal)
             waiting.finish(answered)
 
-        def finished(_: object) -> None:
+        def acked(index: int, error: Exception | None) -> None:
             nonlocal left
+            if error is None:
+                del refusals[index]
+            else:
+                refusals[index] = as_api_error(error)
             left -= 1
             if not left:
                 answer()
 
         waiting: Waiting[list[Produced]] = self._waiting.enter(timeout_ms, on_due=answer)
-        for _, durable in pending:
-            durable.add_done_callback(finished)
+        for awaited in pending:
+            awaited.partition.on_ack(awaited.end_offset, partial(acked, awaited.index))
         return waiting.future
+
+
+@dataclass(slots=True)
+class _AwaitedAck:
+    """A batch that is appended and not acked: its place in the results, and what it waits for."""
+
+    index: int
+    partition: Partition
+    end_offset: int
 
 
 def _check_acks(acks: int) -> None:
@@ -259,13 +273,3 @@ _TIMED_OUT = ApiError(
     ErrorCode.REQUEST_TIMED_OUT,
     "The batch was appended but not durable in time; it may still become so",
 )
-
-
-def _outcome(durable: asyncio.Future[None]) -> ApiError | None:
-    """Why a batch that was appended is not durable; None when it is."""
-    error = durable.exception()
-    if error is None:
-        return None
-    if isinstance(error, CORE_ERRORS):
-        return as_api_error(error)
-    raise error
