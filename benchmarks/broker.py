@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
-import sysconfig
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from benchmarks.session import Session
 from benchmarks.wire import Address, BrokerConnection, UnexpectedAnswer
 
 POLL_S = 0.001
-SERVE = (str(Path(sysconfig.get_path("scripts")) / "millrace"), "serve")
+SERVE = (sys.executable, "-P", "-m", "millrace_cli", "serve")
 
 
 @dataclass(frozen=True, slots=True)

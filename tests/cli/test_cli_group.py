@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millrace.admin import Admin
-from millrace.cli.exits import Exit
-from millrace.cli.group_progress import progress
 from millrace.groups import GroupDescription, MemberDescription
 from millrace.records import TopicPartition
+from millrace_cli.exits import Exit
+from millrace_cli.group_progress import progress
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace

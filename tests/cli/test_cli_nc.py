@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millrace.cli.exchange import ExchangeError, Passed, read_exchange, write_exchange
-from millrace.cli.exits import Exit
-from millrace.cli.request_line import RequestError, api_help, read_request
+from millrace_cli.exchange import ExchangeError, Passed, read_exchange, write_exchange
+from millrace_cli.exits import Exit
+from millrace_cli.request_line import RequestError, api_help, read_request
 from millrace_protocol.api import APIS
 from millrace_protocol.dissect import dissect_frames
 from millrace_protocol.messages.admin import CreateTopicsRequest, NewTopic, TopicConfig

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.cli.exits import Refusal
-from millrace.cli.offset_moves import Goal, Known, Move, chosen_partitions, plan
 from millrace.records import TopicPartition
+from millrace_cli.exits import Refusal
+from millrace_cli.offset_moves import Goal, Known, Move, chosen_partitions, plan
 
 FIRST, SECOND = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.cli.exits import Exit
-from millrace.cli.inputs import Lines
-from millrace.cli.record_text import json_line, text_format
 from millrace.records import Record
+from millrace_cli.exits import Exit
+from millrace_cli.inputs import Lines
+from millrace_cli.record_text import json_line, text_format
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace

@@ -208,7 +208,7 @@ def test_serve_raises_its_limit_of_open_files_to_the_hard_one(serve: Serve) -> N
 
 def test_serve_loads_no_client_and_help_loads_neither_side() -> None:
     code = (
-        "import sys, millrace.cli.main\n"
+        "import sys, millrace_cli.main\n"
         "heavy = {'asyncio', 'millrace_server', 'millrace.producer', 'millrace_protocol.api'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
         "import millrace_server.serve\n"

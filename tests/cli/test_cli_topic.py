@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millrace.cli.exits import Exit
+from millrace_cli.exits import Exit
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace

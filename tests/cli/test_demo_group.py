@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.cli.demo_group import _judge, _Run
-from millrace.cli.demo_ledger import FAULTS_MAX, Ledger
-from millrace.cli.demo_member import runs
-from millrace.cli.exits import Exit, Refusal
 from millrace.records import Record
+from millrace_cli.demo.group_run import _judge, _Run
+from millrace_cli.demo.ledger import FAULTS_MAX, Ledger
+from millrace_cli.demo.member import runs
+from millrace_cli.exits import Exit, Refusal
 
 KILLED, OTHER, FOURTH = 1, 2, 4
 PATIENCE_S = 30

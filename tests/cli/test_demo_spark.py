@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millrace.cli import demo_delays, demo_spark
-from millrace.cli.demo_plot import draw
-from millrace.cli.exits import Exit
-from millrace.cli.flights import Delay, delays_of_csv, flights_file
+from millrace_cli.demo import spark_analysis, spark_process
+from millrace_cli.demo.flights import Delay, delays_of_csv, flights_file
+from millrace_cli.demo.plot import draw
+from millrace_cli.exits import Exit
 from tests.quick_spark import needs_java
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ def test_a_delay_that_is_not_that_of_the_csv_is_named_and_is_exit_1(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     expected = dict(delays_of_csv(flights_file(), limit=2_000))
-    assert demo_delays.compare(expected, expected) is Exit.OK
+    assert spark_analysis.compare(expected, expected) is Exit.OK
     # A minute moves from one flight to another of the same hour, which no mean of an hour shows.
     found = {**expected, (8, "UA"): expected[8, "UA"] + Delay(0, 1)}
     found[8, "B6"] += Delay(0, -1)
     capsys.readouterr()
-    assert demo_delays.compare(found, expected) is Exit.REFUSED
+    assert spark_analysis.compare(found, expected) is Exit.REFUSED
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "spark: 2 figures of an hour and a carrier are not those of the CSV"
     assert [line.partition(":")[0] for line in lines[1:]] == ["  8 h, B6", "  8 h, UA"]
@@ -127,7 +127,7 @@ async def test_without_pyspark_the_part_is_left_out_and_one_line_says_what_to_in
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     plot = tmp_path / "flights.png"
-    assert await demo_spark.analyse("localhost:1", "flights", limit=None, plot=plot) is Exit.OK
+    assert await spark_process.analyse("localhost:1", "flights", limit=None, plot=plot) is Exit.OK
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == ("spark: left out; it needs pyspark: pip install 'millrace[demo]'\n")
@@ -140,7 +140,7 @@ async def test_without_java_the_part_is_left_out_and_one_line_says_what_to_insta
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     plot = tmp_path / "flights.png"
-    assert await demo_spark.analyse("localhost:1", "flights", limit=None, plot=plot) is Exit.OK
+    assert await spark_process.analyse("localhost:1", "flights", limit=None, plot=plot) is Exit.OK
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err == (

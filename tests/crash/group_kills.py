@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from millrace import Admin, Consumer, Producer, TopicPartition
-from millrace.cli.flights import flight_records, flights_file
+from millrace_cli.demo.flights import flight_records, flights_file
 from tests.crash.kill_rounds import BrokerProcess
 
 TOPIC = "flights"

@@ -70,7 +70,7 @@ class BrokerProcess:
             *self._under,
             sys.executable,
             "-m",
-            "millrace",
+            "millrace_cli",
             "serve",
             "--data",
             str(self._data),

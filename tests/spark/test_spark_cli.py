@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from millrace.cli.exits import Exit
-from millrace.cli.main import app
 from millrace.sync import Admin
+from millrace_cli.exits import Exit
+from millrace_cli.main import app
 from millrace_server.testing import BrokerThread
 from millrace_spark.pipeline.directory import LandingDirectory
 

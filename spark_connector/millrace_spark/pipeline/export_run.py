@@ -21,7 +21,7 @@ from millrace.sync import Admin
 from millrace_spark.patience import started
 from millrace_spark.pipeline.imported_files import import_types
 from millrace_spark.pipeline.partition_paths import MADE
-from millrace_spark.pipeline.progress import Progress, Seen
+from millrace_spark.pipeline.progress import Counts, NoProgress, Progress
 from millrace_spark.pipeline.spark_tasks import error_of_task
 from millrace_spark.schema import COLUMNS, ddl
 from millrace_spark.write_options import parse_write_options
@@ -100,18 +100,18 @@ def export_files(
 ) -> ExportSummary:
     """Publishes every row. Raises `ConfigError`, `JobFailed` and what the clients do."""
     began = time.monotonic()
-    progress = progress or Progress(is_quiet=True)
+    progress = progress or NoProgress()
     options: ClientOptions = {"client_id": "millrace-spark"}
     admin = started(lambda: Admin(settings.servers, **options), deadline_ms=settings.deadline_ms)
     with closing(admin):
         _require_topic(admin, settings)
         before = _end(admin, settings.topic)
-        progress.say(f"exporting {settings.directory} to {settings.topic}")
+        progress.message(f"exporting {settings.directory} to {settings.topic}")
 
-        def look() -> Seen:
-            return Seen(_end(admin, settings.topic) - before)
+        def poll() -> Counts:
+            return Counts(_end(admin, settings.topic) - before)
 
-        with progress.watching("exporting", look, total=None):
+        with progress.watching("exporting", poll, total=None):
             records = _published(spark(), settings)
     return ExportSummary(settings.topic, records, time.monotonic() - began)
 

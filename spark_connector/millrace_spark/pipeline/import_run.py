@@ -23,9 +23,10 @@ from millrace_spark.pipeline.directory import LandingDirectory
 from millrace_spark.pipeline.file_formats import FORMATS
 from millrace_spark.pipeline.importer import Importer
 from millrace_spark.pipeline.landing_plan import Wishes
-from millrace_spark.pipeline.ledger import Ledger, Shape
+from millrace_spark.pipeline.landing_task import Landed
+from millrace_spark.pipeline.ledger import Landing, Ledger, Shape
 from millrace_spark.pipeline.partition_paths import partition_columns
-from millrace_spark.pipeline.progress import Progress
+from millrace_spark.pipeline.progress import NoProgress, Progress, import_counts
 from millrace_spark.pipeline.record_columns import landed_columns, value_fields
 from millrace_spark.pipeline.spark_tasks import SparkTasks
 from millrace_spark.pipeline.topic_log import TopicLog
@@ -131,7 +132,7 @@ def import_topics(
     only when there is something to land. Raises `ConfigError`, `ImportRefused`, `DirectoryInUse`,
     `DataLost`, `RecordUnfit`, `JobFailed`, `OSError`, and what the clients do.
     """
-    return _run(spark, settings, progress or Progress(is_quiet=True), lambda: False)
+    return _run(spark, settings, progress or NoProgress(), lambda: False)
 
 
 def follow_topics(
@@ -148,9 +149,7 @@ def follow_topics(
     """
     if not EVERY_S_MIN <= every_s <= EVERY_S_MAX:
         raise ConfigError(f"--every: from {EVERY_S_MIN} to {EVERY_S_MAX:,} seconds")
-    return _run(
-        spark, settings, progress or Progress(is_quiet=True), lambda: not stop.wait(every_s)
-    )
+    return _run(spark, settings, progress or NoProgress(), lambda: not stop.wait(every_s))
 
 
 def _run(
@@ -177,19 +176,17 @@ def _run(
             group=settings.group,
         )
         group = importer.ledger.group
-        progress.say(f"group {group} into {directory}")
+        progress.message(f"group {group} into {directory}")
         importer.clear()
         landed = []
         landing = importer.ledger.landing
         if landing is not None:
-            progress.say(f"finishing what a run has left: {len(landing):,} offsets")
-            with progress.watching_landing(directory, landing):
-                landed.append(importer.land())
+            progress.message(f"finishing what a run has left: {len(landing):,} offsets")
+            landed.append(_watched(importer, directory, landing, progress))
         while True:
             landing = importer.plan(settings.topics, wishes)
             if landing is not None:
-                with progress.watching_landing(directory, landing):
-                    landed.append(importer.land())
+                landed.append(_watched(importer, directory, landing, progress))
             if not is_again():
                 break
         lag = importer.lag(settings.topics)
@@ -202,6 +199,14 @@ def _run(
         time.monotonic() - started,
         lag,
     )
+
+
+def _watched(
+    importer: Importer, directory: LandingDirectory, landing: Landing, progress: Progress
+) -> Landed:
+    counts = import_counts(directory, landing)
+    with progress.watching("importing", counts, total=len(landing)):
+        return importer.land()
 
 
 def _default_group(settings: ImportSettings, directory: LandingDirectory) -> str:

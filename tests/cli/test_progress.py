@@ -1,4 +1,4 @@
-"""What an import says while it runs, where no terminal is."""
+"""What `millrace spark` shows while a run works, where stderr is no terminal."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from millrace.records import TopicPartition
-from millrace_spark.pipeline import progress as module
+from millrace_cli import progress as module
+from millrace_cli.progress import StderrProgress
 from millrace_spark.pipeline.directory import LandingDirectory
 from millrace_spark.pipeline.landing_task import Landed
 from millrace_spark.pipeline.ledger import Landing, Span
-from millrace_spark.pipeline.progress import Progress
+from millrace_spark.pipeline.progress import Counts, NoProgress, import_counts
 from millrace_spark.ranges import OffsetRange
 
 LANDING = Landing(
@@ -21,12 +22,13 @@ LANDING = Landing(
 )
 
 
-def test_lines_tell_rows_rate_and_lag_of_ranges_that_are_done(
+def test_lines_show_rows_rate_and_lag_of_finished_ranges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "LINE_S", 0)
     directory = LandingDirectory(str(tmp_path))
-    with Progress().watching_landing(directory, LANDING):
+    counts = import_counts(directory, LANDING)
+    with StderrProgress().watching("importing", counts, total=len(LANDING)):
         directory.mark(7, 1, Landed(190, 1_000, 1).encode())
         directory.mark(7, 0, "spoiled by a power cut")
     captured = capsys.readouterr()
@@ -35,21 +37,21 @@ def test_lines_tell_rows_rate_and_lag_of_ranges_that_are_done(
     assert captured.out == ""
 
 
-def test_a_quiet_import_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(module, "LINE_S", 0)
-    quiet = Progress(is_quiet=True)
-    quiet.say("group import-clicks")
-    with quiet.watching_landing(LandingDirectory(str(tmp_path)), LANDING):
+def test_a_run_without_progress_never_polls(capsys: pytest.CaptureFixture[str]) -> None:
+    def poll() -> Counts:
+        raise AssertionError("polled")
+
+    quiet = NoProgress()
+    quiet.message("group import-clicks")
+    with quiet.watching("importing", poll, total=300):
         pass
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_watcher_that_fails_does_not_fail_the_work(capsys: pytest.CaptureFixture[str]) -> None:
-    def look() -> module.Seen:
+def test_a_poll_that_fails_does_not_fail_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    def poll() -> Counts:
         raise OSError("the directory is gone")
 
-    with Progress().watching("exporting", look, total=None):
+    with StderrProgress().watching("exporting", poll, total=None):
         pass
     assert capsys.readouterr().err == ""

@@ -1,7 +1,7 @@
 """The group's part of the demo: three processes share a topic, one is killed, a fourth joins.
 
 Owns the order of events and what is printed of them. It is given a broker's address and a topic
-that is not written to; the processes are `demo_process`'s, the judgement is the ledger's.
+that is not written to; the processes are `member_process`'s, the judgement is the ledger's.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from itertools import chain
 
-from millrace.cli.demo_ledger import Ledger
-from millrace.cli.demo_process import MemberProcess
-from millrace.cli.exits import Exit, Refusal
-from millrace.cli.table import show
+from millrace_cli.demo.ledger import Ledger
+from millrace_cli.demo.member_process import MemberProcess
+from millrace_cli.exits import Exit, Refusal
+from millrace_cli.table import show
 
 GROUP = "departures"
 MEMBERS = 3

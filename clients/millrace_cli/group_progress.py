@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from millrace.admin import Admin
-from millrace.cli.exits import Refusal
-from millrace.cli.offset_moves import Known
 from millrace.groups import GroupDescription
 from millrace.records import TopicPartition
+from millrace_cli.exits import Refusal
+from millrace_cli.offset_moves import Known
 
 
 class Progress(NamedTuple):

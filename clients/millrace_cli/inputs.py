@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from millrace.cli.exits import InputError
+from millrace_cli.exits import InputError
 
 READ_BYTES = 1 << 20
 """Read from a file at once: enough records for a request to each of several partitions."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from millrace.cli.exits import Refusal
 from millrace.records import TopicPartition
+from millrace_cli.exits import Refusal
 
 
 class Known(NamedTuple):

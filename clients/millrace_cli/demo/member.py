@@ -1,4 +1,4 @@
-"""A member of the demo's group, in a process of its own: `python -m millrace.cli.demo_member`.
+"""A member of the demo's group, in a process of its own: `python -m millrace_cli.demo.member`.
 
 Owns what a process does that shares a topic: takes a few records, processes them (which is: says
 so on its stdout), commits, in this order. Knows nothing of the other members and judges nothing.

@@ -11,8 +11,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from millrace.cli.exchange import Passed
-from millrace.cli.paint import paint, wants_colour
+from millrace_cli.exchange import Passed
+from millrace_cli.paint import paint, wants_colour
 from millrace_protocol.api import ApiKey
 from millrace_protocol.codec import encode
 from millrace_protocol.dissect import dissect_frames, frame_size, render

@@ -1,7 +1,7 @@
 """The demo's part with Spark: a topic becomes Parquet, Spark adds up delays, and a plot shows them.
 
 A process of the demo. Owns the query and the comparison with the CSV file; what a delay is, is
-`flights`'s, the drawing `demo_plot`'s.
+`flights`'s, the drawing `plot`'s.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from millrace.cli.exits import Exit, run_blocking
-from millrace.cli.flights import (
+from millrace_cli.demo.flights import (
     NEW_YORK,
     Delay,
     Delays,
@@ -27,7 +26,8 @@ from millrace.cli.flights import (
     per_carrier,
     per_hour,
 )
-from millrace.cli.table import show
+from millrace_cli.exits import Exit, run_blocking
+from millrace_cli.table import show
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ def analyse(servers: str, topic: str, limit: int | None, directory: Path, plot: 
             f"spark: {landed:,} flights in Parquet, {counted:,} in the topic, {flights:,} expected"
         )
         outcome = Exit.REFUSED
-    from millrace.cli.demo_plot import draw
+    from millrace_cli.demo.plot import draw
 
     draw(found, plot)
     print(f"plot\t{plot}", flush=True)

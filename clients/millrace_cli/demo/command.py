@@ -1,8 +1,7 @@
 """`millrace demo`: a year of flights through a broker and back, counted on both sides, and shared.
 
-Owns the run and the comparison. What a flight is, is `flights`; the processes that share them are
-`demo_group`'s, what Spark makes of them is `demo_spark`'s. Brings its own broker: this and `serve`
-are the only modules of the clients' package that know the server.
+Owns the run, with a broker of its own, and the comparison. `flights` knows the data; `group_run`
+starts the processes that share it; `spark_process` starts Spark.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from zlib import crc32
 
 import typer
 
-from millrace.cli.exits import Exit, ended, run
-from millrace.cli.table import show
+from millrace_cli.exits import Exit, ended, run
+from millrace_cli.table import show
 
 if TYPE_CHECKING:
-    from millrace.cli.flights import Departures
+    from millrace_cli.demo.flights import Departures
 
 TOPIC = "flights"
 CHUNK_ROWS = 20_000
@@ -70,9 +69,9 @@ def demo(
 
 async def _demo(partitions: int, limit: int | None, plot: Path | None) -> Exit:
     from millrace.admin import Admin
-    from millrace.cli.demo_group import share
-    from millrace.cli.demo_spark import analyse
-    from millrace.cli.flights import departures_of_csv, flights_file
+    from millrace_cli.demo.flights import departures_of_csv, flights_file
+    from millrace_cli.demo.group_run import share
+    from millrace_cli.demo.spark_process import analyse
     from millrace_server.testing import Broker
 
     file = flights_file()
@@ -119,8 +118,8 @@ class _Passage:
 
 
 async def _send(servers: str, file: Path, limit: int | None) -> _Passage:
-    from millrace.cli.flights import flight_records
     from millrace.producer import Producer
+    from millrace_cli.demo.flights import flight_records
 
     passage = _Passage()
     started = time.perf_counter()
@@ -137,8 +136,8 @@ async def _send(servers: str, file: Path, limit: int | None) -> _Passage:
 
 async def _receive(servers: str) -> tuple[_Passage, Departures]:
     """Reads up to the end that the topic has, and counts."""
-    from millrace.cli.flights import DepartureCount
     from millrace.consumer import Consumer
+    from millrace_cli.demo.flights import DepartureCount
 
     passage = _Passage()
     count = DepartureCount()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.exits import Exit, run
-from millrace.cli.servers import DEFAULT_SERVERS, Servers
-from millrace.cli.table import show
+from millrace_cli.exits import Exit, run
+from millrace_cli.servers import DEFAULT_SERVERS, Servers
+from millrace_cli.table import show
 
 if TYPE_CHECKING:
     from millrace.admin import Admin, TopicDescription

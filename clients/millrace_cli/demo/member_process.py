@@ -1,6 +1,6 @@
 """A process of the demo's group, seen from the demo: what it is told, and what it says.
 
-Owns the process, from its start to its end or its kill. What it does is `demo_member`'s, what it
+Owns the process, from its start to its end or its kill. What it does is `member`'s, what it
 said goes into the ledger.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from millrace.cli.demo_ledger import Ledger
+from millrace_cli.demo.ledger import Ledger
 
 LINE_BYTES_MAX = 1 << 20
 
@@ -36,12 +36,12 @@ class MemberProcess:
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self, *arguments: str) -> None:
-        """Starts it with the arguments of `demo_member`; it joins when it is told to."""
+        """Starts it with the arguments of `member`; it joins when it is told to."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             # Nothing in the directory where the demo was started is taken for a module.
             "-P",
-            *("-m", "millrace.cli.demo_member", *arguments),
+            *("-m", "millrace_cli.demo.member", *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE_BYTES_MAX,

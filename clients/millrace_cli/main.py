@@ -10,16 +10,16 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.consume import consume
-from millrace.cli.demo import demo
-from millrace.cli.dissect import dissect
-from millrace.cli.exits import EXIT_CODES, Exit
-from millrace.cli.group import group
-from millrace.cli.nc import nc
-from millrace.cli.produce import produce
-from millrace.cli.serve import serve
-from millrace.cli.topic import topic
-from millrace_spark.cli import spark
+from millrace_cli.consume import consume
+from millrace_cli.demo.command import demo
+from millrace_cli.dissect import dissect
+from millrace_cli.exits import EXIT_CODES, Exit
+from millrace_cli.group import group
+from millrace_cli.nc import nc
+from millrace_cli.produce import produce
+from millrace_cli.serve import serve
+from millrace_cli.spark import spark
+from millrace_cli.topic import topic
 
 app = typer.Typer(
     name="millrace",
@@ -62,7 +62,7 @@ def _options(
 def main() -> None:
     """Runs the command line of this process."""
     try:
-        app()
+        app(prog_name="millrace")
     except KeyboardInterrupt:
         # Before a command has taken over the signal: during its imports.
         raise SystemExit(Exit.INTERRUPTED) from None

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from millrace.cli.exits import Exit, ended, run_blocking
-from millrace.cli.servers import DEFAULT_SERVERS, Servers
-from millrace.cli.table import show
+from millrace_cli.exits import Exit, ended, run_blocking
+from millrace_cli.servers import DEFAULT_SERVERS, Servers
+from millrace_cli.table import show
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from millrace_spark.pipeline import ImportSummary
+    from millrace_spark.pipeline.progress import Progress
 
 spark = typer.Typer(
     name="spark",
@@ -108,7 +109,6 @@ def import_(
             follow_topics,
             import_topics,
         )
-        from millrace_spark.pipeline.progress import Progress
         from millrace_spark.pipeline.schema_file import read_schema
         from millrace_spark.pipeline.spark_start import parse_conf
 
@@ -127,7 +127,7 @@ def import_(
             max_partition_bytes,
             deadline_ms,
         )
-        progress = Progress(is_quiet=quiet)
+        progress = _progress(quiet)
         if not follow:
             starter = _Starter("millrace import", master, conf)
             _tell(import_topics(starter, settings, progress=progress))
@@ -180,7 +180,6 @@ def export(
 
     def work() -> Exit:
         from millrace_spark.pipeline.export_run import ExportSettings, export_files
-        from millrace_spark.pipeline.progress import Progress
         from millrace_spark.pipeline.schema_file import read_schema
 
         settings = ExportSettings(
@@ -196,7 +195,7 @@ def export(
             deadline_ms,
         )
         starter = _Starter("millrace export", master, conf)
-        done = export_files(starter, settings, progress=Progress(is_quiet=quiet))
+        done = export_files(starter, settings, progress=_progress(quiet))
         show(
             ("topic", "records #", "seconds #", "records/s #"),
             [(done.topic, done.records, f"{done.elapsed_s:.1f}", f"{done.records_per_s:.0f}")],
@@ -320,6 +319,13 @@ def _run(work: Callable[[], Exit]) -> NoReturn:
             return ended(Exit.USAGE, f"this needs {error.name}: pip install 'millrace[spark]'")
 
     run_blocking(equipped)
+
+
+def _progress(is_quiet: bool) -> Progress:
+    from millrace_cli.progress import StderrProgress
+    from millrace_spark.pipeline.progress import NoProgress
+
+    return NoProgress() if is_quiet else StderrProgress()
 
 
 def _listed(text: str) -> tuple[str, ...]:

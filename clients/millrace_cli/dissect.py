@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.exits import Exit, ended, output_failed, output_is_gone
+from millrace_cli.exits import Exit, ended, output_failed, output_is_gone
 
 if TYPE_CHECKING:
     from millrace_protocol.dissect import Limits, Span
@@ -55,7 +55,7 @@ def dissect(
 
 
 def _dissect(file: Path | None, kind: Kind, records_max: int) -> Exit:
-    from millrace.cli.exchange import ExchangeError
+    from millrace_cli.exchange import ExchangeError
     from millrace_protocol.dissect import CaptureError, HexError, Limits
 
     try:
@@ -106,7 +106,7 @@ def _spans(data: memoryview, kind: Kind, name: str, limits: Limits) -> Iterator[
 
 
 def _by_content(data: memoryview, name: str) -> Kind:
-    from millrace.cli.exchange import TITLE
+    from millrace_cli.exchange import TITLE
     from millrace_protocol.dissect import HexError, is_capture, is_segment, read_hex
 
     for ending, kind in _ENDINGS.items():
@@ -134,7 +134,7 @@ def _text(data: memoryview) -> str:
 
 
 def _exchange_spans(text: str, limits: Limits) -> Iterator[Span]:
-    from millrace.cli.exchange import read_exchange
+    from millrace_cli.exchange import read_exchange
     from millrace_protocol.dissect import dissect_frames
 
     for passed in read_exchange(text):
@@ -142,7 +142,7 @@ def _exchange_spans(text: str, limits: Limits) -> Iterator[Span]:
 
 
 def _print(spans: Iterator[Span]) -> Exit:
-    from millrace.cli.paint import paint, wants_colour
+    from millrace_cli.paint import paint, wants_colour
     from millrace_protocol.dissect import render
 
     colour = wants_colour()

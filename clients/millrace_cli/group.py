@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.exits import Exit, Refusal, run
-from millrace.cli.servers import DEFAULT_SERVERS, Servers
-from millrace.cli.table import show
+from millrace_cli.exits import Exit, Refusal, run
+from millrace_cli.servers import DEFAULT_SERVERS, Servers
+from millrace_cli.table import show
 
 if TYPE_CHECKING:
     from millrace.admin import Admin
-    from millrace.cli.group_progress import Progress
-    from millrace.cli.offset_moves import Goal, Move
     from millrace.groups import GroupDescription, MemberDescription
+    from millrace_cli.group_progress import Progress
+    from millrace_cli.offset_moves import Goal, Move
 
 group = typer.Typer(
     name="group", help="List, describe, reset and delete consumer groups.", no_args_is_help=True
@@ -53,7 +53,7 @@ def describe(name: Name, as_json: Json = False, servers: Servers = DEFAULT_SERVE
     (id, instance id, client id, host, partitions as TOPIC:0,1 ...) or with `partition` (topic,
     number, committed offset, end offset, lag, member id). `-` stands for none.
     """
-    from millrace.cli.group_progress import progress
+    from millrace_cli.group_progress import progress
 
     async def work() -> Exit:
         async with _admin(servers) as admin:
@@ -133,7 +133,7 @@ def reset(
     When one partition cannot be moved there, none is. Prints topic, partition, the offset committed
     before and the one after.
     """
-    from millrace.cli.offset_moves import chosen_partitions
+    from millrace_cli.offset_moves import chosen_partitions
 
     goal = _goal(
         to_earliest=to_earliest,
@@ -148,8 +148,8 @@ def reset(
         raise typer.BadParameter(f"--topic: {error}") from None
 
     async def work() -> Exit:
-        from millrace.cli.group_progress import known_partitions
-        from millrace.cli.offset_moves import plan
+        from millrace_cli.group_progress import known_partitions
+        from millrace_cli.offset_moves import plan
 
         async with _admin(servers) as admin:
             await _refuse_members(admin, name)
@@ -201,8 +201,8 @@ def _goal(
     to_timestamp: str | None,
     shift_by: int | None,
 ) -> Goal:
-    from millrace.cli.formats import timestamp_ms
-    from millrace.cli.offset_moves import Goal
+    from millrace_cli.formats import timestamp_ms
+    from millrace_cli.offset_moves import Goal
 
     goals = []
     if to_earliest:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.exits import Exit, InputError, run
-from millrace.cli.formats import Columns, Format, Reader
-from millrace.cli.servers import DEFAULT_SERVERS, Servers
+from millrace_cli.exits import Exit, InputError, run
+from millrace_cli.formats import Columns, Format, Reader
+from millrace_cli.servers import DEFAULT_SERVERS, Servers
 
 if TYPE_CHECKING:
     from millrace.producer import Producer
@@ -149,7 +149,7 @@ class _Sending:
     async def _send_input(
         self, producer: Producer, path: Path, on_read: Callable[[int], None]
     ) -> None:
-        from millrace.cli.inputs import Lines, file_chunks, stdin_chunks
+        from millrace_cli.inputs import Lines, file_chunks, stdin_chunks
 
         is_stdin = str(path) == "-"
         name = "stdin" if is_stdin else str(path)

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from millrace.cli.exits import InputError
+from millrace_cli.exits import InputError
 
 
 class Format(StrEnum):

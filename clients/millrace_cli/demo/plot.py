@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from millrace.cli.flights import Delay, Delays, per_carrier, per_hour
+from millrace_cli.demo.flights import Delay, Delays, per_carrier, per_hour
 
 CARRIERS_MAX = 5
 DEPARTURES_MIN = 30

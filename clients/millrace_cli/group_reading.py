@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from millrace.admin import Admin
-from millrace.cli.exits import Exit
-from millrace.cli.record_text import AnyRecord, ToText, records_before
 from millrace.consumer import Consumer, Start
 from millrace.records import RecordBatch, TopicPartition
+from millrace_cli.exits import Exit
+from millrace_cli.record_text import AnyRecord, ToText, records_before
 
 LOOK_AROUND_S = 0.1
 """A member is not told that others have taken what it waits for, so it looks as often."""

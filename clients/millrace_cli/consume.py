@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.exits import Exit, Refusal, run
-from millrace.cli.servers import DEFAULT_SERVERS, Servers
+from millrace_cli.exits import Exit, Refusal, run
+from millrace_cli.servers import DEFAULT_SERVERS, Servers
 
 if TYPE_CHECKING:
-    from millrace.cli.record_text import ToText
     from millrace.consumer import Consumer, Start
     from millrace.records import TopicPartition
+    from millrace_cli.record_text import ToText
 
 DEFAULT_FORMAT = r"%s\n"
 
@@ -85,7 +85,7 @@ def consume(
     A byte that is no UTF-8 is written as \\xHH; on a terminal, so are control characters. In JSON,
     a key or value that is no UTF-8 is {"base64": "..."}.
     """
-    from millrace.cli.record_text import FormatError, json_line, text_format
+    from millrace_cli.record_text import FormatError, json_line, text_format
 
     if as_json and format_ is not None:
         raise typer.BadParameter("--json is a format of its own: leave out --format")
@@ -103,7 +103,7 @@ def consume(
     # JSON may hold any character, whatever the terminal's encoding.
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     if group is not None:
-        from millrace.cli.group_reading import GroupReading
+        from millrace_cli.group_reading import GroupReading
 
         if partition:
             raise typer.BadParameter("--partition: the group says who reads which; leave it out")
@@ -124,7 +124,7 @@ class _Begin:
 
 
 def _begin(text: str) -> _Begin:
-    from millrace.cli.formats import timestamp_ms
+    from millrace_cli.formats import timestamp_ms
 
     if text in ("earliest", "latest"):
         return _Begin(end=text)
@@ -230,7 +230,7 @@ class _Reading:
         self, consumer: Consumer[bytes, bytes], ahead: dict[TopicPartition, int]
     ) -> None:
         """Prints up to the `ahead` offsets, exclusive; without them, for ever."""
-        from millrace.cli.record_text import records_before
+        from millrace_cli.record_text import records_before
 
         left = self.count
         async for batch in consumer.batches():

@@ -1,7 +1,6 @@
 """`millrace serve`: a broker in this process.
 
-Owns the flags. What happens with them is `millrace_server.serve`, imported when the command runs:
-this and `demo` are the only modules of the clients' package that know the server.
+Owns the flags. `millrace_server.serve` acts on them; it is imported when the command runs.
 """
 
 from __future__ import annotations

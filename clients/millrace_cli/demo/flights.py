@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from millrace.cli.exits import Refusal
+from millrace_cli.exits import Refusal
 
 NEW_YORK = "America/New_York"
 _TEXT = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})

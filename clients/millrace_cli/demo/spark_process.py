@@ -1,7 +1,7 @@
 """The demo's part with Spark, seen from the demo: whether it can be had, and its process.
 
 Owns what has to be installed, the directory of the files, and the bound of the wait. The work is
-`demo_delays`'s, in a process of its own, so that ^C ends it and Spark in the middle of a job.
+`spark_analysis`'s, in a process of its own, so that ^C ends it and Spark in the middle of a job.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from millrace.cli.exits import Exit, Refusal
+from millrace_cli.exits import Exit, Refusal
 
 NEEDED = ("pyspark", "pyarrow", "matplotlib")
 WAIT_S = 300.0
@@ -37,7 +37,7 @@ async def analyse(servers: str, topic: str, *, limit: int | None, plot: Path) ->
             sys.executable,
             # Nothing in the directory where the demo was started is taken for a module.
             "-P",
-            *("-m", "millrace.cli.demo_delays"),
+            *("-m", "millrace_cli.demo.spark_analysis"),
             *(servers, topic, str(limit or ""), directory, str(plot)),
             stdin=asyncio.subprocess.DEVNULL,
             # ^C is for the demo, which kills it; the JVM ends with the process that it serves.

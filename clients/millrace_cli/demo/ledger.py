@@ -1,7 +1,7 @@
 """What the demo's group did with a topic: the account, and whether it is what it should be.
 
 Owns the judgement: at least once, in order, and twice only what the killed member had not
-committed. Knows no processes; it is told what each said, in the lines of `demo_member`.
+committed. Knows no processes; it is told what each said, in the lines of `member`.
 """
 
 from __future__ import annotations

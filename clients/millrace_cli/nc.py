@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.exits import Exit, ended, output_is_gone
-from millrace.cli.servers import DEFAULT_SERVERS
+from millrace_cli.exits import Exit, ended, output_is_gone
+from millrace_cli.servers import DEFAULT_SERVERS
 
 if TYPE_CHECKING:
-    from millrace.cli.wire_session import WireSession
+    from millrace_cli.wire_session import WireSession
 
 HELP = """\
   API [FIELD=VALUE ...]  send a request: `metadata`, `fetch partitions=clicks max_wait_ms=500`;
@@ -67,9 +67,9 @@ def nc(
 
 
 def _nc(server: str, *, hello: bool, timeout_ms: int) -> Exit:
-    from millrace.cli.wire_session import NoAnswer, WireSession
     from millrace.config import parse_servers
     from millrace.errors import ConfigError
+    from millrace_cli.wire_session import NoAnswer, WireSession
 
     try:
         address = parse_servers(server)[0]
@@ -156,7 +156,7 @@ class _Shell:
 
     def _parse(self, line: str) -> None:
         """Finds mistakes before anything is sent."""
-        from millrace.cli.request_line import RequestError, read_request
+        from millrace_cli.request_line import RequestError, read_request
 
         try:
             read_request(line, now_ms=0)
@@ -164,7 +164,7 @@ class _Shell:
             raise _Mistake(str(error)) from None
 
     def _request(self, line: str) -> None:
-        from millrace.cli.request_line import read_request
+        from millrace_cli.request_line import read_request
 
         try:
             api, version, request = read_request(line, now_ms=time.time_ns() // 1_000_000)
@@ -175,7 +175,7 @@ class _Shell:
             raise _Mistake(str(error)) from None
 
     def _help(self, name: str) -> None:
-        from millrace.cli.request_line import RequestError, api_help, apis_help, find_api
+        from millrace_cli.request_line import RequestError, api_help, apis_help, find_api
 
         if not name:
             print(HELP)
@@ -200,7 +200,7 @@ class _Shell:
         self._session.send_raw(data)
 
     def _save(self, name: str) -> None:
-        from millrace.cli.exchange import write_exchange
+        from millrace_cli.exchange import write_exchange
 
         if not name:
             raise _Mistake("save: name a file")
@@ -212,7 +212,7 @@ class _Shell:
         print(f"saved {len(self._session.passed)} frames to {name}")
 
     def _replay(self, name: str) -> None:
-        from millrace.cli.exchange import ExchangeError, read_exchange
+        from millrace_cli.exchange import ExchangeError, read_exchange
 
         try:
             saved = read_exchange(Path(name).read_text("utf-8"))

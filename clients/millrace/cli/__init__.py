@@ -1,1 +1,0 @@
-"""The command line `millrace`: one module per command, imported when the command runs."""
