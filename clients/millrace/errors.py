@@ -58,7 +58,10 @@ class ProtocolViolation(MillraceError):
 
 
 class BufferFull(MillraceError):
-    """The producer's buffer has no room for the record; it was not taken."""
+    """The producer's buffer has no room for the record, or a connection none for the request.
+
+    It was not taken.
+    """
 
     retriable = True
 

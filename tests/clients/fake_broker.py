@@ -213,10 +213,11 @@ class FakeBroker:
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
         splitter = FrameSplitter()
+        task: asyncio.Task[None] | None = None
         try:
             while data := await reader.read(1 << 16):
                 for frame in splitter.feed(data):
-                    task = asyncio.create_task(self._answer(frame, writer))
+                    task = asyncio.create_task(self._answer(frame, writer, task))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
         except ConnectionError:
@@ -225,7 +226,10 @@ class FakeBroker:
             self._writers.discard(writer)
             writer.close()
 
-    async def _answer(self, frame: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, frame: bytes, writer: asyncio.StreamWriter, before: asyncio.Task[None] | None
+    ) -> None:
+        """Responses leave in the order of the requests (W-2.6): `before` is the one before."""
         header = read_request_header(frame)
         api = APIS[ApiKey(header.api)]
         request = decode(api.request, frame[header.body_position :], header.version)
@@ -239,14 +243,18 @@ class FakeBroker:
                 answer = await answer
         except Refuse as refuse:
             refusal = Refusal("refused by the test")
-            writer.write(refusal_frame(**ids, error_code=refuse.code, refusal=refusal))
+            response = refusal_frame(**ids, error_code=refuse.code, refusal=refusal)
         except HangUp:
             writer.transport.abort()
+            return
         else:
-            if answer is not None and not (
-                isinstance(request, ProduceRequest) and request.acks == 0
-            ):
-                writer.write(response_frame(**ids, body=encode(answer, header.version)))
+            if answer is None or (isinstance(request, ProduceRequest) and request.acks == 0):
+                response = b""
+            else:
+                response = response_frame(**ids, body=encode(answer, header.version))
+        if before is not None:
+            await asyncio.wait([before])
+        writer.write(response)
 
     # Default handlers
 

@@ -1,7 +1,7 @@
 """The two ends of a connection as targets: what cuts the broker's input, and the client's whole.
 
-The client is the real one on a loop whose connections are in memory: what the fuzzed bytes stand
-for is the answer to its Hello, and then the answers to its requests.
+The client is the real one on a loop whose connections are in memory. The fuzzed bytes are the
+response to its Hello, and then the responses to its requests.
 """
 
 from __future__ import annotations
@@ -71,15 +71,18 @@ INTAKE = Target("broker intake", cut_input, (b"".join(FRAMES[:3]), b"HELP\r\nTOP
 
 
 class _Wire(asyncio.Transport):
-    """The client's side of a connection, to a peer that says what it is told to say."""
+    """The client's side of a connection whose peer sends the bytes of the test."""
 
-    def __init__(self, protocol: Connection) -> None:
+    def __init__(self, protocol: asyncio.BufferedProtocol) -> None:
         super().__init__()
         self.is_open = True
         self._protocol = protocol
 
     def write(self, data: Any) -> None:
-        """What the client asks does not matter."""
+        """The requests do not matter."""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is ever buffered."""
 
     def abort(self) -> None:
         self.is_open = False
@@ -87,7 +90,7 @@ class _Wire(asyncio.Transport):
     def say(self, data: bytes) -> None:
         """Bytes from the peer, as many at a time as there is room for."""
         while data and self.is_open:
-            buffer = self._protocol.get_buffer(-1)
+            buffer = memoryview(self._protocol.get_buffer(-1))
             count = min(len(buffer), len(data))
             assert count, "a connection that is open has no room"
             buffer[:count] = data[:count]
@@ -107,7 +110,7 @@ class _Loop(asyncio.SelectorEventLoop):
     async def create_connection(  # type: ignore[override]
         self, factory: Any, *_: Any, **__: Any
     ) -> Any:
-        protocol = cast(Connection, factory())
+        protocol = cast(asyncio.BufferedProtocol, factory())
         self.wire = _Wire(protocol)
         protocol.connection_made(self.wire)
         return self.wire, protocol

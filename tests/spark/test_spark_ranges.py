@@ -109,7 +109,7 @@ def test_fetches_of_a_range_are_received_into_at_most_two_buffers(
         made.append(size)
         return bytearray(size)
 
-    monkeypatch.setattr("millrace._cluster.frame_buffers.bytearray", counted, raising=False)
+    monkeypatch.setattr("millrace_wire.frame_buffers.bytearray", counted, raising=False)
     admin.create_topic("buffers", partitions=1)
     with Producer(broker.servers) as producer:
         producer.send_many("buffers", [bytes(900_000)] * 100)

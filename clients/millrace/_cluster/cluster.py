@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from millrace._backoff import backoff_ms
-from millrace._cluster.connection import Address, Connection
-from millrace._cluster.frame_buffers import KEPT_BYTES_MAX
+from millrace._cluster.connection import Connection
 from millrace.config import ClientConfig
 from millrace.errors import (
     BrokerError,
@@ -29,6 +28,9 @@ from millrace.events import EventFeed, EventKind
 from millrace_protocol.framing import FRAME_BYTES_MAX
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse, TopicMetadata
 from millrace_protocol.schema import Message
+from millrace_wire.connection import SCRATCH_BYTES, Address
+from millrace_wire.frame_buffers import KEPT_BYTES_MAX
+from millrace_wire.frame_reader import Scratch
 
 M = TypeVar("M", bound=Message)
 
@@ -80,6 +82,7 @@ class Cluster:
         self._feed = feed
         self._receive_bytes_max = max(receive_bytes_max, FRAME_BYTES_MAX) + _RECEIVE_SLACK_BYTES
         self._kept_bytes_max = max(kept_bytes_max, KEPT_BYTES_MAX) + _RECEIVE_SLACK_BYTES
+        self._scratch = Scratch(SCRATCH_BYTES)
         self._connections: dict[tuple[int, str], Connection] = {}
         self._connecting: dict[tuple[int, str], asyncio.Task[Connection]] = {}
         self._refreshing: asyncio.Task[None] | None = None
@@ -286,6 +289,7 @@ class Cluster:
             connect_timeout_ms=self.config.connect_timeout_ms,
             receive_bytes_max=self._receive_bytes_max,
             kept_bytes_max=self._kept_bytes_max,
+            scratch=self._scratch,
         )
 
     def _keep(self, connection: Connection, lane: str) -> None:

@@ -132,7 +132,7 @@ class Sender:
             # The broker shall say that it was too slow before we give the connection up.
             request = ProduceRequest(self._config.wire_acks, timeout_ms * 3 // 4, partitions)
             if self._config.wire_acks == 0:
-                connection.post(request)
+                await connection.post(request, timeout_ms=timeout_ms)
                 settled = self._outbox.on_posted(send)
             else:
                 answer = await connection.call(request, ProduceResponse, timeout_ms=timeout_ms)
