@@ -1,10 +1,13 @@
-"""The one command: `python -m benchmarks [--quick] [--only GROUP] [--out DIRECTORY]`."""
+"""The one command: `python -m benchmarks [--quick] [--only GROUP] [--out DIRECTORY]`.
+
+With `--against DIRECTORY` it measures another checkout and this one in turns.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import (
@@ -19,12 +22,14 @@ from benchmarks import (
     small_requests,
     spark_group,
 )
-from benchmarks.machine import machine_facts
+from benchmarks.checkout import ROOT, checkout_at
+from benchmarks.machine import machine_facts, revision
+from benchmarks.pairs import AFTER, BEFORE, run_pairs
 from benchmarks.processes import raise_open_files_limit
 from benchmarks.results import Results, Row, Skipped, to_json, to_markdown
-from benchmarks.session import SCALES, Session, open_session
+from benchmarks.session import SCALES, Scale, Session, open_session
 
-GROUPS: dict[str, tuple[str, Callable[[Session], list[Row]]]] = {
+GROUPS: dict[str, tuple[str, Callable[[Session], Iterator[Row]]]] = {
     fetches.GROUP: ("Broker: fetch", fetches.run),
     appends.GROUP: ("Broker: produce", appends.run),
     small_requests.GROUP: ("Broker: small requests", small_requests.run),
@@ -45,12 +50,32 @@ def run_groups(session: Session, chosen: list[str], results: Results) -> None:
     """Runs the groups in order and collects their rows; one that breaks does not stop the rest."""
     for group in chosen:
         try:
-            results.rows += GROUPS[group][1](session)
+            for row in GROUPS[group][1](session):
+                results.rows.append(row)
         except Exception as error:
             results.rows.append(Skipped(group, f"{type(error).__name__}: {error}", failed=True))
             session.say(f"{group} failed: {type(error).__name__}: {error}")
             if session.log.exists():
                 session.say(session.log.read_text())
+
+
+def compare_checkouts(options: argparse.Namespace, scale: Scale, chosen: list[str]) -> Results:
+    """Runs the groups in pairs, with the other checkout and with this one."""
+    checkouts = {BEFORE: checkout_at(options.against), AFTER: checkout_at(ROOT)}
+    results = Results(
+        {**machine_facts(ROOT), "before": revision(options.against), "after": revision(ROOT)},
+        {"pairs": options.pairs, "groups": " ".join(chosen)},
+    )
+    for group in chosen:
+        results.rows += run_pairs(
+            group,
+            GROUPS[group][1],
+            checkouts,
+            scale=scale,
+            parent=options.data,
+            count=options.pairs,
+        )
+    return results
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,19 +86,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", choices=GROUPS, help="a group; may be repeated")
     parser.add_argument("--out", type=Path, help=f"where to write {JSON_NAME} and {MARKDOWN_NAME}")
     parser.add_argument("--data", type=Path, help="a directory on the disk to measure on")
+    parser.add_argument("--against", type=Path, help="another checkout, to compare this one with")
+    parser.add_argument("--pairs", type=int, default=5, help="how often both checkouts run")
     options = parser.parse_args(arguments)
-    scale_name = options.scale or "full"
+    scale_name = options.scale or ("pair" if options.against else "full")
     chosen = [group for group in GROUPS if not options.only or group in options.only]
     out = options.out
     if out is None and scale_name == "full" and not options.only:
         out = Path(__file__).parent
     raise_open_files_limit()
-    with open_session(SCALES[scale_name], options.data) as session:
-        results = Results(
-            machine_facts(session.directory),
-            {"scale": scale_name, "rounds": session.scale.rounds, "groups": " ".join(chosen)},
-        )
-        run_groups(session, chosen, results)
+    if options.against is not None:
+        results = compare_checkouts(options, SCALES[scale_name], chosen)
+    else:
+        with open_session(SCALES[scale_name], options.data) as session:
+            results = Results(
+                machine_facts(session.directory),
+                {"scale": scale_name, "rounds": session.scale.rounds, "groups": " ".join(chosen)},
+            )
+            run_groups(session, chosen, results)
     markdown = to_markdown(results, HEADINGS)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)

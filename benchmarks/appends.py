@@ -9,7 +9,7 @@ batches in flight the broker may make many durable at once, which the bare loop 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 
@@ -30,16 +30,14 @@ TOPIC = "produce-bench"
 """One name for all rounds, so that requests and answers keep their sizes."""
 
 
-def run(session: Session) -> list[Row]:
+def run(session: Session) -> Iterator[Row]:
     """A row for each durability, batch size and number of batches in flight."""
-    rows: list[Row] = []
     with running_broker(session, "produce-data") as broker:
         for durability in ("os", "fsync"):
             for label, size in SIZES:
                 for in_flight in (1, 4):
                     session.say(f"produce: {durability}, {label}, {in_flight} in flight")
-                    rows.append(_row(session, broker, durability, label, size, in_flight))
-    return rows
+                    yield _row(session, broker, durability, label, size, in_flight)
 
 
 def _row(
@@ -99,7 +97,7 @@ def _row(
             with connect(address) as sock:
                 return measure(bare_pid, sock)
 
-        contestants: dict[str, Callable[[], Sample]] = {"millrace": ours, bare_name: bare}
+        contestants = session.entrants({"millrace": ours, bare_name: bare})
         interleave(contestants, 1)
         samples = interleave(contestants, scale.rounds)
     return compare(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from benchmarks.session import Session
 from benchmarks.wire import Address, BrokerConnection, UnexpectedAnswer
 
 POLL_S = 0.001
-SERVE = (sys.executable, "-P", "-m", "millrace_cli", "serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,7 @@ def running_broker(
     data = session.directory / name
     # Not the environment's settings but these: a figure must not depend on who runs it.
     environment = {
+        **session.checkout.environment,
         "MILLRACE_DATA": str(data),
         "MILLRACE_LISTEN": f"127.0.0.1:{port}",
         "MILLRACE_LOG_LEVEL": log_level,
@@ -67,7 +66,8 @@ def running_broker(
         **(settings or {}),
     }
     started = time.perf_counter()
-    with child(SERVE, log=session.log, environment=environment, talks=False) as process:
+    command = session.checkout.serve
+    with child(command, log=session.log, environment=environment, talks=False) as process:
         address = ("127.0.0.1", port)
         ready_s = _first_answer_s(process, address, started, session.log)
         yield RunningBroker(address, process.pid, started, ready_s)

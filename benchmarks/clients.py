@@ -11,8 +11,9 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -35,46 +36,50 @@ SENT_TOPIC = "sent"
 READ_TOPIC = "read"
 
 
-def run(session: Session) -> list[Row]:
+def run(session: Session) -> Iterator[Row]:
     """A row for each way to send and each way to receive."""
-    peers = {name for name, module in PEERS.items() if importlib.util.find_spec(module)}
-    rows: list[Row] = []
+    peers = set() if session.is_paired else _installed_peers()
     missing = sorted(PEERS[name] for name in PEERS if name not in peers)
-    if missing:
+    if missing and not session.is_paired:
         names = " and ".join(missing)
-        rows.append(
-            Skipped(GROUP, f"{names} not installed: pip install 'millrace[bench]' adds the peers")
-        )
-    if "confluent" not in peers:
-        rows.append(Skipped(GROUP, "without confluent-kafka there is no broker for any peer"))
-        return rows
+        yield Skipped(GROUP, f"{names} not installed: pip install 'millrace[bench]' adds the peers")
     with ExitStack() as stack:
         topics = {SENT_TOPIC: 1, READ_TOPIC: session.scale.partitions}
-        servers = stack.enter_context(mock_cluster(session.log, topics))
+        servers = stack.enter_context(mock_cluster(session.log, topics)) if peers else None
         broker = stack.enter_context(running_broker(session, "clients-data"))
         arena = Arena(session, broker, servers, peers)
-        rows += [arena.send(), arena.send_many(), arena.per_record(), arena.batches()]
-    return rows
+        yield arena.send()
+        yield arena.send_many()
+        yield arena.per_record()
+        yield arena.batches()
+
+
+def _installed_peers() -> set[str]:
+    """The peers that can run; without confluent-kafka there is no broker for any of them."""
+    found = {name for name, module in PEERS.items() if importlib.util.find_spec(module)}
+    return found if "confluent" in found else set()
 
 
 class Arena:
     """Both brokers, and the contests that are held on them."""
 
     def __init__(
-        self, session: Session, broker: RunningBroker, peer_servers: str, peers: set[str]
+        self, session: Session, broker: RunningBroker, peer_servers: str | None, peers: set[str]
     ) -> None:
         scale = session.scale
         self._session = session
         self._peers = peers
         self._read_records = scale.log_records * scale.partitions
-        self._sent = Work(peer_servers, SENT_TOPIC, scale.records)
-        self._read = Work(peer_servers, READ_TOPIC, self._read_records, scale.partitions)
+        servers = peer_servers or broker.servers
+        self._sent = Work(servers, SENT_TOPIC, scale.records)
+        self._read = Work(servers, READ_TOPIC, self._read_records, scale.partitions)
         self._servers = broker.servers
         with broker.connect() as connection:
             connection.create_topic(SENT_TOPIC, durability="os", retention_bytes=str(1 << 28))
             connection.create_topic(READ_TOPIC, partitions=scale.partitions, durability="os")
         session.say("clients: filling the topics to read")
-        run_contestant(session, "confluent.fill", self._read)
+        if peers:
+            run_contestant(session, "confluent.fill", self._read)
         run_contestant(session, "streams.fill", self._ours(self._read))
 
     def send(self) -> Row:
@@ -146,11 +151,10 @@ class Arena:
         runs: dict[str, Callable[[], Sample]] = {
             name: partial(run_contestant, self._session, function, work)
             for name, (function, work) in contestants.items()
-            if not function.startswith("aio.") or "aio" in self._peers
+            if function.partition(".")[0] in {"streams", *self._peers}
         }
         samples = interleave(runs, self._session.scale.rounds)
-        kept = [target for target in targets if target[1] in samples]
-        return compare(GROUP, title, "records", samples, kept)
+        return compare(GROUP, title, "records", samples, targets)
 
 
 def run_contestant(session: Session, function: str, work: Work) -> Sample:
@@ -158,7 +162,12 @@ def run_contestant(session: Session, function: str, work: Work) -> Sample:
     command = python_module("benchmarks.contestants", function, work.to_json())
     with session.log.open("a") as errors:
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=ROUND_TIMEOUT_S
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            timeout=ROUND_TIMEOUT_S,
+            env={**os.environ, **session.checkout.environment},
         )
     if done.returncode:
         raise ProcessFailed(f"{function} failed: {last_words(session.log)}")

@@ -37,7 +37,7 @@ SPARE_CONNECTIONS = 100
 WARM_UP_REQUESTS = 200
 
 
-def run(session: Session) -> list[Row]:
+def run(session: Session) -> Iterator[Row]:
     """How the p99 of a producer's acks changes while the connections are held."""
     count = session.scale.connections
     before: list[float] = []
@@ -59,7 +59,7 @@ def run(session: Session) -> list[Row]:
     ratios = [crowded / free for crowded, free in zip(during, alone, strict=True)]
     held = f"{count:,} idle connections".replace(",", " ")
     note = "one producer of 100-byte values, one in flight, durability=os"
-    return [
+    yield from [
         Fact(GROUP, "p99 of an ack, without others", "ms", Spread.of(alone), None, note),
         Fact(GROUP, f"p99 of an ack, beside {held}", "ms", Spread.of(during), None, note),
         Fact(GROUP, "p99 beside them / p99 without", "times", Spread.of(ratios), SLOWDOWN_LIMIT),

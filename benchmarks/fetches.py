@@ -6,6 +6,7 @@ The same reader counts the bytes of both. The topic holds batches of the answer'
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -30,16 +31,14 @@ ROUNDS_OF_LARGE = 5
 the next, of broker and loop alike."""
 
 
-def run(session: Session) -> list[Row]:
+def run(session: Session) -> Iterator[Row]:
     """A row for each answer size and each number of requests in flight."""
-    rows: list[Row] = []
     with running_broker(session, "fetch-data") as broker:
         for label, size in SIZES:
-            rows += _rows_of_size(session, broker, label, size)
-    return rows
+            yield from _rows_of_size(session, broker, label, size)
 
 
-def _rows_of_size(session: Session, broker: RunningBroker, label: str, size: int) -> list[Row]:
+def _rows_of_size(session: Session, broker: RunningBroker, label: str, size: int) -> Iterator[Row]:
     scale = session.scale
     topic = f"fetch-{size}"
     batch, records = batch_of(min(size, BATCH_BYTES_MAX))
@@ -64,7 +63,6 @@ def _rows_of_size(session: Session, broker: RunningBroker, label: str, size: int
     # The cost of small answers is per answer, so fewer bytes of them are enough.
     count = min(scale.fetch_bytes // size, 2 * scale.requests)
     rounds = scale.rounds * (ROUNDS_OF_LARGE if size == MIB else 1)
-    rows: list[Row] = []
     for in_flight in (1, 4):
         session.say(f"fetch: {label}, {in_flight} in flight")
         samples = _measure(
@@ -78,18 +76,15 @@ def _rows_of_size(session: Session, broker: RunningBroker, label: str, size: int
             in_flight=in_flight,
             rounds=rounds,
         )
-        rows.append(
-            compare(
-                GROUP,
-                f"Fetch answers of {label}, {in_flight} in flight",
-                "MB",
-                samples,
-                [("millrace", "sendfile loop", TARGET if size == MIB else None)],
-                note=_per_request(samples["millrace"], size),
-            )
+        yield compare(
+            GROUP,
+            f"Fetch answers of {label}, {in_flight} in flight",
+            "MB",
+            samples,
+            [("millrace", "sendfile loop", TARGET if size == MIB else None)],
+            note=_per_request(samples["millrace"], size),
         )
     stored.unlink()
-    return rows
 
 
 def _measure(
@@ -136,8 +131,9 @@ def _measure(
                 ("sendfile loop", bare, bare_pid),
             )
         }
-        interleave(contestants, 1)
-        return interleave(contestants, rounds)
+        entrants = session.entrants(contestants)
+        interleave(entrants, 1)
+        return interleave(entrants, rounds)
 
 
 def _per_request(samples: list[Sample], size: int) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 from benchmarks.broker import running_broker
@@ -29,7 +31,7 @@ IDLE_CONNECTIONS = 10
 _BARE_START = "import asyncio, uvloop"
 
 
-def run(session: Session) -> list[Row]:
+def run(session: Session) -> Iterator[Row]:
     """Facts against their limits, beside an interpreter that only imports its event loop."""
     session.say("footprint: start, memory, idle CPU")
     starts = session.scale.starts
@@ -43,27 +45,25 @@ def run(session: Session) -> list[Row]:
         with running_broker(session, f"footprint-{index}") as broker:
             ready.append(broker.ready_s)
             resident.append(resident_bytes(broker.pid) / MIB)
+    yield Fact(
+        GROUP,
+        "First answer after the start of the process",
+        "s",
+        Spread.of(ready),
+        FIRST_ANSWER_S,
+        f"an interpreter that imports asyncio and uvloop: {Spread.of(bare).median:.3f} s",
+    )
+    yield Fact(GROUP, "Resident memory, no topics", "MiB", Spread.of(resident), RESIDENT_MIB)
+    yield _idle_cpu(session)
     session.say("footprint: embedded broker")
-    return [
-        Fact(
-            GROUP,
-            "First answer after the start of the process",
-            "s",
-            Spread.of(ready),
-            FIRST_ANSWER_S,
-            f"an interpreter that imports asyncio and uvloop: {Spread.of(bare).median:.3f} s",
-        ),
-        Fact(GROUP, "Resident memory, no topics", "MiB", Spread.of(resident), RESIDENT_MIB),
-        _idle_cpu(session),
-        Fact(
-            GROUP,
-            "Embedded broker, from nothing to listening",
-            "ms",
-            Spread.of(_embedded_ms(session)),
-            EMBEDDED_MS,
-            "in a process that has imported it; the first of them included",
-        ),
-    ]
+    yield Fact(
+        GROUP,
+        "Embedded broker, from nothing to listening",
+        "ms",
+        Spread.of(_embedded_ms(session)),
+        EMBEDDED_MS,
+        "in a process that has imported it; the first of them included",
+    )
 
 
 def _bare_start_s() -> float:
@@ -100,6 +100,7 @@ def _embedded_ms(session: Session) -> list[float]:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            env={**os.environ, **session.checkout.environment},
         )
     if done.returncode:
         raise ProcessFailed(f"the embedded broker failed: {last_words(session.log)}")

@@ -28,8 +28,8 @@ from benchmarks.group_members import (
     read_shares,
 )
 from benchmarks.processes import child, measured, python_module, read_line
-from benchmarks.results import Fact, Row
-from benchmarks.samples import Spread
+from benchmarks.results import Fact, Row, compare
+from benchmarks.samples import Sample, Spread
 from benchmarks.session import Session
 from benchmarks.wire import BrokerConnection, UnexpectedAnswer, frame, pump
 from millrace_protocol.api import ApiKey
@@ -58,14 +58,12 @@ MANY_OFFSETS = {**NO_DELAY, "MILLRACE_OFFSETS_MEMORY_MAX_BYTES": str(512 << 20)}
 PRODUCE_TOPIC = "groups-bench"
 
 
-def run(session: Session) -> list[Row]:
+def run(session: Session) -> Iterator[Row]:
     """A few facts of each kind."""
-    return [
-        *_heartbeats(session),
-        *_settling(session),
-        _commits(session),
-        *_replay(session),
-    ]
+    yield from _heartbeats(session)
+    yield from _settling(session)
+    yield _commits(session)
+    yield from _replay(session)
 
 
 # Heartbeats beside a producer
@@ -190,7 +188,7 @@ def _settle(broker: RunningBroker, group: str, count: int, partitions: int) -> t
 def _commits(session: Session) -> Row:
     count = session.scale.commits
     session.say(f"groups: {count} commits")
-    rates: list[float] = []
+    samples: list[Sample] = []
     with (
         running_broker(session, "commits-data", settings=NO_DELAY) as broker,
         broker.connect() as connection,
@@ -203,26 +201,26 @@ def _commits(session: Session) -> Row:
         ]
         answer = _committed(connection, requests[0])
         for _ in range(session.scale.rounds):
-            sample = measured(
-                broker.pid,
-                count,
-                lambda: pump(
-                    connection.sock,
-                    requests,
-                    count=count,
-                    in_flight=COMMITS_IN_FLIGHT,
-                    answer_size=len(answer),
-                ),
+            samples.append(
+                measured(
+                    broker.pid,
+                    count,
+                    lambda: pump(
+                        connection.sock,
+                        requests,
+                        count=count,
+                        in_flight=COMMITS_IN_FLIGHT,
+                        answer_size=len(answer),
+                    ),
+                )
             )
             _check_offset(connection, "committing", 0, (count - 1) % len(requests))
-            rates.append(sample.per_wall_s)
-    return Fact(
+    return compare(
         GROUP,
-        "Commits of one partition",
-        "commits/s",
-        Spread.of(rates),
-        None,
-        f"durability=fsync, {COMMITS_IN_FLIGHT} in flight on one connection",
+        f"Commits of one partition, durability=fsync, {COMMITS_IN_FLIGHT} in flight",
+        "commits",
+        {"millrace": samples},
+        [],
     )
 
 

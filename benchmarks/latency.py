@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from benchmarks.broker import RunningBroker, running_broker
@@ -42,17 +43,15 @@ class Round:
     consumer_us: float
 
 
-def run(session: Session) -> list[Row]:
+def run(session: Session) -> Iterator[Row]:
     """Latency and CPU time per record, for each durability."""
-    rows: list[Row] = []
     with running_broker(session, "latency-data") as broker:
         for durability in ("os", "fsync"):
             rounds = []
             for number in range(session.scale.rounds):
                 session.say(f"latency: durability={durability}, round {number + 1}")
                 rounds.append(_round(session, broker, durability, number))
-            rows += _facts(durability, rounds)
-    return rows
+            yield from _facts(durability, rounds)
 
 
 def _round(session: Session, broker: RunningBroker, durability: str, number: int) -> Round:
@@ -63,9 +62,9 @@ def _round(session: Session, broker: RunningBroker, durability: str, number: int
     with broker.connect() as connection:
         connection.create_topic(topic, durability=durability)
     session.settle()
-    with child(python_module("benchmarks.paced", "receive", work), log=session.log) as consumer:
+    with _client(session, "receive", work) as consumer:
         _expect(session, consumer, READY)
-        with child(python_module("benchmarks.paced", "send", work), log=session.log) as producer:
+        with _client(session, "send", work) as producer:
             _expect(session, producer, MEASURING)
             pids = (broker.pid, producer.pid, consumer.pid)
             before_s = [process_cpu_s(pid) for pid in pids]
@@ -79,6 +78,13 @@ def _round(session: Session, broker: RunningBroker, durability: str, number: int
         for before, after in zip(before_s, after_s, strict=True)
     ]
     return Round(latency_ms, late_ms, *cpu_us)
+
+
+def _client(
+    session: Session, program: str, work: str
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    command = python_module("benchmarks.paced", program, work)
+    return child(command, log=session.log, environment=session.checkout.environment)
 
 
 def _expect(session: Session, process: subprocess.Popen[str], due: str) -> None:

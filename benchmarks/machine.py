@@ -22,7 +22,7 @@ def machine_facts(directory: Path) -> dict[str, str]:
         "kernel": f"{platform.system()} {platform.release()}",
         "file system": _file_system(directory),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "millrace": _version("millrace") + _revision(),
+        "millrace": f"{_version('millrace')} at {revision(Path(__file__).parent)}",
     }
     facts |= {name: _version(name) for name in PACKAGES}
     return facts
@@ -35,15 +35,14 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _revision() -> str:
+def revision(directory: Path) -> str:
+    """The commit that a directory is at, and whether it was changed; empty where git has none."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=directory)
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return f" at {done.stdout.strip()}"
+    return done.stdout.strip()
 
 
 def _cpu_model() -> str:

@@ -15,7 +15,7 @@ import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,12 @@ class Restart:
     behind_bytes: int
 
 
-def run(session: Session) -> list[Row]:
+def run(session: Session) -> Iterator[Row]:
     """Starts from the page cache and starts from the disk, held against one limit."""
     scale = session.scale
     if shutil.disk_usage(session.directory).free < 2 * scale.restart_bytes:
-        return [Skipped(GROUP, f"needs {2 * scale.restart_bytes / 1e9:.0f} GB of free disk")]
+        yield Skipped(GROUP, f"needs {2 * scale.restart_bytes / 1e9:.0f} GB of free disk")
+        return
     data = session.directory / DATA
     counts = batch_counts(scale.restart_bytes // BATCH_BYTES, scale.restart_partitions)
     session.say(f"restart: writing {sum(counts) * BATCH_BYTES / 1e9:.1f} GB")
@@ -75,17 +76,15 @@ def run(session: Session) -> list[Row]:
         acked = _write_and_kill(session, counts)
         snapshot = Snapshot(data)
         warm = [_restart(session, snapshot, acked, is_warm=True) for _ in _rounds(session)]
+        behind = (
+            f"{sum(counts) * BATCH_BYTES / 2**30:.3g} GiB in {len(counts)} partitions, "
+            f"{warm[0].behind_bytes / 2**30:.3g} GiB of it behind the checkpoints"
+        )
+        yield from _facts("the page cache is warm", warm, behind, FIRST_FETCH_S)
         cold = [_restart(session, snapshot, acked, is_warm=False) for _ in _rounds(session)]
+        yield from _facts("the page cache is empty", cold, behind, None)
     finally:
         shutil.rmtree(data, ignore_errors=True)
-    behind = (
-        f"{sum(counts) * BATCH_BYTES / 2**30:.3g} GiB in {len(counts)} partitions, "
-        f"{warm[0].behind_bytes / 2**30:.3g} GiB of it behind the checkpoints"
-    )
-    return [
-        *_facts("the page cache is warm", warm, behind, FIRST_FETCH_S),
-        *_facts("the page cache is empty", cold, behind, None),
-    ]
 
 
 def _rounds(session: Session) -> range:

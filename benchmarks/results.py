@@ -17,6 +17,9 @@ from benchmarks.samples import Sample, Spread, best_ratio, cpu_ratios, wall_rati
 
 SCHEMA = 1
 By = Literal["wall", "cpu"]
+Measure = Literal["time", "CPU", "lower"]
+"""Of a change: units per second, units per CPU second, or a fact that is better when lower."""
+CHANGE_MIN = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,52 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """One figure before and after, over pairs of runs; `ratio` > 1: after is better."""
+
+    group: str
+    title: str
+    unit: str
+    measure: Measure
+    before: Spread
+    after: Spread
+    ratio: Spread
+    limit: float = CHANGE_MIN
+
+    @classmethod
+    def of(
+        cls,
+        group: str,
+        title: str,
+        unit: str,
+        measure: Measure,
+        pairs: Sequence[tuple[float, float]],
+    ) -> Change:
+        """A change from `(before, after)` of each pair."""
+        tiny = 1e-9
+        ratios = [
+            (before + tiny) / (after + tiny)
+            if measure == "lower"
+            else (after + tiny) / (before + tiny)
+            for before, after in pairs
+        ]
+        return cls(
+            group,
+            title,
+            unit,
+            measure,
+            Spread.of([before for before, _ in pairs]),
+            Spread.of([after for _, after in pairs]),
+            Spread.of(ratios),
+        )
+
+    @property
+    def met(self) -> bool:
+        """Whether the median ratio reaches the limit."""
+        return self.ratio.median >= self.limit
+
+
+@dataclass(frozen=True, slots=True)
 class Skipped:
     """A group, or a part of one, that did not run, and why."""
 
@@ -90,7 +139,7 @@ class Skipped:
     failed: bool = False
 
 
-Row = Comparison | Fact | Skipped
+Row = Comparison | Fact | Change | Skipped
 
 
 @dataclass(slots=True)
@@ -117,7 +166,10 @@ def compare(
     target_by: By = "wall",
     note: str = "",
 ) -> Comparison:
-    """A comparison row from samples; `targets` are `(ours, theirs, least ratio or None)`."""
+    """A comparison row from samples; `targets` are `(ours, theirs, least ratio or None)`.
+
+    A target of a contestant without samples is left out.
+    """
     return Comparison(
         group,
         title,
@@ -139,6 +191,7 @@ def compare(
                 target_by,
             )
             for ours, theirs, target in targets
+            if ours in samples and theirs in samples
         ),
         note,
     )
@@ -162,7 +215,7 @@ def _row_object(row: Row) -> dict[str, Any]:
     if isinstance(row, Comparison):
         for ratio, shown in zip(row.ratios, made["ratios"], strict=True):
             shown["met"] = ratio.met
-    elif isinstance(row, Fact):
+    elif isinstance(row, Fact | Change):
         made["met"] = row.met
     return made
 
@@ -197,6 +250,14 @@ def _group_lines(rows: Sequence[Row]) -> list[str]:
         lines += ["| fact | measured | limit | |", "|---|---|---|---|"]
         lines += [_fact_line(fact) for fact in facts]
         lines.append("")
+    changes = [row for row in rows if isinstance(row, Change)]
+    if changes:
+        lines += [
+            f"| {changes[0].group} | before | after | ratio | limit | |",
+            "|---|---|---|---|---|---|",
+        ]
+        lines += [_change_line(change) for change in changes]
+        lines.append("")
     for row in rows:
         if isinstance(row, Skipped):
             lines += [f"**{'Failed' if row.failed else 'Skipped'}:** {row.reason}", ""]
@@ -209,11 +270,12 @@ def _comparison_lines(row: Comparison) -> list[str]:
         f"| {one.name} | {_spread(one.per_wall_s)} | {_spread(one.per_cpu_s)} |"
         for one in row.contestants
     ]
-    lines += [
-        "",
-        "| ratio | by time | by CPU | best rounds | target | |",
-        "|---|---|---|---|---|---|",
-    ]
+    if row.ratios:
+        lines += [
+            "",
+            "| ratio | by time | by CPU | best rounds | target | |",
+            "|---|---|---|---|---|---|",
+        ]
     for ratio in row.ratios:
         target = "" if ratio.target is None else f"≥ {ratio.target:g} by {_BY[ratio.target_by]}"
         lines.append(
@@ -229,6 +291,14 @@ def _fact_line(fact: Fact) -> str:
     limit = "" if fact.limit is None else f"< {fact.limit:g} {fact.unit}"
     title = f"{fact.title} ({fact.note})" if fact.note else fact.title
     return f"| {title} | {_spread(fact.value)} {fact.unit} | {limit} | {_VERDICT[fact.met]} |"
+
+
+def _change_line(change: Change) -> str:
+    title = change.title if change.measure == "lower" else f"{change.title}, by {change.measure}"
+    return (
+        f"| {title} | {_spread(change.before)} {change.unit} | {_spread(change.after)} "
+        f"{change.unit} | {_spread(change.ratio)} | ≥ {change.limit:g} | {_VERDICT[change.met]} |"
+    )
 
 
 _BY = {"wall": "time", "cpu": "CPU"}

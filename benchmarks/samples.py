@@ -50,6 +50,11 @@ class Spread:
         return cls(median(values), min(values), max(values))
 
 
+def is_millrace(contestant: str) -> bool:
+    """Whether a contestant is millrace in one of its ways, and not what it is measured against."""
+    return contestant.split()[0].rstrip(",") == "millrace"
+
+
 def percentile(ascending: Sequence[float], share: float) -> float:
     """The value that `share` of the values (0 <= share < 1), in ascending order, lie below."""
     return ascending[int(len(ascending) * share)]

@@ -1,7 +1,8 @@
 """One run of the harness: how much work a row does, where its data lies, what it says meanwhile.
 
-Owns the three scales. `FULL` is what the results file is made with; `QUICK` shows a trend in
-about a minute; `TINY` proves that the harness works and measures nothing.
+Owns the four scales. `FULL` is what the results file is made with; `QUICK` shows a trend in a few
+minutes; `PAIR` is one of many short runs that compare two checkouts; `TINY` proves that the harness
+works and measures nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from benchmarks.checkout import Checkout, installed
+from benchmarks.samples import Sample, is_millrace
 
 MIB = 1 << 20
 
@@ -109,6 +113,32 @@ QUICK = Scale(
     spark_rows=300_000,
     micro_batches=10,
 )
+PAIR = Scale(
+    rounds=2,
+    fetch_bytes=128 * MIB,
+    produce_bytes=64 * MIB,
+    synced_bytes=16 * MIB,
+    requests=5_000,
+    paced_records=2_000,
+    records=200_000,
+    log_records=44_000,
+    partitions=4,
+    starts=2,
+    idle_s=2.0,
+    connections=500,
+    restart_bytes=512 * MIB,
+    restart_partitions=50,
+    restart_rounds=1,
+    groups=100,
+    group_members=50,
+    group_partitions=500,
+    commits=5_000,
+    offset_records=50_000,
+    spark_rounds=2,
+    spark_warm_ups=1,
+    spark_rows=300_000,
+    micro_batches=10,
+)
 TINY = Scale(
     rounds=2,
     fetch_bytes=2 * MIB,
@@ -135,7 +165,7 @@ TINY = Scale(
     spark_rows=8_000,
     micro_batches=3,
 )
-SCALES = {"full": FULL, "quick": QUICK, "tiny": TINY}
+SCALES = {"full": FULL, "quick": QUICK, "pair": PAIR, "tiny": TINY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +174,19 @@ class Session:
 
     scale: Scale
     directory: Path
+    checkout: Checkout = field(default_factory=installed)
+    is_paired: bool = False
+    """Whether another session runs the same rows with another checkout, beside this one."""
+
+    def entrants(
+        self, contestants: Mapping[str, Callable[[], Sample]]
+    ) -> dict[str, Callable[[], Sample]]:
+        """The contestants that run: where two checkouts are compared, those of millrace alone."""
+        return {
+            name: run
+            for name, run in contestants.items()
+            if is_millrace(name) or not self.is_paired
+        }
 
     @property
     def log(self) -> Path:
@@ -151,14 +194,14 @@ class Session:
         return self.directory / "children.log"
 
     def say(self, text: str) -> None:
-        """Tells whoever waits what is going on."""
+        """Reports progress on stderr."""
         print(text, file=sys.stderr, flush=True)
 
     def warm_pages(self, size: int) -> None:
         """Writes and removes a file of `size` bytes, before anything is measured that appends.
 
         After a few idle seconds a virtual machine may have given its free pages back to its
-        host; whoever appends first then pays several times over for getting them again.
+        host. The first append after that costs several times as much.
         """
         path = self.directory / "pages"
         chunk = bytes(4 * MIB)
@@ -173,7 +216,15 @@ class Session:
 
 
 @contextlib.contextmanager
-def open_session(scale: Scale, parent: Path | None) -> Iterator[Session]:
-    """A session whose data lies in a new directory below `parent` (None: the system's)."""
+def open_session(
+    scale: Scale, parent: Path | None, checkout: Checkout | None = None
+) -> Iterator[Session]:
+    """A session whose data lies in a new directory below `parent` (None: the system's).
+
+    With a `checkout`, it is one of two that are compared.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-", dir=parent) as name:
-        yield Session(scale, Path(name))
+        if checkout is None:
+            yield Session(scale, Path(name))
+        else:
+            yield Session(scale, Path(name), checkout, is_paired=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 
@@ -23,9 +24,8 @@ BATCH_BYTES = 61 + 108
 """A header and one record with a value of 100 bytes."""
 
 
-def run(session: Session) -> list[Row]:
+def run(session: Session) -> Iterator[Row]:
     """A row for each kind of request, alone and with sixteen in flight."""
-    rows: list[Row] = []
     with running_broker(session, "requests-data") as broker:
         with broker.connect() as connection:
             connection.create_topic(TOPIC, durability="os")
@@ -38,8 +38,7 @@ def run(session: Session) -> list[Row]:
         for label, api, request in kinds:
             for in_flight in (1, 16):
                 session.say(f"requests: {label}, {in_flight} in flight")
-                rows.append(_row(session, broker, label, api, request, in_flight))
-    return rows
+                yield _row(session, broker, label, api, request, in_flight)
 
 
 def _metadata() -> MetadataRequest:
@@ -82,8 +81,9 @@ def _row(
                 ("reply loop", bare, bare_pid),
             )
         }
-        interleave(contestants, 1)
-        samples = interleave(contestants, session.scale.rounds)
+        entrants = session.entrants(contestants)
+        interleave(entrants, 1)
+        samples = interleave(entrants, session.scale.rounds)
     return compare(
         GROUP,
         f"{label}, {in_flight} in flight",

@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks.batches import FILL_IN_FLIGHT, LATEST
 from benchmarks.broker import RunningBroker, running_broker
+from benchmarks.checkout import ROOT
 from benchmarks.processes import child, process_cpu_s, python_module, read_line
 from benchmarks.results import By, Fact, Row, compare
 from benchmarks.samples import Sample, Spread, interleave
@@ -46,7 +47,7 @@ DROPPING = "a sink that drops"
 RANGE = "range"
 
 
-def measure(session: Session, group: str) -> list[Row]:
+def measure(session: Session, group: str) -> Iterator[Row]:
     """A row for each way to read and to write, and facts about micro-batches."""
     with (
         running_broker(session, "spark-data") as broker,
@@ -58,11 +59,10 @@ def measure(session: Session, group: str) -> list[Row]:
             Shape(session.scale.spark_rows // smaller, value_bytes, PARTITIONS)
             for value_bytes, smaller in ((100, 1), (1024, 4))
         ]
-        return [
-            *(row for shape in shapes for row in arena.reads(shape)),
-            *arena.writes(shapes),
-            *arena.stream(),
-        ]
+        for shape in shapes:
+            yield from arena.reads(shape)
+        yield from arena.writes(shapes)
+        yield from arena.stream()
 
 
 class SparkDriver:
@@ -90,7 +90,8 @@ def spark_driver(session: Session, servers: str) -> Iterator[SparkDriver]:
     """A Spark session in a process of its own, which is ended on leaving."""
     session.say("spark: starting a session")
     # For the workers, which look for the modules of this package by themselves.
-    path = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    inherited = (session.checkout.environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH"))
+    path = [str(ROOT), *filter(None, inherited)]
     directory = session.directory / "spark"
     directory.mkdir()
     command = python_module("benchmarks.spark_driver", servers, str(directory))
@@ -118,7 +119,7 @@ class Arena:
         self._connection = connection
         self._driver = driver
 
-    def reads(self, shape: Shape) -> list[Row]:
+    def reads(self, shape: Shape) -> Iterator[Row]:
         """To `noop`, and to Parquet. Raises `UnexpectedAnswer` unless all have the same rows."""
         self._fill(shape)
         jobs = {
@@ -137,18 +138,16 @@ class Arena:
             (OURS, RANGE, None),
         ]
         title = f"Read {_what(shape)}"
-        return [
-            self._contest(title, jobs | two_columns, [*targets, (TWO_COLUMNS, OURS, None)]),
-            self._contest(f"{title}, and write them to Parquet", files, targets),
-        ]
+        yield self._contest(title, jobs | two_columns, [*targets, (TWO_COLUMNS, OURS, None)])
+        yield self._contest(f"{title}, and write them to Parquet", files, targets)
 
-    def writes(self, shapes: Sequence[Shape]) -> list[Row]:
+    def writes(self, shapes: Sequence[Shape]) -> Iterator[Row]:
         """Values without keys, to a topic and to nowhere."""
         self._connection.create_topic(
             WRITTEN_TOPIC, partitions=PARTITIONS, durability="os", retention_bytes=str(1 << 28)
         )
-        return [
-            self._contest(
+        for shape in shapes:
+            yield self._contest(
                 f"Write {_what(shape)}",
                 {
                     OURS: Job("range", "millrace", shape, ("value",)),
@@ -157,8 +156,6 @@ class Arena:
                 },
                 [(OURS, DROPPING, WRITE_TARGET), (DROPPING, RANGE, None)],
             )
-            for shape in shapes
-        ]
 
     def stream(self) -> list[Row]:
         """Micro-batches of one record."""
@@ -223,7 +220,7 @@ class Arena:
                 broker_cpu_s.append(process_cpu_s(self._broker.pid) - before_s)
             return sample
 
-        runs = {name: partial(run, job) for name, job in jobs.items()}
+        runs = self._session.entrants({name: partial(run, job) for name, job in jobs.items()})
         interleave(runs, self._session.scale.spark_warm_ups)
         broker_cpu_s.clear()
         samples = interleave(runs, self._session.scale.spark_rounds)

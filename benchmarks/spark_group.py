@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
 
 from benchmarks.results import Row, Skipped
 from benchmarks.session import Session
@@ -12,15 +13,17 @@ from benchmarks.session import Session
 GROUP = "spark"
 
 
-def run(session: Session) -> list[Row]:
+def run(session: Session) -> Iterator[Row]:
     """All rows of the group, or a line that says what is missing."""
     missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
-        return [Skipped(GROUP, f"{names} not installed: pip install 'millrace[spark]'")]
+        yield Skipped(GROUP, f"{names} not installed: pip install 'millrace[spark]'")
+        return
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        return [Skipped(GROUP, "no java on the PATH: Spark needs Java 17 or newer")]
+        yield Skipped(GROUP, "no java on the PATH: Spark needs Java 17 or newer")
+        return
     # Not before it is known that they can be imported.
     from benchmarks.spark_arena import measure
 
-    return measure(session, GROUP)
+    yield from measure(session, GROUP)

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,12 +17,23 @@ from benchmarks import spark_group
 from benchmarks.__main__ import HEADINGS, main
 from benchmarks.bare import bare_server
 from benchmarks.batches import batch_of
+from benchmarks.checkout import ROOT, Checkout, checkout_at
 from benchmarks.machine import machine_facts
+from benchmarks.pairs import AFTER, BEFORE, run_pairs
 from benchmarks.processes import measured, tree_cpu_s
 from benchmarks.restart import CHECKPOINT_BATCHES, Snapshot, batch_counts
-from benchmarks.results import Fact, Results, Skipped, compare, to_json, to_markdown
+from benchmarks.results import (
+    Change,
+    Fact,
+    Results,
+    Row,
+    Skipped,
+    compare,
+    to_json,
+    to_markdown,
+)
 from benchmarks.samples import Sample, Spread, best_ratio, interleave, wall_ratios
-from benchmarks.session import TINY, open_session
+from benchmarks.session import TINY, Session, open_session
 from benchmarks.wire import UnexpectedAnswer, connect, pump
 from millrace_protocol.records import check_produced_batch
 from tests.quick_spark import needs_java
@@ -155,6 +167,79 @@ def test_a_run_measures_a_real_broker_and_writes_both_files(tmp_path: Path) -> N
     written = (tmp_path / "RESULTS.md").read_text()
     assert all(HEADINGS[group] in written for group in groups)
     assert str(tmp_path) not in written
+
+
+def test_two_checkouts_are_measured_in_pairs(tmp_path: Path) -> None:
+    arguments = ["--against", str(ROOT), "--scale", "tiny", "--pairs", "2", "--out", str(tmp_path)]
+    assert main([*arguments, "--only", "requests"]) == 0
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert {row["kind"] for row in rows} == {"change"}
+    assert {row["measure"] for row in rows} == {"time", "CPU"}
+    for row in rows:
+        assert min(row[part]["low"] for part in ("before", "after", "ratio")) > 0
+    assert "Hello, 16 in flight, by CPU" in (tmp_path / "RESULTS.md").read_text()
+
+
+def _paired(
+    group: Callable[[Session], Iterator[Row]], count: int = 1
+) -> tuple[list[Change], list[Skipped]]:
+    checkouts = {BEFORE: Checkout(("old",)), AFTER: Checkout(("new",))}
+    rows = run_pairs("g", group, checkouts, scale=TINY, parent=None, count=count)
+    changes = [row for row in rows if isinstance(row, Change)]
+    return changes, [row for row in rows if isinstance(row, Skipped)]
+
+
+def test_a_change_above_one_is_better_whatever_is_measured() -> None:
+    def group(session: Session) -> Iterator[Row]:
+        (name,) = session.checkout.serve
+        better = 2.0 if name == "new" else 1.0
+        yield Fact("g", "wait", "ms", Spread.of([4 / better]))
+        samples = {"millrace": [Sample(better, 1.0, 1.0)], "loop": [Sample(9.0, 1.0, 1.0)]}
+        yield compare("g", "rate", "MB", samples, [])
+
+    changes, _ = _paired(group)
+    assert [(change.title, change.measure) for change in changes] == [
+        ("wait", "lower"),
+        ("rate", "time"),
+        ("rate", "CPU"),
+    ]
+    assert [change.ratio.median for change in changes] == pytest.approx([2, 2, 2])
+    assert [change.met for change in changes] == [True, True, True]
+
+
+def test_the_pairs_take_turns_and_a_row_runs_beside_the_same_row() -> None:
+    order: list[str] = []
+
+    def group(session: Session) -> Iterator[Row]:
+        for title in ("one", "two"):
+            order.append(f"{session.checkout.serve[0]} {title}")
+            yield Fact("g", title, "ms", Spread.of([1.0]))
+
+    _paired(group, count=2)
+    assert order == [
+        *("old one", "new one", "old two", "new two"),
+        *("new one", "old one", "new two", "old two"),
+    ]
+
+
+def test_rows_that_only_one_checkout_can_run_are_marked() -> None:
+    def group(session: Session) -> Iterator[Row]:
+        yield Fact("g", "both", "ms", Spread.of([1.0]))
+        if session.checkout.serve == ("old",):
+            raise ValueError("no such thing")
+        yield Fact("g", "new alone", "ms", Spread.of([1.0]))
+
+    changes, skipped = _paired(group)
+    assert [change.title for change in changes] == ["both"]
+    assert [(row.reason, row.failed) for row in skipped] == [
+        ("before: ValueError: no such thing", False),
+        ("after alone: new alone", False),
+    ]
+
+
+def test_another_checkout_is_refused_where_there_are_no_sources(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no checkout of millrace"):
+        checkout_at(tmp_path)
 
 
 def test_clients_are_measured_beside_the_peers(tmp_path: Path) -> None:
