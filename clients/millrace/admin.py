@@ -1,4 +1,4 @@
-"""The admin client: topics, their settings, and where they are; groups are `admin`'s.
+"""The admin client: topics, their settings, and where they are; groups are `_group.admin`'s.
 
 Owns the calls and their values. Every change of several topics answers for each of them; the
 calls for a single one raise instead.
@@ -18,7 +18,7 @@ from millrace._cluster.offsets import list_offsets
 from millrace._cluster.ranges import split_ranges
 from millrace._group.admin import GroupAdmin
 from millrace.config import ClientConfig, ClientOptions, Servers, configure, parse_servers
-from millrace.errors import BrokerError, Closed, broker_error
+from millrace.errors import BrokerError, Closed, again, broker_error
 from millrace.events import EventFeed, State
 from millrace.records import TopicPartition
 from millrace_protocol.messages.admin import (
@@ -142,7 +142,7 @@ class TopicOutcome(Generic[T]):
     def unwrap(self) -> T:
         """The value. Raises the error."""
         if self.error is not None:
-            raise self.error
+            raise again(self.error)
         assert self.value is not None
         return self.value
 

@@ -14,6 +14,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, Unpack
 
+from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import Cluster
 from millrace._consumer.fetch_buffer import Reading
@@ -24,7 +25,7 @@ from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.hand_over import Callback, Callbacks
 from millrace._consumer.positions import Positions
 from millrace._consumer.seek import Partition, Start, timestamp_of
-from millrace._group.commits import Commits
+from millrace._group.commits import Commits, Nobody
 from millrace._group.member_identity import Terms
 from millrace.assignors import Assignor, chosen
 from millrace.config import ConsumerConfig, ConsumerOptions, Servers, configure, parse_servers
@@ -121,7 +122,6 @@ class Consumer(Sharing, Generic[K, V]):
             self._positions,
             self._config,
             feed=self._feed,
-            on_metadata=self._read_new_partitions,
         )
         self._group: Group | None = None
         self._group_offsets: GroupOffsets | None = None
@@ -141,7 +141,7 @@ class Consumer(Sharing, Generic[K, V]):
             self._join_in(terms, Callbacks(on_assigned, on_revoked, on_lost))
         self._state = State.NEW
         self._cause: BaseException | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: BackgroundTasks | None = None
 
     # Life
 
@@ -164,17 +164,12 @@ class Consumer(Sharing, Generic[K, V]):
             for topic in self._topics:
                 self._positions.add(self._partitions_of(topic), self._start_at)
         self._state = State.RUNNING
-        self._task = asyncio.create_task(self._run(), name="millrace-consumer")
-        self._task.add_done_callback(self._on_task_done)
-
-    async def _run(self) -> None:
-        if self._group is None or self._group_offsets is None:
-            await self._fetcher.run()
-            return
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._fetcher.run(), name="millrace-fetcher")
-            tasks.create_task(self._group_offsets.run(), name="millrace-offsets")
-            tasks.create_task(self._group.run(), name="millrace-group")
+        self._tasks = tasks = BackgroundTasks(self._on_task_failed)
+        self._fetcher.start(tasks, on_metadata=self._read_new_partitions)
+        if self._group is not None and self._group_offsets is not None:
+            self._group_offsets.commits.committing = self._group
+            self._group_offsets.start(tasks)
+            self._group.start(tasks)
 
     async def close(self) -> None:
         """Disconnects; whoever waits for records gets `Closed`.
@@ -198,10 +193,11 @@ class Consumer(Sharing, Generic[K, V]):
             if self._state is not State.FAILED:
                 self._state = State.CLOSED
             self._fetcher.data.set()
-            task, self._task = self._task, None
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+            if self._tasks is not None:
+                await self._tasks.end()
+            if self._group_offsets is not None:
+                # The group refers to its offsets, and they to their commits.
+                self._group_offsets.commits.committing = Nobody()
             await self._cluster.close()
             self._feed.emit(EventKind.CLOSED, "closed")
             self._feed.end()
@@ -397,13 +393,12 @@ class Consumer(Sharing, Generic[K, V]):
                     EventKind.PARTITIONS_CHANGED, f"reads {', '.join(map(str, new))} too"
                 )
 
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+    def _on_task_failed(self, cause: BaseException | None) -> None:
         if self._state in (State.CLOSED, State.FAILED):
             return
-        cause = None if task.cancelled() else task.exception()
-        while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
-            cause = cause.exceptions[0]
         self._cause = cause
         self._state = State.FAILED
+        if self._group is not None:
+            self._group.abandon_leave()
         self._feed.emit(EventKind.FAILED, f"the consumer's task died: {cause!r}")
         self._fetcher.data.set()

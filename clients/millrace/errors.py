@@ -328,13 +328,16 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
 
 
 def again(error: MillraceError) -> MillraceError:
-    """The error as a new exception: one that is raised twice collects both tracebacks."""
-    if isinstance(error, BrokerError):
-        assert error.code is not None
-        copy: MillraceError = type(error)(str(error), code=error.code)
-    else:
-        copy = type(error)(*error.args)
-    copy.__cause__ = error.__cause__
+    """An equal exception without a traceback, and its causes likewise.
+
+    An error is raised to each caller as a copy, because an exception that is raised twice collects
+    both tracebacks. An error is kept in a field as a copy, because a traceback refers to frames,
+    frames to the object that holds the field, and such a circle stays in memory.
+    """
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    cause = error.__cause__
+    copy.__cause__ = again(cause) if isinstance(cause, MillraceError) else cause
     return copy
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from millrace.errors import MemberFenced, MillraceError, NotAssigned
+from millrace.errors import MemberFenced, MillraceError, NotAssigned, again
 from millrace.records import TopicPartition
 
 T = TypeVar("T")
@@ -101,6 +101,6 @@ class Outcome(Generic[T]):
     def unwrap(self) -> T:
         """The value. Raises the error."""
         if self.error is not None:
-            raise self.error
+            raise again(self.error)
         assert self.value is not None
         return self.value

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
+from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms, wall_ms
 from millrace._cluster.cluster import Cluster
 from millrace._producer.accumulator import Accumulator
@@ -32,6 +32,8 @@ from millrace._producer.columns import (
 from millrace._producer.produce_queue import Outbox
 from millrace._producer.receipts import Deliveries, Delivery
 from millrace._producer.sender import Sender
+from millrace._producer.settlement import Settlement
+from millrace._producer.waiters import Waiters
 from millrace.config import ProducerConfig, ProducerOptions, Servers, configure, parse_servers
 from millrace.errors import (
     ClientFailed,
@@ -55,8 +57,6 @@ else:
     K = TypeVar("K")
     V = TypeVar("V")
 
-FAILURES_KEPT = 100
-"""Failed batches remembered for the next `flush`; more are only counted."""
 _TURNS_PER_BATCH = 4
 """Turns of the loop from one batch's answer to the next batch's departure.
 
@@ -99,16 +99,19 @@ class Producer(Generic[K, V]):
         rng = rng or random.Random()
         self._cluster = Cluster(parse_servers(servers), self._config, feed=self._feed, rng=rng)
         self._outbox = Outbox(self._config, rng=rng)
+        self._waiters = Waiters()
         self._accumulator = Accumulator(
-            self._config, self._outbox, owner=self, rng=rng, partitioner=partitioner
+            self._config, self._outbox, owner=self._waiters, rng=rng, partitioner=partitioner
         )
+        self._settlement = Settlement(self._accumulator, self._waiters, feed=self._feed)
         self._sender = Sender(
             self._cluster,
             self._outbox,
             self._accumulator,
             self._config,
+            waiters=self._waiters,
+            settlement=self._settlement,
             feed=self._feed,
-            settle=self._on_settled,
         )
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
@@ -116,14 +119,11 @@ class Producer(Generic[K, V]):
         self._state = State.NEW
         self._running = False
         self._cause: BaseException | None = None
-        self._unobserved: deque[Batch] = deque(maxlen=FAILURES_KEPT)
-        self._failed_records = 0
-        self._room_waiters: list[asyncio.Future[None]] = []
         self._wall_ms = 0
         self._hot: dict[str, Batch] = {}
         self._has_own_partitioner = partitioner is not by_key
         self._at_once: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: BackgroundTasks | None = None
 
     # Life
 
@@ -140,8 +140,8 @@ class Producer(Generic[K, V]):
         self._open_gate = self._loop.create_future()
         self._open_gate.set_result(None)
         self._state, self._running = State.RUNNING, True
-        self._task = asyncio.create_task(self._sender.run(), name="millrace-producer")
-        self._task.add_done_callback(self._on_task_done)
+        self._tasks = BackgroundTasks(self._on_task_failed)
+        self._sender.start(self._tasks)
 
     async def close(self) -> None:
         """Flushes, then disconnects; sends are refused from the start of it on.
@@ -160,15 +160,13 @@ class Producer(Generic[K, V]):
                 await self._flush_batches()
         finally:
             await self._stop()
-        self._raise_unobserved()
+        self._settlement.raise_unobserved()
 
     async def _stop(self) -> None:
         if self._state is not State.FAILED:
             self._state = State.CLOSED
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        if self._tasks is not None:
+            await self._tasks.end()
         self._give_up(Closed("the producer was closed before the record was acked"))
         await self._cluster.close()
         self._feed.emit(EventKind.CLOSED, "closed")
@@ -336,7 +334,7 @@ class Producer(Generic[K, V]):
             partition = checked_partition(partition)
         self._hot.pop(topic, None)
         deliveries = self._accumulator.take(topic, partition, columns)
-        self._note_refused()
+        self._settlement.settle_refused()
         self._look_after()
         return deliveries
 
@@ -374,10 +372,10 @@ class Producer(Generic[K, V]):
         if not accumulator.knows(topic):
             count = self._cluster.partition_count(topic)
             if count is not None:
-                self._on_settled(accumulator.assign(topic, count))
+                self._settlement.settle(accumulator.assign(topic, count))
         self._hot.pop(topic, None)
         deliveries = accumulator.take(topic, partition, columns.lists() if chooses else columns)
-        self._note_refused()
+        self._settlement.settle_refused()
         self._look_after()
         return deliveries
 
@@ -386,7 +384,7 @@ class Producer(Generic[K, V]):
         accumulator = self._accumulator
         if accumulator.attention:
             self._at_once = None
-            self._sender.wake.set()
+            self._waiters.sender_wakeup.set()
         elif not accumulator.has_room:
             self._at_once = None
 
@@ -402,7 +400,7 @@ class Producer(Generic[K, V]):
     async def _pass_gate(self) -> None:
         for _ in range(_TURNS_PER_BATCH):
             await asyncio.sleep(0)
-        await self.until_room()
+        await self._until_room()
         if not self._running:
             raise self._not_running()
         self._at_once = self._open_gate
@@ -430,7 +428,7 @@ class Producer(Generic[K, V]):
         if not self._running:
             raise self._not_running()
         await self._flush_batches()
-        self._raise_unobserved()
+        self._settlement.raise_unobserved()
 
     def health(self) -> ProducerHealth:
         """How the producer is doing, now; costs little."""
@@ -440,12 +438,12 @@ class Producer(Generic[K, V]):
             opened.append(oldest)
         return ProducerHealth(
             state=self._state,
-            last_error=self._sender.last_error,
+            last_error=self._settlement.last_error,
             buffered_bytes=self._accumulator.buffered_bytes,
             buffered_records=self._accumulator.buffered_records,
             in_flight_requests=self._outbox.in_flight_requests,
             oldest_ms=monotonic_ms() - min(opened) if opened else 0,
-            failed_records=self._failed_records,
+            failed_records=self._settlement.failed_records,
         )
 
     def events(self) -> AsyncIterator[Event]:
@@ -454,62 +452,23 @@ class Producer(Generic[K, V]):
 
     # Waiting
 
-    async def settle(self, batch: Batch) -> None:
-        """Waits until a batch is settled, and has it sent without lingering."""
-        batch.observed = True
-        if not batch.hurried:
-            batch.hurried = True
-            if self._running:
-                self._sender.wake.set()
-        await self._wait(batch)
-
-    async def _wait(self, batch: Batch) -> None:
-        if batch.settled:
-            return
-        # One future for each who waits: cancelling one must not cancel the others.
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        batch.waiters.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter in batch.waiters:
-                batch.waiters.remove(waiter)
-            raise
-
-    async def until_room(self) -> None:
-        """Waits until there is no backlog, and room for any record."""
+    async def _until_room(self) -> None:
         while not self._accumulator.has_room:
-            waiter: asyncio.Future[None] = self._loop.create_future()
-            self._room_waiters.append(waiter)
-            self._sender.room_is_wanted = True
-            self._sender.wake.set()
-            await waiter
+            await self._waiters.room()
 
     async def _flush_batches(self) -> None:
         if self._accumulator.backlog is not None:
-            await self.until_room()
+            await self._until_room()
         for antechamber in self._accumulator.antechambers():
-            await self._wait(antechamber)
+            await self._waiters.settled(antechamber)
         self._accumulator.seal_all()
-        self._sender.wake.set()
+        self._waiters.sender_wakeup.set()
         unsettled = self._outbox.pending()
         while unsettled:
             batch = unsettled.pop()
-            await self._wait(batch)
+            await self._waiters.settled(batch)
             if batch.moved is not None:
                 unsettled += batch.moved.batches()
-
-    def _raise_unobserved(self) -> None:
-        failed = [batch for batch in self._unobserved if not batch.observed]
-        self._unobserved.clear()
-        errors = tuple(batch.error for batch in failed if batch.error is not None)
-        if errors:
-            count = sum(batch.count for batch in failed)
-            raise DeliveryFailed(
-                f"{count} records in {len(failed)} batches could not be delivered and nobody "
-                f"awaited them: {errors[0]}",
-                errors,
-            ) from errors[0]
 
     # Values and clock
 
@@ -532,44 +491,7 @@ class Producer(Generic[K, V]):
         self._wall_ms = 0
         self._hot.clear()
 
-    # Outcomes
-
-    def _on_settled(self, settled: list[Batch]) -> None:
-        self._accumulator.release(settled)
-        self._note_outcomes(settled)
-        if self._accumulator.backlog is not None:
-            self._accumulator.feed()
-            self._note_refused()
-            if self._accumulator.attention:
-                self._sender.wake.set()
-        if self._room_waiters and self._accumulator.has_room:
-            self._wake_room_waiters()
-
-    def _note_refused(self) -> None:
-        self._note_outcomes(self._accumulator.refused())
-
-    def _note_outcomes(self, settled: list[Batch]) -> None:
-        for batch in settled:
-            if batch.error is not None:
-                self._note_failure(batch, batch.error)
-            for waiter in batch.waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            batch.waiters.clear()
-
-    def _wake_room_waiters(self) -> None:
-        waiters, self._room_waiters = self._room_waiters, []
-        self._sender.room_is_wanted = False
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def _note_failure(self, batch: Batch, error: MillraceError) -> None:
-        self._sender.last_error = error
-        self._failed_records += batch.count
-        if not batch.observed:
-            self._unobserved.append(batch)
-        self._feed.emit(EventKind.DELIVERY_FAILED, f"{batch.count} records failed: {error}", error)
+    # The end
 
     def _stop_taking(self) -> None:
         self._running = False
@@ -577,18 +499,11 @@ class Producer(Generic[K, V]):
         self._hot.clear()
 
     def _give_up(self, error: MillraceError) -> None:
-        self._on_settled(self._accumulator.reject_all(error))
-        self._on_settled(self._outbox.fail_all(error))
-        self._wake_room_waiters()
+        self._settlement.settle(self._accumulator.reject_all(error))
+        self._settlement.settle(self._outbox.fail_all(error))
+        self._waiters.wake_room()
 
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            # Somebody cancelled all tasks, as `asyncio.run` does at the end.
-            cause: BaseException | None = None
-        else:
-            cause = task.exception()
-            if isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
-                cause = cause.exceptions[0]
+    def _on_task_failed(self, cause: BaseException | None) -> None:
         if self._state in (State.CLOSED, State.FAILED):
             return
         self._cause = cause

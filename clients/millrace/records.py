@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
@@ -150,20 +150,31 @@ def deserialize(
     Returns what a deserializer raised, and at which row, the first of both columns.
     """
     refused: tuple[int, Exception] | None = None
-    for column, deserializer in (
-        (columns.keys, key_deserializer),
-        (columns.values, value_deserializer),
-    ):
-        if deserializer is None:
-            continue
-        index = 0
-        try:
-            for index, data in enumerate(column if refused is None else column[: refused[0]]):
-                if data is not None:
-                    column[index] = deserializer(data)
-        except Exception as error:  # the user's code may raise anything
-            refused = index, error
-    return refused
+    try:
+        for column, deserializer in (
+            (columns.keys, key_deserializer),
+            (columns.values, value_deserializer),
+        ):
+            if deserializer is not None:
+                end = len(column) if refused is None else refused[0]
+                refused = _deserialize_column(column, deserializer, end) or refused
+        return refused
+    finally:
+        # The error refers to the frames it passed and to their callers: none may refer to it.
+        del refused
+
+
+def _deserialize_column(
+    column: list[Any], deserializer: Deserializer, end: int
+) -> tuple[int, Exception] | None:
+    index = 0
+    try:
+        for index, data in enumerate(islice(column, end)):
+            if data is not None:
+                column[index] = deserializer(data)
+    except Exception as error:  # the user's code may raise anything
+        return index, error
+    return None
 
 
 def corrupt(where: TopicPartition, offset: int, error: CorruptBatch) -> CorruptMessage:
@@ -250,7 +261,10 @@ class RecordBatch(Generic[K, V]):
         for columns in self._columns():
             refused = deserialize(columns, self._key_deserializer, self._value_deserializer)
             if refused is not None:
-                raise refused[1]
+                try:
+                    raise refused[1]
+                finally:
+                    del refused
             yield from make_records(columns, self.where, columns.offsets)
 
     def values(self) -> list[bytes | None]:

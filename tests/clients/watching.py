@@ -74,10 +74,8 @@ class Watch:
 
 async def kill(consumer: Consumer[Any, Any]) -> None:
     """Ends a consumer as a killed process ends: nothing is said, the sockets are cut."""
-    task, consumer._task = consumer._task, None
-    assert task is not None
-    task.remove_done_callback(consumer._on_task_done)
+    tasks, consumer._tasks = consumer._tasks, None
+    assert tasks is not None
     await consumer._cluster.close()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await tasks.end()
     await consumer.close()

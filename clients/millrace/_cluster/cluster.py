@@ -22,6 +22,7 @@ from millrace.errors import (
     Closed,
     ConnectionFailed,
     MillraceError,
+    again,
     broker_error,
 )
 from millrace.events import EventFeed, EventKind
@@ -104,7 +105,9 @@ class Cluster:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks)
+        self._refreshing = None
 
     def leader(self, topic: str, partition: int) -> Leader | None:
         """The leader as far as known, or None: ask for a refresh then."""
@@ -139,9 +142,9 @@ class Cluster:
                 return
             error = self.topic_errors.get(missing[0])
             if error is not None and not error.retriable:
-                raise error
+                raise again(error)
             await self.pause(attempt)
-        raise self.topic_errors[missing[0]]
+        raise again(self.topic_errors[missing[0]])
 
     async def list_topics(self) -> list[str]:
         """The names of all topics but the broker's own; what they are like is in the cache then."""
@@ -172,7 +175,7 @@ class Cluster:
                     MetadataRequest(topics), MetadataResponse, timeout_ms=timeout_ms
                 )
             except MillraceError as error:
-                failures.append(error)
+                failures.append(again(error))
         raise ConnectionFailed("; ".join(dict.fromkeys(map(str, failures)))) from failures[-1]
 
     def _candidates(self) -> list[Callable[[], Awaitable[Connection]]]:
@@ -232,7 +235,11 @@ class Cluster:
             self._connecting[key] = task
             task.add_done_callback(_retrieve)
             task.add_done_callback(lambda _: self._connecting.pop(key, None))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            # The error of a task refers to this frame, once it is raised here.
+            del task
 
     async def any_connection(self) -> Connection:
         """A live connection to whichever broker is there."""
@@ -246,7 +253,7 @@ class Cluster:
             try:
                 return await self.connection(node_id)
             except MillraceError as error:
-                failures.append(error)
+                failures.append(again(error))
         raise ConnectionFailed("; ".join(map(str, failures)) or "the cluster has no brokers")
 
     async def controller(self) -> Connection:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from millrace._cluster.cluster import Cluster
 from millrace._cluster.connection import Connection
-from millrace.errors import MillraceError, ProtocolViolation, broker_error
+from millrace.errors import MillraceError, ProtocolViolation, again, broker_error
 from millrace.records import TopicPartition
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.schema import Request
@@ -63,7 +63,7 @@ async def ask_leaders(
             )
         delay_ms = cluster.backoff_ms(attempt)
         if not error.retriable or loop.time() + delay_ms / 1000 >= deadline:
-            raise error
+            raise again(error)
         await asyncio.sleep(delay_ms / 1000)
         attempt += 1
         await cluster.refresh({where.topic for where in unanswered})
@@ -138,4 +138,4 @@ async def _ask(
     try:
         return await call(await cluster.connection(node_id), asked, left_ms)
     except MillraceError as error:
-        return error
+        return again(error)

@@ -134,9 +134,7 @@ class Reading:
                 continue
             state.position = self._chunk_end
             if self._error is not None:
-                error = self._error
-                self._abandon(state)
-                raise error
+                raise self._refused(state)
             try:
                 columns, self._chunk_end = next(self._chunks)
             except StopIteration:
@@ -230,6 +228,8 @@ class Reading:
                 offset=self._chunk_end,
             )
             self._error.__cause__ = error
+            # The error refers to this frame.
+            del refused, error
         assert state.position is not None
         self._in_hand.setdefault(state, state.position)
         self._chunk = columns
@@ -240,6 +240,13 @@ class Reading:
         assert self._slice is not None
         state.position = self._slice.next_offset
         self._close()
+
+    def _refused(self, state: PartitionState) -> MillraceError:
+        """The error behind the current chunk, which is dropped with its slice."""
+        assert self._error is not None
+        error = self._error
+        self._abandon(state)
+        return error
 
     def _abandon(self, state: PartitionState) -> None:
         """The slice cannot be read on: reads it again from the position, next time."""

@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import LANE_FETCH, LANE_LONG_POLL, Cluster
 from millrace._cluster.offsets import list_offsets
 from millrace._consumer.positions import Fetch, Lookup, Positions
 from millrace.config import ConsumerConfig
-from millrace.errors import MillraceError
+from millrace.errors import MillraceError, again
 from millrace.events import EventFeed, EventKind
 from millrace.records import TopicPartition
 from millrace_protocol.messages.fetch import FetchResponse
 
 
 class Fetcher:
-    """Keeps the buffer of `positions` filled while `run` runs.
+    """Keeps the buffer of `positions` filled, from `start` until its tasks end.
 
     `data` is set when there may be something to take, or when nothing more will come. `wake` has
     it look again: after a seek, a pause, and when something was taken.
@@ -34,7 +35,6 @@ class Fetcher:
         config: ConsumerConfig,
         *,
         feed: EventFeed,
-        on_metadata: Callable[[], None],
     ) -> None:
         self.data = asyncio.Event()
         self.last_error: MillraceError | None = None
@@ -43,7 +43,6 @@ class Fetcher:
         self._positions = positions
         self._config = config
         self._feed = feed
-        self._on_metadata = on_metadata
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._finding = False
@@ -53,28 +52,32 @@ class Fetcher:
         """Looks again at what to fetch."""
         self._wake.set()
 
-    async def run(self) -> None:
-        """Runs until cancelled, or until something breaks that should not."""
+    def start(self, tasks: BackgroundTasks, *, on_metadata: Callable[[], None]) -> None:
+        """Begins to fetch, until `tasks` end; calls `on_metadata` after each look at the topics."""
+        tasks.start(self._run(tasks, on_metadata), name="millrace-fetcher", lasting=True)
+        fresh = self._keep_fresh(on_metadata)
+        tasks.start(fresh, name="millrace-consumer-metadata", lasting=True)
+
+    async def _run(self, tasks: BackgroundTasks, on_metadata: Callable[[], None]) -> None:
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._keep_fresh(), name="millrace-consumer-metadata")
-                while True:
-                    self._wake.clear()
-                    self._pump(tasks)
-                    await self._wake.wait()
+            while True:
+                self._wake.clear()
+                self._pump(tasks, on_metadata)
+                await self._wake.wait()
         finally:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def _pump(self, tasks: asyncio.TaskGroup) -> None:
+    def _pump(self, tasks: BackgroundTasks, on_metadata: Callable[[], None]) -> None:
         plan = self._positions.plan(monotonic_ms(), self._leader_of)
         for fetch in plan.fetches:
-            tasks.create_task(self._fetch(fetch), name=f"millrace-fetch-{fetch.node_id}")
+            tasks.start(self._fetch(fetch), name=f"millrace-fetch-{fetch.node_id}")
         if plan.lookup is not None:
-            tasks.create_task(self._look_up(plan.lookup), name="millrace-offsets")
+            tasks.start(self._look_up(plan.lookup), name="millrace-offsets")
         if plan.unknown_topics and not self._finding:
             self._finding = True
-            tasks.create_task(self._find(plan.unknown_topics), name="millrace-consumer-topics")
+            finding = self._find(plan.unknown_topics, on_metadata)
+            tasks.start(finding, name="millrace-consumer-topics")
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -113,7 +116,8 @@ class Fetcher:
             answers = await list_offsets(
                 self._cluster, questions, timeout_ms=self._config.request_timeout_ms
             )
-        except MillraceError as error:
+        except MillraceError as caught:
+            error = again(caught)
             self._note(error)
             self._positions.on_lookup_failed(lookup, error, monotonic_ms())
         else:
@@ -122,7 +126,7 @@ class Fetcher:
         self.data.set()
         self._wake.set()
 
-    async def _find(self, topics: set[str]) -> None:
+    async def _find(self, topics: set[str], on_metadata: Callable[[], None]) -> None:
         """Asks for the leaders of topics; pauses before it may be asked again in vain."""
         try:
             await self._cluster.refresh(topics)
@@ -130,7 +134,7 @@ class Fetcher:
             self._note(error)
             found = False
         else:
-            self._on_metadata()
+            on_metadata()
             for topic in sorted(topics & self._cluster.topic_errors.keys()):
                 denied = self._cluster.topic_errors[topic]
                 self._positions.on_topic_denied(topic, denied, monotonic_ms())
@@ -146,7 +150,7 @@ class Fetcher:
     def _is_led(self, where: TopicPartition) -> bool:
         return self._cluster.leader(*where) is not None
 
-    async def _keep_fresh(self) -> None:
+    async def _keep_fresh(self, on_metadata: Callable[[], None]) -> None:
         while True:
             await asyncio.sleep(self._config.metadata_max_age_ms / 1000)
             try:
@@ -154,10 +158,11 @@ class Fetcher:
             except MillraceError as error:
                 self._note(error)
             else:
-                self._on_metadata()
+                on_metadata()
 
     def _note(self, error: MillraceError) -> None:
         """Tells of an error that is met by trying again; once, however often it is met."""
+        kept = again(error)
         if str(error) != str(self.last_error):
-            self._feed.emit(EventKind.FETCH_FAILED, str(error), error)
-        self.last_error = error
+            self._feed.emit(EventKind.FETCH_FAILED, str(error), kept)
+        self.last_error = kept

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+from millrace._background_tasks import BackgroundTasks
 from millrace._consumer.group_member import CLOSE_TIMEOUT_MS, Group
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.hand_over import Callbacks
@@ -34,7 +35,7 @@ class Sharing(Positioning):
     _start_at: int
     _feed: EventFeed
     _state: State
-    _task: asyncio.Task[None] | None
+    _tasks: BackgroundTasks | None
     _group: Group | None
     _commits: Commits | None
     _shares: bool
@@ -177,26 +178,19 @@ class Sharing(Positioning):
             feed=self._feed,
             fetcher=self._fetcher,
         )
-        self._commits.committing = self._group
         if self._topics:
             self.subscribe(self._topics)
 
     async def _leave(self, *, all_is_done: bool) -> None:
         """Says goodbye to the group. Returns early when the consumer's task dies meanwhile."""
-        if self._group is None or self._group_offsets is None or self._task is None:
+        if self._group is None or self._group_offsets is None or self._tasks is None:
             return
         if all_is_done:
             self._reading.asked()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_MS / 1000):
                 if not self._group.is_out:
-                    leaving = asyncio.ensure_future(self._group.leave())
-                    try:
-                        await asyncio.wait(
-                            {leaving, self._task}, return_when=asyncio.FIRST_COMPLETED
-                        )
-                    finally:
-                        leaving.cancel()
+                    await self._group.leave()
                 elif self._config.auto_commit:
                     await self._group_offsets.commit(
                         self._group_offsets.processed(), timeout_ms=CLOSE_TIMEOUT_MS

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TypeVar
 
+from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import LANE_CALLS, Cluster
 from millrace._consumer.fetch_buffer import Reading
@@ -42,7 +43,13 @@ from millrace._group.membership import Membership
 from millrace._group.poll_deadline import Pace, Processing
 from millrace.assignors import decode_assigned
 from millrace.config import ConsumerConfig
-from millrace.errors import MemberFenced, MillraceError, ProtocolViolation, UnknownTopicOrPartition
+from millrace.errors import (
+    MemberFenced,
+    MillraceError,
+    ProtocolViolation,
+    UnknownTopicOrPartition,
+    again,
+)
 from millrace.events import EventFeed, EventKind, GroupHealth
 from millrace.records import TopicPartition
 from millrace_protocol.errors import WireError
@@ -143,6 +150,10 @@ class Group:
         self._hand_overs.asked.set()
         await self._left.wait()
 
+    def abandon_leave(self) -> None:
+        """Ends the wait of `leave`: the tasks have failed, so the group is not told."""
+        self._left.set()
+
     # Reading
 
     def asked(self, *, one_by_one: bool = False) -> None:
@@ -218,20 +229,22 @@ class Group:
 
     # The task
 
-    async def run(self) -> None:
-        """Carries the membership out until cancelled, or until something breaks that should not."""
+    def start(self, tasks: BackgroundTasks) -> None:
+        """Begins to carry the membership out, until `tasks` end."""
+        tasks.start(self._run(tasks), name="millrace-group", lasting=True)
+        tasks.start(self._keep_watch(), name="millrace-group-topics", lasting=True)
+
+    async def _run(self, tasks: BackgroundTasks) -> None:
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._keep_watch(), name="millrace-group-topics")
-                while True:
-                    self._wake.clear()
-                    now_ms = monotonic_ms()
-                    self._effects.extend(self._membership.on_deadline(now_ms))
-                    self._look_at_pace(now_ms)
-                    while self._effects:
-                        self._carry_out(self._effects.popleft(), tasks)
-                    self._set_timer()
-                    await self._wake.wait()
+            while True:
+                self._wake.clear()
+                now_ms = monotonic_ms()
+                self._effects.extend(self._membership.on_deadline(now_ms))
+                self._look_at_pace(now_ms)
+                while self._effects:
+                    self._carry_out(self._effects.popleft(), tasks)
+                self._set_timer()
+                await self._wake.wait()
         finally:
             if self._timer is not None:
                 self._timer.cancel()
@@ -252,7 +265,7 @@ class Group:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(delay_ms / 1000, self._wake.set)
 
-    def _carry_out(self, effect: Effect, tasks: asyncio.TaskGroup) -> None:
+    def _carry_out(self, effect: Effect, tasks: BackgroundTasks) -> None:
         if isinstance(effect, Say):
             self._feed.emit(effect.kind, effect.sentence, effect.error)
         elif isinstance(effect, Left):
@@ -260,13 +273,13 @@ class Group:
         elif isinstance(effect, Fail):
             self._fail(effect, tasks)
         elif isinstance(effect, Revoke):
-            self._hand_over = tasks.create_task(self._let_go(effect), name="millrace-revoke")
+            self._hand_over = tasks.start(self._let_go(effect), name="millrace-revoke")
         elif isinstance(effect, Assign):
-            self._hand_over = tasks.create_task(self._take_over(effect), name="millrace-assign")
+            self._hand_over = tasks.start(self._take_over(effect), name="millrace-assign")
         elif isinstance(effect, Learn):
-            tasks.create_task(self._learn(effect), name="millrace-group-learn")
+            tasks.start(self._learn(effect), name="millrace-group-learn")
         else:
-            tasks.create_task(self._call(effect), name=f"millrace-{type(effect).__name__.lower()}")
+            tasks.start(self._call(effect), name=f"millrace-{type(effect).__name__.lower()}")
 
     async def _call(self, effect: Join | Sync | Heartbeat | Leave) -> None:
         member, config = self._membership, self._config
@@ -286,7 +299,7 @@ class Group:
                 await self._ask(effect, LeaveGroupResponse, soon_ms)
                 effects = member.on_left(effect, monotonic_ms())
         except MillraceError as error:
-            effects = member.on_failed(effect, error, monotonic_ms())
+            effects = member.on_failed(effect, again(error), monotonic_ms())
         self._do(effects)
 
     async def _ask(
@@ -306,7 +319,7 @@ class Group:
             await self._cluster.refresh(learn.topics)
             assigned = await self._all_assigned() if learn.what_is_assigned else None
         except MillraceError as error:
-            self._do(member.on_failed(learn, error, monotonic_ms()))
+            self._do(member.on_failed(learn, again(error), monotonic_ms()))
         else:
             counts = self._counts()
             self._do(member.on_learned(learn, counts, monotonic_ms(), assigned=assigned))
@@ -342,7 +355,7 @@ class Group:
         """Whether the user goes on reading: not where it wants out itself, or takes too long."""
         return bool(self._membership.topics) and not self._processing.is_overdue
 
-    def _fail(self, fail: Fail, tasks: asyncio.TaskGroup) -> None:
+    def _fail(self, fail: Fail, tasks: BackgroundTasks) -> None:
         """Ends a membership for good; `error` has the reason."""
         if self._hand_over is not None:
             self._hand_over.cancel()
@@ -351,7 +364,7 @@ class Group:
         self._feed.emit(EventKind.LOST, f"out of group {self._terms.group!r}: {fail.error}")
         lost = sorted(fail.lost)
         if lost:
-            tasks.create_task(self._hand_overs.tell_lost(lost), name="millrace-lost")
+            tasks.start(self._hand_overs.tell_lost(lost), name="millrace-lost")
         self._left.set()
         # Whoever waits for records is told.
         self._fetcher.data.set()
@@ -394,7 +407,7 @@ class Group:
             try:
                 await self._look_for_topics()
             except MillraceError as error:
-                self._feed.emit(EventKind.FETCH_FAILED, str(error), error)
+                self._feed.emit(EventKind.FETCH_FAILED, str(error), again(error))
                 await self._cluster.pause(attempt)
                 attempt += 1
                 continue

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
+from millrace._background_tasks import BackgroundTasks
 from millrace._cluster.cluster import Cluster
 from millrace._consumer.fetch_buffer import Reading
 from millrace._consumer.positions import Hold, PartitionState, Positions
 from millrace._group.commits import Commits
 from millrace.config import ConsumerConfig
-from millrace.errors import MillraceError
+from millrace.errors import MillraceError, again
 from millrace.events import EventFeed, EventKind
 from millrace.groups import CommitOutcome, CommittedOffset
 from millrace.records import TopicPartition
@@ -111,7 +112,7 @@ class GroupOffsets:
             except MillraceError as error:
                 self._say_failed("what the group has committed cannot be read", error)
                 if not error.retriable:
-                    failure = error
+                    failure = again(error)
                     break
                 await self._cluster.pause(attempt)
                 attempt += 1
@@ -193,18 +194,20 @@ class GroupOffsets:
 
     # The task
 
-    async def run(self) -> None:
-        """Looks up and commits until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            if self._config.auto_commit:
-                tasks.create_task(self._commit_regularly(), name="millrace-auto-commit")
-            while True:
-                self._wake.clear()
-                while self._to_look_up:
-                    partitions = self._to_look_up.pop(0)
-                    await self._look_up(partitions)
-                    self.release(partitions)
-                await self._wake.wait()
+    def start(self, tasks: BackgroundTasks) -> None:
+        """Begins to look up and to commit, until `tasks` end."""
+        tasks.start(self._run(), name="millrace-offsets", lasting=True)
+        if self._config.auto_commit:
+            tasks.start(self._commit_regularly(), name="millrace-auto-commit", lasting=True)
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            while self._to_look_up:
+                partitions = self._to_look_up.pop(0)
+                await self._look_up(partitions)
+                self.release(partitions)
+            await self._wake.wait()
 
     async def _commit_regularly(self) -> None:
         while True:
@@ -217,4 +220,4 @@ class GroupOffsets:
         return [state for state in states if not state.holds & Hold.REVOKED]
 
     def _say_failed(self, what: str, error: MillraceError) -> None:
-        self._feed.emit(EventKind.COMMIT_FAILED, f"{what}: {error}", error)
+        self._feed.emit(EventKind.COMMIT_FAILED, f"{what}: {error}", again(error))

@@ -267,10 +267,14 @@ class Positions:
                 self._note_ready(state)
                 return state, taken
             if state.error is not None:
-                error, state.error = state.error, None
-                self._back_off(state, now_ms)
-                raise error
+                raise self._take_error(state, now_ms)
         return None
+
+    def _take_error(self, state: PartitionState, now_ms: int) -> MillraceError:
+        assert state.error is not None
+        error, state.error = state.error, None
+        self._back_off(state, now_ms)
+        return error
 
     def put_back(self, state: PartitionState, rest: Slice) -> None:
         """Makes `rest` the next slice of its partition."""

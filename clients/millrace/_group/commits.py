@@ -21,6 +21,7 @@ from millrace.errors import (
     NotAssigned,
     RebalanceInProgress,
     UnknownTopicOrPartition,
+    again,
     broker_error,
 )
 from millrace.groups import CommitOutcome, CommittedOffset
@@ -176,7 +177,7 @@ class Commits:
                 request, OffsetCommitResponse, timeout_ms=timeout_ms
             )
         except MillraceError as error:
-            return dict.fromkeys(offsets, error)
+            return dict.fromkeys(offsets, again(error))
         return {
             TopicPartition(each.topic, each.partition): _error_of(each)
             for each in answer.partitions
@@ -222,7 +223,7 @@ class Commits:
             if not errors:
                 break
             if not errors[0].retriable or loop.time() + delay_s >= deadline:
-                raise errors[0]
+                raise again(errors[0])
             await asyncio.sleep(delay_s)
             attempt += 1
         return {

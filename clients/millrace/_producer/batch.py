@@ -18,7 +18,7 @@ from itertools import repeat
 from typing import Any, Protocol
 
 from millrace._producer.columns import Columns
-from millrace.errors import MillraceError
+from millrace.errors import MillraceError, again
 from millrace.records import Receipt
 from millrace_protocol.records import Codec, Headers, encode_batch, seal
 
@@ -36,8 +36,8 @@ class Owner(Protocol):
     async def settle(self, batch: Batch) -> None:
         """Returns once the batch is settled; cancelling the wait changes nothing else."""
 
-    async def until_room(self) -> None:
-        """Returns once every record that was handed over is in a batch."""
+    async def room(self) -> None:
+        """Returns once there may be room for records that are in no batch."""
 
 
 class Places(Protocol):
@@ -265,7 +265,7 @@ class Batch:
         """The receipt of one record of a settled batch. Raises its error."""
         if self.error is not None:
             self.observed = True
-            raise fresh(self.error)
+            raise again(self.error)
         if self.moved is not None:
             return self.moved[index]
         timestamp_ms = self.log_append_time_ms
@@ -274,11 +274,3 @@ class Batch:
             timestamp_ms = times[index] if index < len(times) else self.clock_ms
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         return Receipt(self.topic, self.partition, offset, timestamp_ms)
-
-
-def fresh(error: MillraceError) -> MillraceError:
-    """An equal exception that can be raised to one more waiter without sharing a traceback."""
-    copy = type(error).__new__(type(error), *error.args)
-    copy.__dict__.update(error.__dict__)
-    copy.__cause__ = error.__cause__ or error
-    return copy

@@ -13,8 +13,8 @@ from collections.abc import Generator, Sequence
 from itertools import accumulate
 from typing import Any, overload
 
-from millrace._producer.batch import Batch, Owner, fresh
-from millrace.errors import MillraceError
+from millrace._producer.batch import Batch, Owner
+from millrace.errors import MillraceError, again
 from millrace.records import Receipt
 
 Run = tuple[Batch, int, int]
@@ -72,7 +72,7 @@ class Deliveries:
 
     def __await__(self) -> Generator[Any, None, Receipts]:
         while self._taken < self._count:
-            yield from self._owner.until_room().__await__()
+            yield from self._owner.room().__await__()
         receipts = Receipts(self._runs, self._order)
         known: set[Batch] = set()
         failed: MillraceError | None = None
@@ -83,7 +83,7 @@ class Deliveries:
                 yield from self._owner.settle(batch).__await__()
                 failed = failed or batch.error
         if failed is not None:
-            raise fresh(failed)
+            raise again(failed)
         return receipts
 
     def done(self) -> bool:

@@ -7,15 +7,16 @@ is sent. One task per request, none per record; nothing is polled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
+from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import UNKNOWN_TOPIC_TRIES, Cluster
 from millrace._producer.accumulator import Accumulator
-from millrace._producer.batch import Batch
 from millrace._producer.produce_queue import Outbox, Send
+from millrace._producer.settlement import Settlement
+from millrace._producer.waiters import Waiters
 from millrace.config import ProducerConfig
-from millrace.errors import ConnectionFailed, DeliveryTimeout, MillraceError
+from millrace.errors import ConnectionFailed, DeliveryTimeout, MillraceError, again
 from millrace.events import EventFeed, EventKind
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -24,8 +25,7 @@ from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitPr
 class Sender:
     """Sends what the accumulator holds while `run` runs.
 
-    Set `wake` to have it look again; `room_is_wanted` has it send what still lingers. `settle` is
-    called with batches as they are settled.
+    Wakes up when `waiters.sender_wakeup` is set.
     """
 
     def __init__(
@@ -35,33 +35,35 @@ class Sender:
         accumulator: Accumulator,
         config: ProducerConfig,
         *,
+        waiters: Waiters,
+        settlement: Settlement,
         feed: EventFeed,
-        settle: Callable[[list[Batch]], None],
     ) -> None:
-        self.wake = asyncio.Event()
-        self.room_is_wanted = False
-        self.last_error: MillraceError | None = None
+        self._waiters = waiters
+        self._wakeup = waiters.sender_wakeup
+        self._settlement = settlement
         self._cluster = cluster
         self._outbox = outbox
         self._accumulator = accumulator
         self._config = config
         self._feed = feed
-        self._settle = settle
         self._denials: dict[str, int] = {}
         self._finding = False
         self._find_attempts = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    async def run(self) -> None:
-        """Runs until cancelled, or until something breaks that should not."""
+    def start(self, tasks: BackgroundTasks) -> None:
+        """Begins to send, until `tasks` end."""
+        self._tasks = tasks
+        tasks.start(self._run(), name="millrace-producer", lasting=True)
+        tasks.start(self._keep_fresh(), name="millrace-producer-metadata", lasting=True)
+
+    async def _run(self) -> None:
         try:
-            async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
-                tasks.create_task(self._keep_fresh(), name="millrace-producer-metadata")
-                while True:
-                    self.wake.clear()
-                    self._pump()
-                    await self.wake.wait()
+            while True:
+                self._wakeup.clear()
+                self._pump()
+                await self._wakeup.wait()
         finally:
             self._set_timer(None)
 
@@ -77,28 +79,28 @@ class Sender:
         for topic, since_ms in accumulator.unassigned(now_ms):
             count = cluster.partition_count(topic)
             if count is not None:
-                self._settle(accumulator.assign(topic, count))
+                self._settlement.settle(accumulator.assign(topic, count))
             elif since_ms + timeout_ms <= now_ms:
                 error = DeliveryTimeout(
                     f"the partitions of {topic} could not be learned within "
                     f"delivery_timeout_ms={timeout_ms}; nothing was written"
                 )
-                error.__cause__ = self.last_error
-                self._settle(accumulator.reject(topic, error))
+                error.__cause__ = self._settlement.last_error
+                self._settlement.settle(accumulator.reject(topic, error))
             else:
                 wanted.add(topic)
                 deadlines.append(since_ms + timeout_ms)
-        crowded = self.room_is_wanted or not accumulator.has_room
+        crowded = self._waiters.room_is_wanted or not accumulator.has_room
         drained = self._outbox.drain(now_ms, self._leader_of, crowded=crowded)
-        self._settle(drained.settled)
+        self._settlement.settle(drained.settled)
         wanted |= drained.unknown_topics
         if wanted and not self._finding:
             self._finding = True
-            tasks.create_task(self._find(wanted), name="millrace-producer-topics")
+            tasks.start(self._find(wanted), name="millrace-producer-topics")
         if drained.wants_epoch is not None:
-            tasks.create_task(self._ask_epoch(*drained.wants_epoch), name="millrace-producer-id")
+            tasks.start(self._ask_epoch(*drained.wants_epoch), name="millrace-producer-id")
         for send in drained.sends:
-            tasks.create_task(self._send(send), name=f"millrace-produce-{send.node_id}")
+            tasks.start(self._send(send), name=f"millrace-produce-{send.node_id}")
         if drained.deadline_ms is not None:
             deadlines.append(drained.deadline_ms)
         self._set_timer(min(deadlines, default=None))
@@ -110,7 +112,7 @@ class Sender:
         if at_ms is not None:
             delay_ms = max(0, at_ms - monotonic_ms())
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(delay_ms / 1000, self.wake.set)
+            self._timer = loop.call_later(delay_ms / 1000, self._wakeup.set)
 
     def _leader_of(self, topic: str, partition: int) -> int | None:
         leader = self._cluster.leader(topic, partition)
@@ -137,16 +139,17 @@ class Sender:
             else:
                 answer = await connection.call(request, ProduceResponse, timeout_ms=timeout_ms)
                 settled = self._outbox.on_answer(send, answer.partitions, monotonic_ms())
-        except MillraceError as error:
+        except MillraceError as caught:
+            error = again(caught)
             if not error.retriable:
-                self.last_error = error
+                self._settlement.last_error = error
             settled = self._outbox.on_request_failed(send, error, monotonic_ms())
         if self._outbox.last_error is not None:
             self._note(self._outbox.last_error)
             self._outbox.last_error = None
-        self._settle(settled)
-        # Now, and not when the loop gets to whoever waits for `wake`: the window has a gap until
-        # then, and a loop around `send` takes most of every turn.
+        self._settlement.settle(settled)
+        # At once, and not when the loop runs the woken sender: until then fewer requests than
+        # allowed are in flight, and a loop around `send` takes most of the loop's time.
         self._pump()
 
     async def _ask_epoch(self, producer_id: int, epoch: int) -> None:
@@ -154,9 +157,10 @@ class Sender:
             answer = await self._cluster.call(
                 InitProducerIdRequest(producer_id, epoch), InitProducerIdResponse
             )
-        except MillraceError as error:
+        except MillraceError as caught:
+            error = again(caught)
             self._note(error)
-            self._settle(self._outbox.on_producer_id_failed(error, monotonic_ms()))
+            self._settlement.settle(self._outbox.on_producer_id_failed(error, monotonic_ms()))
         else:
             self._outbox.on_producer_id(answer.producer_id, answer.producer_epoch)
             if producer_id >= 0:
@@ -164,7 +168,7 @@ class Sender:
                     EventKind.PRODUCER_EPOCH,
                     f"producer {answer.producer_id} goes on with epoch {answer.producer_epoch}",
                 )
-        self.wake.set()
+        self._wakeup.set()
 
     async def _find(self, topics: set[str]) -> None:
         """Asks for topics whose partitions or leaders are not known."""
@@ -182,13 +186,14 @@ class Sender:
         else:
             self._find_attempts = 0
         self._finding = False
-        self.wake.set()
+        self._wakeup.set()
 
     def _note(self, error: MillraceError) -> None:
         """Remembers what went wrong, and says it once for as long as it stays the same."""
-        if str(error) != str(self.last_error):
-            self._feed.emit(EventKind.RETRYING, f"{error}; trying again", error)
-        self.last_error = error
+        kept = again(error)
+        if str(error) != str(self._settlement.last_error):
+            self._feed.emit(EventKind.RETRYING, f"{error}; trying again", kept)
+        self._settlement.last_error = kept
 
     def _still_missing(self, topic: str) -> bool:
         """Takes note of what was learned of a topic; whether to ask again."""
@@ -205,8 +210,8 @@ class Sender:
         if error.retriable and self._denials[topic] < UNKNOWN_TOPIC_TRIES:
             return True
         self._denials.pop(topic)
-        self._settle(self._accumulator.reject(topic, error))
-        self._settle(self._outbox.fail_all(error, topic=topic))
+        self._settlement.settle(self._accumulator.reject(topic, error))
+        self._settlement.settle(self._outbox.fail_all(error, topic=topic))
         self._accumulator.forget(topic)
         return False
 
@@ -218,7 +223,7 @@ class Sender:
             try:
                 await self._cluster.refresh(topics)
             except MillraceError as error:
-                self.last_error = error
+                self._settlement.last_error = again(error)
                 continue
             for topic in topics:
                 count = self._cluster.partition_count(topic)

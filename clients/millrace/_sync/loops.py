@@ -61,6 +61,9 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+        finally:
+            # The error of a call refers to this frame.
+            del future
 
     def release(self) -> None:
         """A client of it has closed; others may go on."""
@@ -100,6 +103,9 @@ class LoopHere:
                     with suppress(asyncio.CancelledError):
                         loop.run_until_complete(task)
                 raise
+            finally:
+                # The error of a call refers to this frame.
+                del task
 
     def release(self) -> None:
         """Its client has closed."""

@@ -68,7 +68,7 @@ class NoOwner:
     async def settle(self, batch: Batch) -> None:
         raise AssertionError("nobody waits in these tests")
 
-    async def until_room(self) -> None:
+    async def room(self) -> None:
         raise AssertionError("nobody waits in these tests")
 
 

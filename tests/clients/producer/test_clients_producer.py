@@ -573,7 +573,7 @@ async def test_cancelling_any_call_at_any_point_leaves_a_producer_that_works_or_
                     assert producer.health().buffered_records == 0
                     with pytest.raises(Closed):
                         producer.send("one", b"")
-                producer._unobserved.clear()
+                producer._settlement._unobserved.clear()
             else:
                 await producer.room()
                 await producer.send("one", b"works")

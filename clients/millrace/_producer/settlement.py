@@ -1,0 +1,72 @@
+"""What follows when batches are settled: room is given back, callers wake up, failures are kept.
+
+Owns the failures that no caller has seen, until `flush` or `close` raises them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from millrace._producer.accumulator import Accumulator
+from millrace._producer.batch import Batch
+from millrace._producer.waiters import Waiters
+from millrace.errors import DeliveryFailed, MillraceError
+from millrace.events import EventFeed, EventKind
+
+FAILURES_KEPT = 100
+"""Failed batches remembered for the next `flush`; more are only counted."""
+
+
+class Settlement:
+    """The outcomes of one producer's batches. `last_error` is of a batch or of an attempt."""
+
+    def __init__(self, accumulator: Accumulator, waiters: Waiters, *, feed: EventFeed) -> None:
+        self.failed_records = 0
+        self.last_error: MillraceError | None = None
+        self._accumulator = accumulator
+        self._waiters = waiters
+        self._feed = feed
+        self._unobserved: deque[Batch] = deque(maxlen=FAILURES_KEPT)
+
+    def settle(self, settled: list[Batch]) -> None:
+        """Gives the room of settled batches back, and fills it with what waits for it."""
+        accumulator = self._accumulator
+        accumulator.release(settled)
+        self._note_outcomes(settled)
+        if accumulator.backlog is not None:
+            accumulator.feed()
+            self.settle_refused()
+            if accumulator.attention:
+                self._waiters.sender_wakeup.set()
+        if accumulator.has_room:
+            self._waiters.wake_room()
+
+    def settle_refused(self) -> None:
+        """Settles what the accumulator refused."""
+        self._note_outcomes(self._accumulator.refused())
+
+    def raise_unobserved(self) -> None:
+        """Raises `DeliveryFailed` for the failures since the last call that no caller awaited."""
+        failed = [batch for batch in self._unobserved if not batch.observed]
+        self._unobserved.clear()
+        errors = tuple(batch.error for batch in failed if batch.error is not None)
+        if errors:
+            count = sum(batch.count for batch in failed)
+            raise DeliveryFailed(
+                f"{count} records in {len(failed)} batches could not be delivered, and their sends "
+                f"were not awaited: {errors[0]}",
+                errors,
+            ) from errors[0]
+
+    def _note_outcomes(self, settled: list[Batch]) -> None:
+        for batch in settled:
+            if batch.error is not None:
+                self._note_failure(batch, batch.error)
+        self._waiters.wake_settled(settled)
+
+    def _note_failure(self, batch: Batch, error: MillraceError) -> None:
+        self.last_error = error
+        self.failed_records += batch.count
+        if not batch.observed:
+            self._unobserved.append(batch)
+        self._feed.emit(EventKind.DELIVERY_FAILED, f"{batch.count} records failed: {error}", error)
