@@ -96,6 +96,7 @@ class Broker:
             self.image,
             config.topic,
             make_partition=self._make_partition,
+            on_opened=lambda opened: self.producer_ids.on_partition_opened(opened.producer_ids()),
             on_failure=self._fail_opening,
         )
 
@@ -204,6 +205,9 @@ class Broker:
                 create_logs, disk, self.image, METADATA_TOPIC, METADATA_TOPIC_ID, range(1), config
             )
             opened = created[0]
+        if opened.read_only_cause is not None:
+            opened.discard()
+            raise opened.read_only_cause
         partition = self._make_partition(METADATA_TOPIC, 0, opened)
         self.partitions.add(partition)
         metadata = MetadataLog(partition, self.image, self.env)

@@ -70,7 +70,12 @@ class FailingDisk(OsDisk):
         super().__init__(root)
         self.faults = faults
 
+    def exists(self, path: str) -> bool:
+        self.faults.meet("stat", path)
+        return super().exists(path)
+
     def open(self, path: str, *, create: bool = False, write: bool = False) -> FailingFile:
+        self.faults.meet("open", path)
         file = super().open(path, create=create, write=write)
         fd = os.dup(file.fileno())
         file.release()

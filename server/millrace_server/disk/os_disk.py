@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -163,13 +164,18 @@ class OsDisk:
         self._prefix = str(root.resolve())
 
     def open(self, path: str, *, create: bool = False, write: bool = False) -> OsFile:
-        """Opens a file, not to be inherited by child processes."""
+        """Opens a regular file, not to be inherited by child processes."""
         full = self._full(path)
-        flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
+        # The open of a FIFO or a device waits without O_NONBLOCK. Regular files ignore the flag.
+        flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_RDWR if write else os.O_RDONLY)
         if create:
             flags |= os.O_CREAT | os.O_EXCL
         with _operation("create" if create else "open", full):
-            return OsFile(full, os.open(full, flags, FILE_MODE))
+            fd = os.open(full, flags, FILE_MODE)
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                os.close(fd)
+                raise OSError(errno.EINVAL, "not a regular file; move it out of the data directory")
+            return OsFile(full, fd)
 
     def make_directory(self, path: str) -> None:
         """Makes one directory, which must not exist."""
@@ -187,8 +193,14 @@ class OsDisk:
                 return []
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
-        return os.path.lexists(self._full(path))
+        """Whether a file or directory is there. An unreadable parent is an error, not a no."""
+        full = self._full(path)
+        with _operation("stat", full):
+            try:
+                os.lstat(full)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
 
     def rename(self, source: str, target: str) -> None:
         """Replaces `target` by `source`."""

@@ -89,7 +89,8 @@ class Disk(Protocol):
     def list_directory(self, path: str) -> list[str]:
         """The names in a directory, sorted; empty when there is no such directory."""
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a directory. Raises `OSError` when that cannot be known."""
 
     def rename(self, source: str, target: str) -> None:
         """Atomic; durable after `sync_directory` of the directories involved."""

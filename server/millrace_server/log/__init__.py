@@ -10,6 +10,7 @@ from millrace_server.log.errors import (
     LogRefusal,
     OffsetOutOfRange,
     OutOfOrderSequence,
+    ReadOnlyLog,
     RottenBatches,
     UnknownProducer,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "OutOfOrderSequence",
     "PartitionLog",
     "Piece",
+    "ReadOnlyLog",
     "RecoveryReport",
     "Rot",
     "RottenBatches",

@@ -89,6 +89,18 @@ class LogFailed(Exception):
         self.cause = cause
 
 
+class ReadOnlyLog(Exception):
+    """The log was opened for reading alone, because its recovery could not write."""
+
+    def __init__(self, directory: str, cause: OSError) -> None:
+        super().__init__(
+            f"the log {directory} is read-only, because its recovery could not write: {cause}; "
+            "the broker tries again by itself"
+        )
+        self.directory = directory
+        self.cause = cause
+
+
 class LogClosed(Exception):
     """The log was closed; its owner must not use it any more."""
 

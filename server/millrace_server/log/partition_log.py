@@ -29,7 +29,13 @@ from millrace_server.log.cleaning import Cleaning, Swap
 from millrace_server.log.compaction import plan
 from millrace_server.log.config import SEGMENT_BYTES_MAX, LogConfig
 from millrace_server.log.durable_mark import MarkFile
-from millrace_server.log.errors import LogClosed, LogFailed, OffsetOutOfRange
+from millrace_server.log.errors import (
+    CorruptLog,
+    LogClosed,
+    LogFailed,
+    OffsetOutOfRange,
+    ReadOnlyLog,
+)
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket, IndexTail
 from millrace_server.log.preallocation import wanted_bytes
 from millrace_server.log.producers import Producers
@@ -133,6 +139,25 @@ class PartitionLog:
                 raise
         return log
 
+    @classmethod
+    def open_read_only(
+        cls, disk: Disk, directory: str, config: LogConfig, *, now_ms: int, cause: OSError
+    ) -> PartitionLog:
+        """Opens a log that `open` could not repair because of `cause`. Blocking.
+
+        Nothing is changed on the disk. What is known to be durable can be read; appends are
+        refused with `ReadOnlyLog`. Raises `CorruptLog` and `OSError`.
+        """
+        recovered = recover(disk, directory, config, now_ms=now_ms, is_read_only=True)
+        log = cls(disk, directory, config, recovered)
+        log._failure = ReadOnlyLog(directory, cause)
+        try:
+            log._durable_position = log._chain.find(log._durable_offset).position
+        except (CorruptLog, OSError):
+            log.discard()
+            raise
+        return log
+
     @property
     def start_offset(self) -> int:
         """The first offset that can be read."""
@@ -162,6 +187,11 @@ class PartitionLog:
     def is_failed(self) -> bool:
         """Whether a disk error has stopped the log."""
         return self._failure is not None
+
+    @property
+    def read_only_cause(self) -> OSError | None:
+        """Why the log is read-only, None if it is not; a read-only log `is_failed`, too."""
+        return self._failure.cause if isinstance(self._failure, ReadOnlyLog) else None
 
     @property
     def failure(self) -> BaseException | None:
@@ -491,7 +521,9 @@ class PartitionLog:
             active.size_bytes, active.allocated_bytes, limit_bytes=self.config.segment_bytes
         )
 
-    def _stopped(self) -> LogFailed | LogClosed:
+    def _stopped(self) -> LogFailed | LogClosed | ReadOnlyLog:
+        if isinstance(self._failure, ReadOnlyLog) and not self._is_closed:
+            return ReadOnlyLog(self.directory, self._failure.cause)
         if self._failure is not None:
             return LogFailed(self.directory, self._failure)
         return LogClosed(self.directory)
@@ -601,6 +633,10 @@ class PartitionLog:
         self._cleanliness = cleaning.cleanliness
         self._wants_checkpoint = True
         self._has_clean_checkpoint = False
+
+    def producer_ids(self) -> list[int]:
+        """The ids of the idempotent producers that the log knows."""
+        return self._producers.ids()
 
     def expire_producers(self, now_ms: int, *, silent_ms: int) -> int:
         """Forgets idempotent producers silent for longer than `silent_ms`; returns how many."""

@@ -102,6 +102,10 @@ class Producers:
         if len(self._states) > PRODUCERS_MAX:
             del self._states[next(iter(self._states))]
 
+    def ids(self) -> list[int]:
+        """Returns the id of every producer."""
+        return list(self._states)
+
     def ends(self) -> frozenset[tuple[int, int]]:
         """Returns the id and the last offset of the latest batch of every producer."""
         return frozenset(

@@ -14,6 +14,7 @@ Source: the durability table of the docs; TigerBeetle's recovery by decision tab
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -113,25 +114,43 @@ class Recovered:
 
 
 def recover(
-    disk: Disk, directory: str, config: LogConfig, *, now_ms: int, verify: bool = False
+    disk: Disk,
+    directory: str,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    verify: bool = False,
+    is_read_only: bool = False,
 ) -> Recovered:
     """Finds what a directory holds, cuts a torn tail, and refuses a damaged log. Blocking.
 
-    With `verify` every batch is read and checked, not only those behind the recovery point.
-    Raises `CorruptLog`, before anything of the records is changed, and `OSError`.
+    With `verify` every batch is read and checked, not only those behind the recovery point. With
+    `is_read_only` nothing on the disk is changed: what lies behind `durable_offset` is not known
+    to be durable then. Raises `CorruptLog`, before anything of the records is changed, and
+    `OSError`.
     """
-    return _Recovery(disk, directory, config, now_ms=now_ms, verify=verify).run()
+    return _Recovery(
+        disk, directory, config, now_ms=now_ms, verify=verify, is_read_only=is_read_only
+    ).run()
 
 
 class _Recovery:
     def __init__(
-        self, disk: Disk, directory: str, config: LogConfig, *, now_ms: int, verify: bool
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        verify: bool,
+        is_read_only: bool,
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._config = config
         self._now_ms = now_ms
         self._verify = verify
+        self._is_read_only = is_read_only
         self._scanned_bytes = 0
         self._cut_bytes = 0
         self._cut: str | None = None
@@ -150,10 +169,10 @@ class _Recovery:
         try:
             return self._recover()
         except BaseException as error:
-            # A log that is refused must not keep files open: it is opened again by who repairs it.
+            # A log that is refused must not keep files open: the next attempt opens it again.
             for segment in self._made:
                 segment.cool()
-            if isinstance(error, CorruptLog):
+            if isinstance(error, CorruptLog) and not self._is_read_only:
                 keep_mark(self._disk, self._directory)
             raise
 
@@ -169,7 +188,8 @@ class _Recovery:
             recovered = self._recover_all(found, names)
         else:
             recovered = self._recover_behind(checkpoint, found, names)
-        self._repairs.carry_out()
+        if not self._is_read_only:
+            self._repairs.carry_out()
         return recovered
 
     def _recover_behind(
@@ -243,6 +263,8 @@ class _Recovery:
         )
 
     def _create(self, name: SegmentName) -> None:
+        if self._is_read_only:
+            raise OSError(errno.EROFS, "the log has no segment to read", self._directory)
         path = self._segment(name).path(LOG_SUFFIX)
         self._disk.open(path, create=True, write=True).release()
 
@@ -332,7 +354,8 @@ class _Recovery:
         """Reads from the end of the last of `segments` on, and on through the `later` ones."""
         while True:
             segment = segments[-1]
-            segment.open_for_writing()
+            if not self._is_read_only:
+                segment.open_for_writing()
             found = self._scan_segment(segment, producers, has_checkpoint=has_checkpoint)
             later = self._without_replaced(segment, later)
             ending, message = self._in_the_log(found, segment, later)

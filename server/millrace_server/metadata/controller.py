@@ -122,9 +122,10 @@ class Controller:
         """Records that delete a topic. Raises `ApiError`."""
         return [TopicDeleted(self._changeable_topic(name).topic_id)]
 
-    def reserve_producer_ids(self) -> list[MetadataRecord]:
-        """Records that reserve the next block of producer ids."""
-        return [ProducerIdsReserved(self._image.next_producer_id + PRODUCER_ID_BLOCK)]
+    def reserve_producer_ids(self, *, at_least: int = 0) -> list[MetadataRecord]:
+        """Records that reserve the next block of producer ids, which begins at `at_least`."""
+        first = max(self._image.next_producer_id, at_least)
+        return [ProducerIdsReserved(first + PRODUCER_ID_BLOCK)]
 
     def _changeable_topic(self, name: str) -> Topic:
         topic = self.topic(name)

@@ -13,6 +13,7 @@ from millrace_server.log import (
     LogFailed,
     OffsetOutOfRange,
     OutOfOrderSequence,
+    ReadOnlyLog,
     RottenBatches,
     UnknownProducer,
 )
@@ -25,6 +26,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     RottenBatches: ErrorCode.CORRUPT_MESSAGE,
     LogFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    ReadOnlyLog: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     LogClosed: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
 }
@@ -46,6 +48,8 @@ def as_api_error(error: Exception) -> ApiError:
         if error.errno in DISK_FULL_ERRNOS:
             return ApiError(ErrorCode.DISK_FULL)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk refused: {error}")
+    if isinstance(error, ReadOnlyLog) and error.cause.errno in DISK_FULL_ERRNOS:
+        return ApiError(ErrorCode.DISK_FULL)
     if isinstance(error, CorruptBatch):
         code = _FAULT_CODES.get(error.reason, ErrorCode.INVALID_RECORD)
         return ApiError(code, _capitalized(error.sentence))

@@ -1,14 +1,19 @@
 """The partitions of a start: opened side by side, each in service as soon as it is open.
 
-Owns the order, how many are opened at a time, and what is said meanwhile. Refuses to know what
-opening takes: `storage.open_log` does. A partition whose turn has not come is offline with a
-refusal that asks to try again, so that a long recovery of one keeps nobody from the others.
+Owns the order, the number that is opened at a time, and the log lines about it. Refuses to know
+what opening takes: `storage.open_log` does. A partition that has not been opened is offline with a
+refusal that asks to try again, so that a long recovery of one partition delays no other.
 
     begin ──► not open yet ──► in service
-                           └─► offline, and the reason is logged
+                           ├─► read-only ──► in service    recovery could not write: disk full
+                           ├─► offline ────► in service    recovery could not read: no descriptor
+                           └─► offline                     only a person can mend it
 
-Lifecycle: `begin` once, `wait` for as long as one likes, and `stop` before the partitions are
-shut.
+A disk error at the start may pass: the broker opens such a partition again, in the background,
+until it is in service. What is durable is served meanwhile, if it can be read.
+
+Lifecycle: `begin` once, `wait` for as long as the caller likes, and `stop` before the partitions
+are shut.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
@@ -23,7 +29,7 @@ from millrace_server.log import LogConfig, PartitionLog
 from millrace_server.logs import get_logger
 from millrace_server.metadata.image import ClusterImage, Topic
 from millrace_server.partitions.partition import Partition
-from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
+from millrace_server.partitions.partition_table import NotOpenYet, OpenedAgainLater, PartitionTable
 from millrace_server.partitions.storage import log_config, open_log
 from millrace_server.topic_config import TopicConfig
 
@@ -33,13 +39,18 @@ OPENERS = 4
 service already need some for their syncs and cold reads. More of them gain nothing: the CRCs are
 as fast as memory, and what is left is the interpreter's lock."""
 PROGRESS_MS = 2_000
-"""How often a long start says how far it is."""
+"""Between two log lines about the progress of a long start."""
+RETRY_MIN_MS = 1_000
+RETRY_MAX_MS = 10_000
+"""Between two rounds over the partitions that a disk error keeps from service. Every attempt reads
+what lies behind the checkpoint, up to 32 MiB, so it is not made more often."""
 
 
 class Opening:
-    """Opens every partition of the image. `on_failure(error)` is told of a bug, once it is late.
+    """Opens every partition of the image.
 
-    Late is after `wait` has returned; before that, `wait` raises it.
+    `on_opened(log)` is called before a partition takes appends. A bug is raised by `wait`, and
+    goes to `on_failure(error)` once `wait` has returned.
     """
 
     def __init__(
@@ -50,6 +61,7 @@ class Opening:
         defaults: Mapping[str, str],
         *,
         make_partition: Callable[[str, int, PartitionLog], Partition],
+        on_opened: Callable[[PartitionLog], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._env = env
@@ -57,8 +69,12 @@ class Opening:
         self._image = image
         self._defaults = defaults
         self._make_partition = make_partition
+        self._on_opened = on_opened
         self._on_failure = on_failure
         self._waiting: deque[tuple[Topic, int]] = deque()
+        self._failed: deque[tuple[Topic, int]] = deque()
+        self._retrying: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._count = self._done_count = self._scanned_bytes = 0
         self._began_ms = self._said_ms = 0
@@ -97,17 +113,24 @@ class Opening:
     async def stop(self) -> None:
         """Opens no more; returns when nothing is being opened. What is open stays in service."""
         self._waiting.clear()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        self._stopping.set()
+        tasks = [*self._tasks, self._retrying] if self._retrying is not None else self._tasks
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _open_in_turn(self) -> None:
         while self._waiting:
-            await self._open(*self._waiting.popleft())
+            topic, number = self._waiting.popleft()
+            cause = await self._open(topic, number)
+            if cause is not None:
+                self._retry(topic, number, cause)
             self._done_count += 1
             self._tell_progress()
 
-    async def _open(self, topic: Topic, number: int) -> None:
+    async def _open(self, topic: Topic, number: int) -> OSError | None:
+        """Opens one partition; returns the disk error that keeps it from taking appends."""
         env, name = self._env, topic.name
+        self._partitions.being_opened.add((name, number))
         try:
             opened = await env.spawn.blocking(
                 open_log,
@@ -120,15 +143,86 @@ class Opening:
             )
         except ApiError as refused:
             log.error("partition offline", topic=name, partition=number, reason=refused.message)
-            self._partitions.set_offline(name, number, refused)
-            return
+            if self._is_offline(topic, number):
+                self._partitions.set_offline(name, number, refused)
+            return None
+        except OSError as cause:
+            if self._is_offline(topic, number):
+                self._partitions.set_offline(name, number, OpenedAgainLater(name, number, cause))
+            return cause
+        finally:
+            self._partitions.being_opened.discard((name, number))
+            self._partitions.tell_change()
+        if not self._is_there(topic):
+            opened.discard()
+            return None
         # They may have been changed while it was opened, which only partitions in service hear.
         opened.config = self._config(topic)
         self._scanned_bytes += opened.recovery.scanned_bytes
-        self._partitions.add(self._make_partition(name, number, opened))
+        self._put_in_service(name, number, opened)
+        return opened.read_only_cause
+
+    def _put_in_service(self, name: str, number: int, opened: PartitionLog) -> None:
+        self._on_opened(opened)
+        if self._partitions.offline(name, number) is not None:
+            self._partitions.add(self._make_partition(name, number, opened))
+        elif opened.read_only_cause is not None:
+            # The partition serves what it can read already.
+            opened.discard()
+        else:
+            partition = self._partitions.get(name, number)
+            partition.replace_log(opened)
+            self._partitions.add(partition)
+
+    def _is_there(self, topic: Topic) -> bool:
+        """Whether the topic has not been deleted while one of its partitions was opened."""
+        found = self._image.topics.get(topic.name)
+        return found is not None and found.topic_id == topic.topic_id
+
+    def _is_offline(self, topic: Topic, number: int) -> bool:
+        return self._is_there(topic) and self._partitions.offline(topic.name, number) is not None
+
+    def _retry(self, topic: Topic, number: int, cause: OSError) -> None:
+        log.error(
+            "partition takes no appends until its recovery succeeds; the broker tries again",
+            topic=topic.name,
+            partition=number,
+            is_readable=self._partitions.offline(topic.name, number) is None,
+            reason=str(cause),
+        )
+        self._failed.append((topic, number))
+        if self._retrying is None or self._retrying.done():
+            self._retrying = self._env.spawn.task(self._open_failed(), name="opening again")
+            self._retrying.add_done_callback(self._ended_late)
+
+    async def _open_failed(self) -> None:
+        """Goes over the partitions that failed until each is in service or given up."""
+        wait_ms = RETRY_MIN_MS
+        while self._failed and not await self._is_stopping_within(wait_ms):
+            count = len(self._failed)
+            for _ in range(count):
+                if self._stopping.is_set():
+                    return
+                topic, number = self._failed.popleft()
+                if not self._is_there(topic):
+                    continue
+                cause = await self._open(topic, number)
+                if cause is not None:
+                    self._failed.append((topic, number))
+                else:
+                    log.info("partition opened again", topic=topic.name, partition=number)
+            is_progress = len(self._failed) < count
+            wait_ms = RETRY_MIN_MS if is_progress else min(2 * wait_ms, RETRY_MAX_MS)
+
+    async def _is_stopping_within(self, wait_ms: int) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._stopping.wait()
+        return self._stopping.is_set()
 
     def _config(self, topic: Topic) -> LogConfig:
-        return log_config(TopicConfig(topic.configs, self._defaults))
+        current = self._image.topics.get(topic.name, topic)
+        return log_config(TopicConfig(current.configs, self._defaults))
 
     def _tell_progress(self) -> None:
         now_ms = self._env.clock.monotonic_ms()

@@ -49,10 +49,12 @@ class Partition:
 
     __slots__ = (
         "_acks",
+        "_env",
         "_flusher",
         "_high_watermark",
         "_moved_meanwhile",
         "_on_failure",
+        "_on_rot",
         "_to_call",
         "_turns",
         "_unsynced_bytes",
@@ -96,10 +98,12 @@ class Partition:
         self._moved_meanwhile = False
         self._acks = AckPurgatory()
         self._on_failure = on_failure
-        self._flusher = Flusher(log, env, on_durable=self._advance, on_failure=self._fail_acks)
-        log.watch_rot(partial(on_rot, self))
-        # What recovery kept was there before, whatever made it durable.
-        self._high_watermark = log.end_offset
+        self._env = env
+        self._flusher = self._make_flusher()
+        self._on_rot = partial(on_rot, self)
+        log.watch_rot(self._on_rot)
+        # All that an opened log holds is durable, but for a log that is read-only.
+        self._high_watermark = log.durable_offset
         self._unsynced_bytes = 0
 
     @property
@@ -161,6 +165,14 @@ class Partition:
             self._move_high_watermark(self.log.end_offset)
         self._flusher.request()
 
+    def replace_log(self, log: PartitionLog) -> None:
+        """Takes the log that recovery has repaired in the place of one that is read-only."""
+        read_only, self.log = self.log, log
+        log.watch_rot(self._on_rot)
+        self._flusher = self._make_flusher()
+        read_only.discard()
+        self._move_high_watermark(log.durable_offset)
+
     def tidy(self, now_ms: int) -> int:
         """Retention, and a flush if there is something to write; returns segments removed."""
         log = self.log
@@ -216,6 +228,9 @@ class Partition:
         self.ending.set()
         async with self.background:
             pass
+
+    def _make_flusher(self) -> Flusher:
+        return Flusher(self.log, self._env, on_durable=self._advance, on_failure=self._fail_acks)
 
     def _advance(self) -> None:
         self._move_high_watermark(self.log.durable_offset)

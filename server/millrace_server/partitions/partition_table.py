@@ -11,7 +11,7 @@ from millrace_server.partitions.partition import Partition
 
 
 class NotOpenYet(ApiError):
-    """The broker has just started and still looks through what it found of this partition."""
+    """The broker has just started and has not opened this partition so far."""
 
     def __init__(self, topic: str, number: int) -> None:
         super().__init__(
@@ -21,10 +21,26 @@ class NotOpenYet(ApiError):
         )
 
 
+class OpenedAgainLater(ApiError):
+    """The partition could not be opened, and the cause may pass: the broker tries again."""
+
+    def __init__(self, topic: str, number: int, cause: OSError) -> None:
+        super().__init__(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"Partition {topic}-{number} is offline: {cause}; the broker tries by itself to open "
+            "it again",
+        )
+        self.cause = cause
+
+
 class PartitionTable:
-    """A lookup that refuses what is not there in a message."""
+    """Every partition of this broker, or the refusal of one that is offline.
+
+    `being_opened` are those whose files recovery may change at this moment.
+    """
 
     def __init__(self) -> None:
+        self.being_opened: set[tuple[str, int]] = set()
         self._by_topic: dict[str, dict[int, Partition | ApiError]] = {}
         self._changed = asyncio.Event()
 
@@ -37,15 +53,15 @@ class PartitionTable:
     def add(self, partition: Partition) -> None:
         """Puts a partition in service."""
         self._by_topic.setdefault(partition.topic, {})[partition.number] = partition
-        self._tell_change()
+        self.tell_change()
 
     def set_offline(self, topic: str, number: int, refusal: ApiError) -> None:
         """Every request for this partition is answered with `refusal` until it is added."""
         self._by_topic.setdefault(topic, {})[number] = refusal
-        self._tell_change()
+        self.tell_change()
 
-    def _tell_change(self) -> None:
-        # Whoever waits now is woken; who looks again and waits on, waits for the next change.
+    def tell_change(self) -> None:
+        """Wakes every `until_...` call, which looks again."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -64,9 +80,20 @@ class PartitionTable:
         return found if isinstance(found, ApiError) else None
 
     async def until_opened(self, topic: str, number: int) -> None:
-        """Returns when a start has done with the partition: it is in service, offline or gone."""
-        while isinstance(self.offline(topic, number), NotOpenYet):
+        """Returns when the partition takes appends, is offline for good, or is gone."""
+        while self._is_to_be_opened(topic, number):
             await self._changed.wait()
+
+    async def until_not_being_opened(self, topic: str) -> None:
+        """Returns when recovery changes no file of the topic."""
+        while any(name == topic for name, _ in self.being_opened):
+            await self._changed.wait()
+
+    def _is_to_be_opened(self, topic: str, number: int) -> bool:
+        found = self._by_topic.get(topic, {}).get(number)
+        if isinstance(found, Partition):
+            return found.log.read_only_cause is not None
+        return isinstance(found, NotOpenYet | OpenedAgainLater)
 
     def get(self, topic: str, number: int) -> Partition:
         """The partition. Raises `ApiError` when there is none, or it is offline."""

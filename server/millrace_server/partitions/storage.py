@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
@@ -27,6 +27,16 @@ DELETED_SUFFIX = ".deleted"
 _CHECKPOINT_FILE = "checkpoint"
 _NAME_SHOWN_SIZE = 150
 """Characters of its name that a deleted directory keeps; 255 bytes is all that a name may have."""
+
+
+class Identity(NamedTuple):
+    """The partition that a directory belongs to, as its `partition.json` says.
+
+    `number` is None in a file of an earlier version; such a file is completed when it is read.
+    """
+
+    topic_id: str
+    number: int | None
 
 
 def partition_directory(topic: str, number: int) -> str:
@@ -83,7 +93,7 @@ def create_logs(
                 _clear(disk, image, directory)
             unfinished = directory
             logs[number] = PartitionLog.create(disk, directory, config)
-            _write_identity(disk, directory, topic_id)
+            _write_identity(disk, directory, Identity(topic_id, number))
         disk.sync_directory("")
     except (OSError, ApiError):
         drop_logs(disk, topic, logs)
@@ -113,16 +123,19 @@ def _clear(disk: Disk, image: ClusterImage, directory: str) -> None:
 
 
 def _may_go(disk: Disk, image: ClusterImage, directory: str) -> bool:
-    """Whether a directory that no topic has is left of a deletion or an unfinished creation."""
+    """Whether a directory without a topic is left of a deletion or of an unfinished creation."""
     return _topic_id(disk, directory) in image.deleted or _is_empty(disk, directory)
 
 
-def _write_identity(disk: Disk, directory: str, topic_id: str) -> None:
-    """Whole or not at all: it is the last step of a creation, and tells that it was finished."""
+def _write_identity(disk: Disk, directory: str, identity: Identity) -> None:
+    """Replaces the file atomically. It is the last step of a creation, and says that it ended."""
     temporary = f"{directory}/{IDENTITY_FILE}.new"
+    if disk.exists(temporary):
+        disk.remove(temporary)
+    content = {"topic_id": identity.topic_id, "partition": identity.number}
     file = disk.open(temporary, create=True, write=True)
     try:
-        file.pwrite(json.dumps({"topic_id": topic_id}).encode(), 0)
+        file.pwrite(json.dumps(content).encode(), 0)
         file.sync()
     finally:
         file.release()
@@ -135,17 +148,20 @@ def open_log(
 ) -> PartitionLog:
     """The log of a partition, recovered. Blocking.
 
-    Raises `ApiError` when the partition cannot be served: its directory is gone, belongs to
-    another topic, or is corrupt. Nothing is changed on the disk then.
+    Where the disk does not let recovery write, the log is read-only. Raises `ApiError` when only a
+    person can mend the partition: its directory is gone, belongs to another partition, or is
+    corrupt. Nothing is changed on the disk then. Raises `OSError` when it cannot be read for a
+    reason that may pass.
     """
     directory = partition_directory(topic, number)
-    found = _topic_id(disk, directory)
-    if found != topic_id:
-        reason = "is missing" if found is None else "belongs to another topic"
-        raise _offline(topic, number, f"its directory {directory} {reason}")
+    _check_identity(disk, directory, topic_id, topic, number)
     try:
-        opened = PartitionLog.open(disk, directory, config, now_ms=now_ms)
-    except (CorruptLog, OSError) as error:
+        try:
+            opened = PartitionLog.open(disk, directory, config, now_ms=now_ms)
+            _complete_identity(disk, directory, opened, Identity(topic_id, number))
+        except OSError as cause:
+            return PartitionLog.open_read_only(disk, directory, config, now_ms=now_ms, cause=cause)
+    except CorruptLog as error:
         raise _offline(topic, number, str(error)) from error
     report = opened.recovery
     if not report.is_clean:
@@ -160,6 +176,39 @@ def open_log(
     return opened
 
 
+def _check_identity(disk: Disk, directory: str, topic_id: str, topic: str, number: int) -> None:
+    """Raises `ApiError` unless the directory is that of the partition, and `OSError`."""
+    found = read_identity(disk, directory)
+    if found is None:
+        raise _offline(
+            topic,
+            number,
+            f"its directory {directory} is missing, or is not that of a partition; restore the "
+            "directory from a copy and restart the broker, or delete the topic",
+        )
+    if found.topic_id != topic_id or found.number not in (number, None):
+        of = "" if found.number is None else f", partition {found.number}"
+        raise _offline(
+            topic,
+            number,
+            f"its directory {directory} holds another one (topic id {found.topic_id}{of}); "
+            "stop the broker and move each directory back to its own name",
+        )
+
+
+def _complete_identity(
+    disk: Disk, directory: str, opened: PartitionLog, identity: Identity
+) -> None:
+    """Writes the number into an identity that has none. Raises `OSError`; the log is let go."""
+    if read_identity(disk, directory) == identity:
+        return
+    try:
+        _write_identity(disk, directory, identity)
+    except OSError:
+        opened.discard()
+        raise
+
+
 def remove_partitions(disk: Disk, topic: str, topic_id: str, numbers: range) -> None:
     """Removes the directories of a deleted topic's partitions. Blocking.
 
@@ -167,7 +216,12 @@ def remove_partitions(disk: Disk, topic: str, topic_id: str, numbers: range) -> 
     is created.
     """
     directories = [partition_directory(topic, number) for number in numbers]
-    _remove(disk, [d for d in directories if _topic_id(disk, d) == topic_id])
+    try:
+        owned = [d for d in directories if _topic_id(disk, d) == topic_id]
+    except OSError as error:
+        log.warning("deleted partitions are still on the disk", error=str(error))
+    else:
+        _remove(disk, owned)
 
 
 def remove_leftovers(disk: Disk, image: ClusterImage, keep: frozenset[str]) -> None:
@@ -177,15 +231,22 @@ def remove_leftovers(disk: Disk, image: ClusterImage, keep: frozenset[str]) -> N
         expected.update(partition_directory(topic.name, n) for n in range(topic.partitions))
     leftovers = []
     for name in disk.list_directory(""):
-        if name in expected or not (name.endswith(DELETED_SUFFIX) or is_partition(disk, name)):
+        if name in expected:
             continue
-        if name.endswith(DELETED_SUFFIX) or _may_go(disk, image, name):
-            leftovers.append(name)
-        else:
-            log.warning(
-                "stray partition directory left alone: no topic has it, and it holds records",
-                directory=name,
-            )
+        try:
+            if name.endswith(DELETED_SUFFIX):
+                leftovers.append(name)
+            elif not is_partition(disk, name):
+                continue
+            elif _may_go(disk, image, name):
+                leftovers.append(name)
+            else:
+                log.warning(
+                    "stray partition directory left alone: no topic has it, and it holds records",
+                    directory=name,
+                )
+        except OSError as error:
+            log.warning("directory left alone", directory=name, error=str(error))
     _remove(disk, leftovers)
 
 
@@ -222,15 +283,23 @@ def is_partition(disk: Disk, directory: str) -> bool:
     )
 
 
-def _topic_id(disk: Disk, directory: str) -> str | None:
+def read_identity(disk: Disk, directory: str) -> Identity | None:
+    """The identity of a directory, None if it has none. Raises `OSError`."""
     path = f"{directory}/{IDENTITY_FILE}"
     if not disk.exists(path):
         return None
     file = disk.open(path)
     try:
-        return str(_parsed(file.pread(file.size(), 0)).get("topic_id"))
+        content = _parsed(file.pread(file.size(), 0))
     finally:
         file.release()
+    number = content.get("partition")
+    return Identity(str(content.get("topic_id")), number if isinstance(number, int) else None)
+
+
+def _topic_id(disk: Disk, directory: str) -> str | None:
+    identity = read_identity(disk, directory)
+    return None if identity is None else identity.topic_id
 
 
 def _parsed(content: bytes) -> Mapping[str, object]:
@@ -258,5 +327,5 @@ def _is_empty(disk: Disk, directory: str) -> bool:
 def _offline(topic: str, number: int, reason: str) -> ApiError:
     return ApiError(
         ErrorCode.KAFKA_STORAGE_ERROR,
-        f"Partition {topic}-{number} is offline: {reason}; restore it, or delete the topic",
+        f"Partition {topic}-{number} is offline: {reason}",
     )

@@ -1,6 +1,15 @@
-"""Producer ids: identities for idempotent producers, never given twice."""
+"""Producer ids: identities for idempotent producers, never given twice.
+
+The metadata log says which ids may have been given. Partitions know ids as well. Where the metadata
+log alone was restored from an older copy, partitions know ids above its `next_producer_id`. Such an
+id given again would make a partition take the first batches of a new producer for repeated ones:
+acked, and stored nowhere. So the ids that each opened partition knows are passed to
+`on_partition_opened` before the partition takes appends.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from millrace_server.controller.metadata_log import MetadataLog
 from millrace_server.metadata.controller import PRODUCER_ID_BLOCK, Controller
@@ -35,8 +44,24 @@ class ProducerIds:
         self._end = 0
         self._epochs: dict[int, int] = {}
         """The highest epoch of each id that has more than epoch 0, the oldest change first."""
+        self._given_from = UNREACHED
+        """Ids from here up to `_next` were given in this life of the broker."""
+        self._floor = 0
+        """Above every id that a partition knows."""
         self._known_from = UNREACHED
         """Ids from here on that are not in `_epochs` have epoch 0."""
+
+    def on_partition_opened(self, producer_ids: Iterable[int]) -> None:
+        """Takes the ids that a partition knows from earlier lives of the broker.
+
+        Partitions open in the background. An id that was given in this life already, and that the
+        partition knows from an earlier one, has two holders: it is fenced, and each holder gets a
+        new id.
+        """
+        for producer_id in producer_ids:
+            self._floor = max(self._floor, producer_id + 1)
+            if self._given_from <= producer_id < self._next:
+                self._note(producer_id, FENCED)
 
     def epoch_of(self, producer_id: int) -> int:
         """The highest epoch that was given to an id, -1 when that is not known."""
@@ -61,7 +86,10 @@ class ProducerIds:
                 self._note(producer_id, highest + 1)
                 return producer_id, highest + 1
             self._note(producer_id, FENCED)
-        while self._next == self._end:
+        while True:
+            self._next = max(self._next, min(self._floor, self._end))
+            if self._next < self._end:
+                break
             await self._metadata.change(self._reserve)
         self._next += 1
         return self._next - 1, 0
@@ -81,8 +109,8 @@ class ProducerIds:
         if self._next < self._end:
             return
         is_first = self._end == 0
-        await self._metadata.write(self._controller.reserve_producer_ids())
+        await self._metadata.write(self._controller.reserve_producer_ids(at_least=self._floor))
         self._end = self._image.next_producer_id
         self._next = self._end - PRODUCER_ID_BLOCK
         if is_first:
-            self._known_from = self._next
+            self._known_from = self._given_from = self._next

@@ -134,6 +134,7 @@ class Topics:
             self._on_deleted(name)
             for partition in self._partitions.remove_topic(name):
                 await partition.abandon()
+            await self._partitions.until_not_being_opened(name)
             await self._env.spawn.blocking(
                 remove_partitions, self._env.disk, name, topic.topic_id, range(topic.partitions)
             )

@@ -1,0 +1,228 @@
+"""A broker starts on a failing disk, and opens partitions once the cause has passed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
+from millrace_protocol.messages.fetch import FetchResponse
+from millrace_server.disk.os_disk import OsDisk
+from millrace_server.partitions import opening
+from millrace_server.partitions.storage import Identity, read_identity
+from millrace_server.testing import Broker
+from tests.broker.failing_disk import Faults, node_on
+from tests.broker.wire import (
+    Wire,
+    batch,
+    connect,
+    fetch_request,
+    sequenced,
+    until,
+    values_of,
+)
+
+FIRST = "00000000000000000000.log"
+RECORDS = [b"0", *(b"more %d" % n for n in range(20))]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "RETRY_MIN_MS", 1)
+    monkeypatch.setattr(opening, "RETRY_MAX_MS", 5)
+
+
+@pytest.fixture
+async def data(tmp_path: Path) -> Path:
+    """As a power cut leaves it: of `t-0` the first record is known to be durable, 20 more are
+    there; `t-1` holds one record."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    async with Broker(data=first) as broker, connect(broker.port) as wire:
+        await wire.create("t", partitions=2)
+        for partition in range(2):
+            await wire.produce("t", batch(b"%d" % partition), partition=partition)
+    async with Broker(data=first) as broker, connect(broker.port) as wire:
+        for value in RECORDS[1:]:
+            await wire.produce("t", batch(value))
+        shutil.copytree(first, second)
+    (second / "t-0" / "durable").unlink()
+    return second
+
+
+async def reason(wire: Wire, partition: int = 0) -> str:
+    fetched = await wire.fetch("t", 0, partition=partition)
+    assert fetched.error_code
+    return fetched.error_message or ""
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+async def test_what_is_durable_is_served_while_recovery_cannot_write(
+    data: Path, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "millrace.opening")
+    faults = Faults({"write": number}, where="/t-0/")
+    async with node_on(data, faults) as node, connect(node.address[1]) as wire:
+        fetched = await wire.fetch("t", 0)
+        assert (values_of(fetched), fetched.high_watermark) == ([b"0"], 1)
+        refused = await wire.produce("t", batch(b"x"))
+        is_full = number != errno.EIO
+        wanted = ErrorCode.DISK_FULL if is_full else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert refused.error_code == wanted
+        assert ERROR_TRAITS[wanted].retriable
+        assert "delete" not in (refused.error_message or "")
+        [line] = [r for r in caplog.records if "partition takes no appends" in r.getMessage()]
+        assert line.levelname == "ERROR"
+        assert os.strerror(number) in line.getMessage()
+        met = faults.met
+        await until(lambda: faults.met > met + 2)
+        faults.errnos.clear()
+        await until(lambda: node.broker.partitions.get("t", 0).high_watermark == len(RECORDS))
+        assert values_of(await wire.fetch("t", 0)) == RECORDS
+        assert (await wire.produce("t", batch(b"next"))).base_offset == len(RECORDS)
+        assert not node.broker.failed.done()
+        assert [r for r in caplog.records if "partition opened again" in r.getMessage()]
+
+
+async def test_a_fetch_that_waits_gets_what_recovery_adds(data: Path) -> None:
+    faults = Faults({"write": errno.ENOSPC}, where="/t-0/")
+    async with node_on(data, faults) as node, connect(node.address[1]) as wire:
+        assert values_of(await wire.fetch("t", 0)) == [b"0"]
+        request = fetch_request([("t", 0, 1)], max_wait_ms=20_000)
+        wire.send(request)
+        await until(lambda: bool(node.broker.partitions.get("t", 0).watchers))
+        faults.errnos.clear()
+        answer = await wire.answer(FetchResponse)
+        assert values_of(answer.partitions[0], offset=1) == RECORDS[1:]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])
+async def test_a_partition_that_cannot_be_read_is_opened_when_the_cause_has_passed(
+    data: Path, number: int
+) -> None:
+    faults = Faults({"open": number}, where="t-0/")
+    async with node_on(data, faults) as node, connect(node.address[1]) as wire:
+        said = await reason(wire)
+        assert os.strerror(number) in said
+        assert "tries by itself" in said
+        assert "delete the topic" not in said
+        assert values_of(await wire.fetch("t", 0, partition=1)) == [b"1"]
+        faults.errnos.clear()
+        await until(lambda: node.broker.partitions.offline("t", 0) is None)
+        assert values_of(await wire.fetch("t", 0)) == RECORDS
+
+
+async def test_a_topic_whose_recovery_is_tried_again_can_be_deleted(data: Path) -> None:
+    faults = Faults({"write": errno.ENOSPC}, where="/t-0/")
+    async with node_on(data, faults) as node, connect(node.address[1]) as wire:
+        assert (await wire.delete("t")).error_code == 0
+        assert not (data / "t-0").exists()
+        faults.errnos.clear()
+        assert (await wire.create("t")).error_code == 0
+        assert (await wire.produce("t", batch(b"new"))).base_offset == 0
+        assert not node.broker.failed.done()
+
+
+async def test_a_broker_stops_while_it_tries_again(data: Path) -> None:
+    faults = Faults({"write": errno.ENOSPC}, where="/t-0/")
+    async with node_on(data, faults):
+        pass
+    async with Broker(data=data) as broker, connect(broker.port) as wire:
+        assert values_of(await wire.fetch("t", 0)) == RECORDS
+
+
+async def test_what_cannot_be_looked_at_is_not_called_missing(data: Path) -> None:
+    faults = Faults({"stat": errno.EACCES}, where="t-0")
+    async with node_on(data, faults) as node, connect(node.address[1]) as wire:
+        said = await reason(wire)
+        assert os.strerror(errno.EACCES) in said
+        assert "the broker's user must own the data directory" in said
+        assert "missing" not in said
+        faults.errnos.clear()
+        await until(lambda: node.broker.partitions.offline("t", 0) is None)
+
+
+async def test_a_directory_without_a_topic_that_cannot_be_looked_at_is_left_alone(
+    data: Path,
+) -> None:
+    (data / "u-0").mkdir()
+    faults = Faults({"stat": errno.EACCES}, where="u-0")
+    async with node_on(data, faults) as node, connect(node.address[1]) as wire:
+        assert values_of(await wire.fetch("t", 0)) == RECORDS
+    assert (data / "u-0").exists()
+
+
+async def test_partitions_that_were_swapped_on_the_disk_are_not_served_as_each_other(
+    data: Path,
+) -> None:
+    (data / "t-0").rename(data / "aside")
+    (data / "t-1").rename(data / "t-0")
+    (data / "aside").rename(data / "t-1")
+    async with Broker(data=data) as broker, connect(broker.port) as wire:
+        for partition in range(2):
+            said = await reason(wire, partition)
+            assert f"holds another one (topic id {topic_id(data)}, partition {1 - partition})" in (
+                said
+            )
+            assert "delete" not in said
+    (data / "t-0").rename(data / "aside")
+    (data / "t-1").rename(data / "t-0")
+    (data / "aside").rename(data / "t-1")
+    async with Broker(data=data) as broker, connect(broker.port) as wire:
+        assert values_of(await wire.fetch("t", 0)) == RECORDS
+
+
+def topic_id(data: Path) -> str:
+    identity = read_identity(OsDisk(data), "t-0")
+    assert identity is not None
+    return identity.topic_id
+
+
+async def test_an_identity_without_a_number_gets_one(data: Path) -> None:
+    wanted = Identity(topic_id(data), 1)
+    (data / "t-1" / "partition.json").write_text(json.dumps({"topic_id": wanted.topic_id}))
+    async with Broker(data=data) as broker, connect(broker.port) as wire:
+        assert values_of(await wire.fetch("t", 0, partition=1)) == [b"1"]
+    assert read_identity(OsDisk(data), "t-1") == wanted
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "device"])
+@pytest.mark.parametrize("name", [FIRST, "00000000000000000021.log", "checkpoint"])
+async def test_what_is_not_a_file_but_has_the_name_of_one_does_not_hang_the_start(
+    data: Path, kind: str, name: str
+) -> None:
+    path = data / "t-0" / name
+    path.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    async with Broker(data=data) as broker, connect(broker.port) as wire:
+        assert values_of(await wire.fetch("t", 0, partition=1)) == [b"1"]
+        assert await reason(wire)
+
+
+async def test_no_producer_id_is_given_twice_when_older_metadata_comes_back(
+    tmp_path: Path,
+) -> None:
+    data, older = tmp_path / "data", tmp_path / "older"
+    async with Broker(data=data) as broker, connect(broker.port) as wire:
+        await wire.create("t", partitions=2)
+    shutil.copytree(data / "__cluster_metadata-0", older)
+    async with Broker(data=data) as broker, connect(broker.port) as wire:
+        given = await wire.producer_id()
+        assert not (await wire.produce("t", sequenced(*given, 0, b"first"))).error_code
+    shutil.rmtree(data / "__cluster_metadata-0")
+    shutil.copytree(older, data / "__cluster_metadata-0")
+    async with Broker(data=data) as broker, connect(broker.port) as wire:
+        again = await wire.producer_id()
+        assert again[0] > given[0]
+        assert (await wire.produce("t", sequenced(*again, 0, b"second"))).base_offset == 1
+        assert values_of(await wire.fetch("t", 0)) == [b"first", b"second"]
