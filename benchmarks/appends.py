@@ -1,9 +1,10 @@
 """Producing to the page cache and to the disk, against a bare receive-and-append loop.
 
-Like is compared with like. `durability=os` answers when the batch is in the page cache, and so
-does the bare loop that only writes; `durability=fsync` answers when it is on disk, and so does the
-bare loop that calls `fdatasync` after each batch. The broker also checks every CRC. With several
-batches in flight the broker may make many durable at once, which the bare loop cannot.
+Each durability is compared with a loop that promises the same. With `durability=os` the broker
+responds when the batch is in the page cache, and so does the loop that only writes. With
+`durability=fsync` it responds when the batch is on disk, and so does the loop that calls
+`fdatasync` after each batch. The broker also checks every CRC. With several batches in flight the
+broker may make many durable at once, which the loop cannot.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ GROUP = "produce"
 SIZES = (("1 MiB", MIB), ("64 KiB", 64 << 10))
 TARGET = 0.5
 TOPIC = "produce-bench"
-"""One name for all rounds, so that requests and answers keep their sizes."""
+"""One name for all rounds, so that requests and responses keep their sizes."""
 
 
 def run(session: Session) -> Iterator[Row]:
@@ -53,7 +54,7 @@ def _row(
     count = max((scale.synced_bytes if synced else scale.produce_bytes) // size, 1)
     batch, records = batch_of(size)
     request = produce_frame(TOPIC, batch)
-    answer_size = _answer_size(broker, request, durability)
+    response_size = _response_size(broker, request, durability)
 
     def ours() -> Sample:
         with broker.connect() as connection:
@@ -75,7 +76,7 @@ def _row(
                 [request],
                 count=count,
                 in_flight=in_flight,
-                answer_size=answer_size,
+                response_size=response_size,
             ),
         )
 
@@ -86,7 +87,7 @@ def _row(
                 session.log,
                 "append",
                 len(request),
-                answer_size,
+                response_size,
                 size,
                 int(synced),
                 str(session.directory / "bare-data"),
@@ -109,11 +110,11 @@ def _row(
     )
 
 
-def _answer_size(broker: RunningBroker, request: bytes, durability: str) -> int:
-    """Bytes of the answer to a batch that was appended."""
+def _response_size(broker: RunningBroker, request: bytes, durability: str) -> int:
+    """Bytes of the response to a batch that was appended."""
     with broker.connect() as connection:
         connection.create_topic(TOPIC, durability=durability, max_message_bytes=str(2 * MIB))
-        answer = connection.exchange(request)
-        connection.response(ApiKey.PRODUCE, answer)
+        response = connection.exchange(request)
+        connection.decode(ApiKey.PRODUCE, response)
         connection.delete_topic(TOPIC)
-    return len(answer)
+    return len(response)

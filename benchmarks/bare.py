@@ -1,8 +1,8 @@
 """Servers reduced to their system calls: the yardsticks the broker is held against.
 
 Each is a blocking loop over one connection at a time in a process of its own, with no protocol
-behind it: a request is so many bytes, an answer is so many bytes. What the broker needs beyond
-them is the price of being a broker. Run by the harness as `python -m benchmarks.bare KIND ...`;
+behind it: requests and responses have fixed sizes. What the broker needs beyond them is the cost
+of being a broker. Run by the harness as `python -m benchmarks.bare KIND ...`;
 prints its port when it listens.
 """
 
@@ -24,7 +24,7 @@ RECEIVE_BYTES = 1 << 18
 def serve_file(
     sock: socket.socket, request_size: int, head_size: int, size: int, path: str
 ) -> None:
-    """Answers each request with `head_size` bytes and the next `size` bytes of a file."""
+    """Responds to each request with `head_size` bytes and the next `size` bytes of a file."""
     head = bytes(head_size)
     buffer = bytearray(RECEIVE_BYTES)
     received = served = 0
@@ -48,13 +48,13 @@ def serve_file(
 
 
 def append_file(
-    sock: socket.socket, request_size: int, answer_size: int, size: int, sync: bool, path: str
+    sock: socket.socket, request_size: int, response_size: int, size: int, sync: bool, path: str
 ) -> None:
-    """Appends the last `size` bytes of each request to a new file, then answers.
+    """Appends the last `size` bytes of each request to a new file, then responds.
 
-    With `sync` the file is made durable before each answer.
+    With `sync` the file is made durable before each response.
     """
-    answer = bytes(answer_size)
+    response = bytes(response_size)
     buffer = memoryview(bytearray(request_size))
     batch = buffer[request_size - size :]
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -68,23 +68,23 @@ def append_file(
                     left = left[os.write(fd, left) :]
                 if sync:
                     os.fdatasync(fd)
-                sock.sendall(answer)
+                sock.sendall(response)
                 filled = 0
     finally:
         os.close(fd)
         Path(path).unlink()
 
 
-def reply(sock: socket.socket, request_size: int, answer_size: int) -> None:
-    """Answers each request with `answer_size` bytes."""
-    answer = bytes(answer_size)
+def reply(sock: socket.socket, request_size: int, response_size: int) -> None:
+    """Responds to each request with `response_size` bytes."""
+    response = bytes(response_size)
     buffer = bytearray(RECEIVE_BYTES)
     received = answered = 0
     while got := sock.recv_into(buffer):
         received += got
         due = received // request_size - answered
         if due:
-            sock.sendall(answer * due)
+            sock.sendall(response * due)
             answered += due
 
 
@@ -108,11 +108,11 @@ def main(arguments: list[str]) -> None:
                     request_size, head_size, size = map(int, rest[:3])
                     serve_file(sock, request_size, head_size, size, rest[3])
                 elif kind == "append":
-                    request_size, answer_size, size, sync = map(int, rest[:4])
-                    append_file(sock, request_size, answer_size, size, bool(sync), rest[4])
+                    request_size, response_size, size, sync = map(int, rest[:4])
+                    append_file(sock, request_size, response_size, size, bool(sync), rest[4])
                 else:
-                    request_size, answer_size = map(int, rest)
-                    reply(sock, request_size, answer_size)
+                    request_size, response_size = map(int, rest)
+                    reply(sock, request_size, response_size)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.wire import BrokerConnection, UnexpectedAnswer, produce_frame, pump
+from benchmarks.wire import BrokerConnection, UnexpectedResponse, produce_frame, pump
 from millrace_protocol.api import ApiKey
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from millrace_protocol.records.encode import encode_batch
@@ -37,25 +37,25 @@ def fill(
 ) -> None:
     """Appends a batch `count` times to partition 0 of an empty topic, and checks its end."""
     request = produce_frame(topic, batch)
-    answer = connection.exchange(request)
-    connection.response(ApiKey.PRODUCE, answer)
+    response = connection.exchange(request)
+    connection.decode(ApiKey.PRODUCE, response)
     pump(
         connection.sock,
         [request],
         count=count - 1,
         in_flight=FILL_IN_FLIGHT,
-        answer_size=len(answer),
+        response_size=len(response),
     )
     check_end(connection, topic, count * records)
 
 
 def check_end(connection: BrokerConnection, topic: str, end_offset: int) -> None:
-    """Raises `UnexpectedAnswer` unless partition 0 ends at `end_offset`, exclusive."""
+    """Raises `UnexpectedResponse` unless partition 0 ends at `end_offset`, exclusive."""
     question = ListOffsetsPartition(topic=topic, partition=0, timestamp_ms=LATEST)
     response = connection.call(ApiKey.LIST_OFFSETS, ListOffsetsRequest(partitions=(question,)))
-    (answer,) = response.partitions
-    if answer.offset != end_offset:
-        raise UnexpectedAnswer(
-            f"{topic} ends at offset {answer.offset} where {end_offset} is due: "
-            f"{answer.error_message or 'batches were refused'}"
+    (found,) = response.partitions
+    if found.offset != end_offset:
+        raise UnexpectedResponse(
+            f"{topic} ends at offset {found.offset} where {end_offset} is due: "
+            f"{found.error_message or 'batches were refused'}"
         )

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from benchmarks.processes import READY_TIMEOUT_S, ProcessFailed, child, last_words
 from benchmarks.session import Session
-from benchmarks.wire import Address, BrokerConnection, UnexpectedAnswer
+from benchmarks.wire import Address, BrokerConnection, UnexpectedResponse
 
 POLL_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
-    """A broker that has answered; `ready_s` is from the start of its process to that answer.
+    """A broker that has responded; `ready_s` is from the start of its process to that response.
 
     `started` is when its process was started, on the clock of `time.perf_counter`.
     """
@@ -35,7 +35,7 @@ class RunningBroker:
         return f"{self.address[0]}:{self.address[1]}"
 
     def connect(self) -> BrokerConnection:
-        """A new raw connection that has said Hello."""
+        """A new raw connection, past Hello."""
         return BrokerConnection(self.address)
 
 
@@ -55,7 +55,7 @@ def running_broker(
     """
     port = _free_port()
     data = session.directory / name
-    # Not the environment's settings but these: a figure must not depend on who runs it.
+    # These settings override those of the environment: a figure must not depend on them.
     environment = {
         **session.checkout.environment,
         "MILLRACE_DATA": str(data),
@@ -69,7 +69,7 @@ def running_broker(
     command = session.checkout.serve
     with child(command, log=session.log, environment=environment, talks=False) as process:
         address = ("127.0.0.1", port)
-        ready_s = _first_answer_s(process, address, started, session.log)
+        ready_s = _first_response_s(process, address, started, session.log)
         yield RunningBroker(address, process.pid, started, ready_s)
 
 
@@ -79,19 +79,19 @@ def _free_port() -> int:
     return port
 
 
-def _first_answer_s(
+def _first_response_s(
     process: subprocess.Popen[str], address: Address, started: float, log: Path
 ) -> float:
-    """Seconds from `started` until a Hello is answered. Raises `ProcessFailed`."""
+    """Seconds from `started` until the broker responds to a Hello. Raises `ProcessFailed`."""
     while True:
         try:
             BrokerConnection(address).close()
-        except (OSError, UnexpectedAnswer):
+        except (OSError, UnexpectedResponse):
             if process.poll() is not None:
                 raise ProcessFailed(f"millrace serve ended: {last_words(log)}") from None
             if time.perf_counter() - started > READY_TIMEOUT_S:
                 raise ProcessFailed(
-                    f"millrace serve did not answer within {READY_TIMEOUT_S} s: {last_words(log)}"
+                    f"millrace serve did not respond within {READY_TIMEOUT_S} s: {last_words(log)}"
                 ) from None
             time.sleep(POLL_S)
         else:

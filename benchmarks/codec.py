@@ -101,7 +101,7 @@ def decode_to_tuples(fetch: bytes) -> None:
 
 
 def measure() -> Figures:
-    """Measure everything; return ns per record as `{what: {who: figure}}`."""
+    """Measure everything; return ns per record as `{work: {contestant: figure}}`."""
     figures: Figures = {}
     sizes = random.Random(1).choices(VALUE_SIZES, k=BATCH_RECORDS)
     contents = dict.fromkeys(SHAPES, [VALUE] * BATCH_RECORDS)
@@ -170,11 +170,9 @@ def main() -> None:
     table = Table("CPU, ns per record", title=f"{BATCH_RECORDS} values of {len(VALUE)} bytes")
     table.add_column("millrace", justify="right")
     table.add_column("aiokafka (C)", justify="right")
-    for what, by_whom in measure().items():
-        cells = [
-            f"{by_whom[who]:.0f}" if who in by_whom else "" for who in ("millrace", "aiokafka")
-        ]
-        table.add_row(what, *cells)
+    for work, figures in measure().items():
+        cells = [f"{figures[name]:.0f}" if name in figures else "" for name in CONTESTANTS]
+        table.add_row(work, *cells)
     Console().print(table)
 
 

@@ -1,7 +1,7 @@
 """Fetching from the page cache, against a bare `sendfile` loop.
 
-The same reader counts the bytes of both. The topic holds batches of the answer's size, or of
-64 KiB where an answer is larger, so an answer to a fetch is cut by `max_bytes` alone.
+The same reader counts the bytes of both. The topic holds batches of the response's size, or of
+64 KiB where a response is larger, so a response to a fetch is cut by `max_bytes` alone.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ STORED_BYTES = 64 * MIB
 SIZES = (("1 MiB", MIB), ("64 KiB", 64 << 10), ("4 KiB", 4 << 10))
 TARGET = 0.7
 ROUNDS_OF_LARGE = 5
-"""Times as many rounds with the largest answers. One takes 0.1 s, and may be three times as fast as
-the next, of broker and loop alike."""
+"""Times as many rounds with the largest responses. A round takes 0.1 s, and the speed of broker and
+loop alike differs by three from one to the next."""
 
 
 def run(session: Session) -> Iterator[Row]:
-    """A row for each answer size and each number of requests in flight."""
+    """A row for each response size and each number of requests in flight."""
     with running_broker(session, "fetch-data") as broker:
         for label, size in SIZES:
             yield from _rows_of_size(session, broker, label, size)
@@ -42,25 +42,27 @@ def _rows_of_size(session: Session, broker: RunningBroker, label: str, size: int
     scale = session.scale
     topic = f"fetch-{size}"
     batch, records = batch_of(min(size, BATCH_BYTES_MAX))
-    batches_in_answer = max(size // BATCH_BYTES_MAX, 1)
-    answers_stored = min(STORED_BYTES, scale.fetch_bytes) // size
+    batches_in_response = max(size // BATCH_BYTES_MAX, 1)
+    responses_stored = min(STORED_BYTES, scale.fetch_bytes) // size
     with broker.connect() as connection:
         connection.create_topic(topic, durability="os")
-        fill(connection, topic, batch, records=records, count=answers_stored * batches_in_answer)
-        max_bytes = len(batch) * batches_in_answer
+        fill(
+            connection, topic, batch, records=records, count=responses_stored * batches_in_response
+        )
+        max_bytes = len(batch) * batches_in_response
         requests = [
-            fetch_frame(topic, index * batches_in_answer * records, max_bytes)
-            for index in range(answers_stored)
+            fetch_frame(topic, index * batches_in_response * records, max_bytes)
+            for index in range(responses_stored)
         ]
-        answer = connection.exchange(requests[-1])
-        connection.response(ApiKey.FETCH, answer)
+        response = connection.exchange(requests[-1])
+        connection.decode(ApiKey.FETCH, response)
     stored = session.directory / "bare-data"
     # Written in the same pieces as the log: they decide how the page cache lays its pages out.
     with stored.open("wb", buffering=0) as file:
-        for _ in range(answers_stored * batches_in_answer):
+        for _ in range(responses_stored * batches_in_response):
             file.write(batch)
     session.settle()
-    # The cost of small answers is per answer, so fewer bytes of them are enough.
+    # The cost of small responses is per response, so fewer bytes of them are enough.
     count = min(scale.fetch_bytes // size, 2 * scale.requests)
     rounds = scale.rounds * (ROUNDS_OF_LARGE if size == MIB else 1)
     for in_flight in (1, 4):
@@ -69,7 +71,7 @@ def _rows_of_size(session: Session, broker: RunningBroker, label: str, size: int
             session,
             broker,
             requests,
-            answer_size=len(answer),
+            response_size=len(response),
             body_size=max_bytes,
             stored=stored,
             count=count,
@@ -78,7 +80,7 @@ def _rows_of_size(session: Session, broker: RunningBroker, label: str, size: int
         )
         yield compare(
             GROUP,
-            f"Fetch answers of {label}, {in_flight} in flight",
+            f"Fetch responses of {label}, {in_flight} in flight",
             "MB",
             samples,
             [("millrace", "sendfile loop", TARGET if size == MIB else None)],
@@ -92,7 +94,7 @@ def _measure(
     broker: RunningBroker,
     requests: list[bytes],
     *,
-    answer_size: int,
+    response_size: int,
     body_size: int,
     stored: Path,
     count: int,
@@ -105,7 +107,7 @@ def _measure(
                 session.log,
                 "sendfile",
                 len(requests[0]),
-                answer_size - body_size,
+                response_size - body_size,
                 body_size,
                 str(stored),
             )
@@ -116,14 +118,14 @@ def _measure(
             name: partial(
                 measured,
                 pid,
-                count * answer_size / 1e6,
+                count * response_size / 1e6,
                 partial(
                     pump,
                     sock,
                     requests,
                     count=count,
                     in_flight=in_flight,
-                    answer_size=answer_size,
+                    response_size=response_size,
                 ),
             )
             for name, sock, pid in (
@@ -138,8 +140,8 @@ def _measure(
 
 def _per_request(samples: list[Sample], size: int) -> str:
     best = sorted(samples, key=lambda sample: sample.per_cpu_s)[len(samples) // 2]
-    megabytes_per_answer = size / 1e6
+    megabytes_per_response = size / 1e6
     return (
-        f"millrace: {best.per_wall_s / megabytes_per_answer:,.0f} answers/s, "
+        f"millrace: {best.per_wall_s / megabytes_per_response:,.0f} responses/s, "
         f"{1073.74 / best.per_cpu_s:.3g} CPU s/GiB."
     )

@@ -23,7 +23,7 @@ from benchmarks.samples import Spread
 from benchmarks.session import MIB, Session
 
 GROUP = "footprint"
-FIRST_ANSWER_S = 0.5
+FIRST_RESPONSE_S = 0.5
 RESIDENT_MIB = 80.0
 IDLE_CPU_PERCENT = 0.5
 EMBEDDED_MS = 50.0
@@ -47,10 +47,10 @@ def run(session: Session) -> Iterator[Row]:
             resident.append(resident_bytes(broker.pid) / MIB)
     yield Fact(
         GROUP,
-        "First answer after the start of the process",
+        "First response after the start of the process",
         "s",
         Spread.of(ready),
-        FIRST_ANSWER_S,
+        FIRST_RESPONSE_S,
         f"an interpreter that imports asyncio and uvloop: {Spread.of(bare).median:.3f} s",
     )
     yield Fact(GROUP, "Resident memory, no topics", "MiB", Spread.of(resident), RESIDENT_MIB)
@@ -73,7 +73,7 @@ def _bare_start_s() -> float:
 
 
 def _idle_cpu(session: Session) -> Fact:
-    """CPU time of a broker with open connections and a topic that nobody uses."""
+    """CPU time of a broker with open connections and an unused topic."""
     seconds = session.scale.idle_s
     with running_broker(session, "footprint-idle") as broker, ExitStack() as stack:
         for _ in range(IDLE_CONNECTIONS):

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from benchmarks.processes import raise_open_files_limit
-from benchmarks.wire import Address, BrokerConnection, UnexpectedAnswer, frame, read_answer
+from benchmarks.wire import Address, BrokerConnection, UnexpectedResponse, frame, read_response
 from millrace import TopicPartition
 from millrace.assignors import StickyAssignor, Subscription, decode_assigned, encode_assigned
 from millrace_protocol.api import ApiKey
@@ -58,7 +58,7 @@ class RawMember:
 
     def send_join(self) -> None:
         """Asks to join; the first time that is for an id."""
-        said = Subscription(
+        subscription = Subscription(
             (TOPIC,),
             user_data=self._assignor.user_data(
                 (TOPIC,), assigned=self.assigned, generation=self.generation
@@ -71,28 +71,30 @@ class RawMember:
             member_id=self.member_id,
             instance_id=None,
             protocol_type="consumer",
-            protocols=(JoinProtocol(self._assignor.name, said.encode()),),
+            protocols=(JoinProtocol(self._assignor.name, subscription.encode()),),
             reason=None,
         )
         self.connection.sock.sendall(frame(ApiKey.JOIN_GROUP, request))
 
     def read_id(self) -> None:
         """Learns the id to join with."""
-        self.member_id = self._answer(ApiKey.JOIN_GROUP).member_id
+        self.member_id = self._response(ApiKey.JOIN_GROUP).member_id
 
     def read_joined(self, partitions: int, *, members: int) -> None:
         """Learns the generation, and as the leader shares the topic's partitions out.
 
-        Raises `UnexpectedAnswer` unless the group has as many members.
+        Raises `UnexpectedResponse` unless the group has as many members.
         """
-        joined = self._answer(ApiKey.JOIN_GROUP)
+        joined = self._response(ApiKey.JOIN_GROUP)
         self.generation = joined.generation
         if joined.leader != self.member_id:
             return
         if len(joined.members) != members:
-            raise UnexpectedAnswer(f"{self._group}: {len(joined.members)} members of {members}")
-        said = {member.member_id: Subscription.decode(member.metadata) for member in joined.members}
-        placement = self._assignor.assign({TOPIC: partitions}, said)
+            raise UnexpectedResponse(f"{self._group}: {len(joined.members)} members of {members}")
+        subscriptions = {
+            member.member_id: Subscription.decode(member.metadata) for member in joined.members
+        }
+        placement = self._assignor.assign({TOPIC: partitions}, subscriptions)
         self._led = tuple(
             MemberAssignment(member_id, encode_assigned(given))
             for member_id, given in placement.items()
@@ -108,7 +110,7 @@ class RawMember:
 
     def read_synced(self) -> None:
         """Learns what it is given."""
-        self.assigned = decode_assigned(self._answer(ApiKey.SYNC_GROUP).assignment)
+        self.assigned = decode_assigned(self._response(ApiKey.SYNC_GROUP).assignment)
 
     def heartbeat_frame(self) -> bytes:
         """A heartbeat of the present generation."""
@@ -118,11 +120,11 @@ class RawMember:
         )
 
     def is_told_to_rejoin(self) -> bool:
-        """Heartbeats, and says whether the answer was that the group rebalances."""
-        answer = self.connection.exchange(self.heartbeat_frame())
-        if read_response_header(answer).error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+        """Sends a heartbeat; whether the response was that the group rebalances."""
+        response = self.connection.exchange(self.heartbeat_frame())
+        if read_response_header(response).error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             return True
-        self.connection.response(ApiKey.HEARTBEAT, answer)
+        self.connection.decode(ApiKey.HEARTBEAT, response)
         return False
 
     def leave_frame(self, members: Sequence[RawMember]) -> bytes:
@@ -130,8 +132,8 @@ class RawMember:
         leaving = tuple(LeavingMember(member.member_id, None, None) for member in members)
         return frame(ApiKey.LEAVE_GROUP, LeaveGroupRequest(self._group, leaving))
 
-    def _answer(self, api: ApiKey) -> Any:
-        return self.connection.response(api, read_answer(self.connection.sock))
+    def _response(self, api: ApiKey) -> Any:
+        return self.connection.decode(api, read_response(self.connection.sock))
 
 
 def open_group(stack: ExitStack, address: Address, group: str, count: int) -> list[RawMember]:
@@ -143,13 +145,16 @@ def open_group(stack: ExitStack, address: Address, group: str, count: int) -> li
 
 
 def form(groups: Sequence[Sequence[RawMember]], partitions: int = 1) -> None:
-    """Has all members of every group join. The first of each begins alone, for nobody is waited
-    for; when the others have asked to join, it joins again."""
-    everybody = [member for group in groups for member in group]
-    everybody[0].find()
-    for member in everybody:
+    """Has all members of every group join.
+
+    The first member of each group joins alone, since a group begins without a delay. It joins again
+    when the others have sent their joins.
+    """
+    all_members = [member for group in groups for member in group]
+    all_members[0].find()
+    for member in all_members:
         member.send_join()
-    for member in everybody:
+    for member in all_members:
         member.read_id()
     for first, *_ in groups:
         first.send_join()
@@ -165,7 +170,7 @@ def form(groups: Sequence[Sequence[RawMember]], partitions: int = 1) -> None:
 
 
 def read_shares(group: Sequence[RawMember], partitions: int) -> None:
-    """Reads the answers to the joins of all members, and brings each to its share."""
+    """Reads the responses to the joins of all members, and brings each to its share."""
     for member in group:
         member.read_joined(partitions, members=len(group))
     for member in group:
@@ -179,7 +184,7 @@ def leave(groups: Sequence[Sequence[RawMember]]) -> None:
     for group in groups:
         group[0].connection.sock.sendall(group[0].leave_frame(group))
     for group in groups:
-        group[0].connection.response(ApiKey.LEAVE_GROUP, read_answer(group[0].connection.sock))
+        group[0].connection.decode(ApiKey.LEAVE_GROUP, read_response(group[0].connection.sock))
 
 
 def _heartbeat_until_told(members: Sequence[RawMember]) -> None:
@@ -195,11 +200,11 @@ def _heartbeat_until_told(members: Sequence[RawMember]) -> None:
             break
         turn = sent % len(members)
         if sent >= len(members):
-            members[turn].connection.response(ApiKey.HEARTBEAT, read_answer(sockets[turn]))
+            members[turn].connection.decode(ApiKey.HEARTBEAT, read_response(sockets[turn]))
         sockets[turn].sendall(frames[turn])
         sent += 1
     for turn in range(min(sent, len(members))):
-        members[turn].connection.response(ApiKey.HEARTBEAT, read_answer(sockets[turn]))
+        members[turn].connection.decode(ApiKey.HEARTBEAT, read_response(sockets[turn]))
 
 
 def main(arguments: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Consumer groups: what many cost a producer, how one settles, commits, and a start with many.
 
-All members are raw frames, so that the broker is what is measured; who leads a group shares its
-partitions with the assignor `sticky`. Nobody waits for others when a group begins
+All members are raw frames, so that the broker is measured and no client. The leader of a group
+assigns its partitions with the assignor `sticky`. A group begins without a delay
 (`group_initial_rebalance_delay_ms` is 0).
 """
 
@@ -17,7 +17,6 @@ from contextlib import ExitStack
 from statistics import mean
 
 from benchmarks.broker import RunningBroker, running_broker
-from benchmarks.crowd import ack_p99_ms
 from benchmarks.group_members import (
     GROUP_MEMBERS,
     HEARTBEAT_INTERVAL_S,
@@ -27,11 +26,12 @@ from benchmarks.group_members import (
     open_group,
     read_shares,
 )
+from benchmarks.idle_connections import ack_p99_ms
 from benchmarks.processes import child, measured, python_module, read_line
 from benchmarks.results import Fact, Row, compare
 from benchmarks.samples import Sample, Spread
 from benchmarks.session import Session
-from benchmarks.wire import BrokerConnection, UnexpectedAnswer, frame, pump
+from benchmarks.wire import BrokerConnection, UnexpectedResponse, frame, pump
 from millrace_protocol.api import ApiKey
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.framing import read_response_header
@@ -86,7 +86,7 @@ def _heartbeats(session: Session) -> list[Row]:
             with _beating(session, broker, count, f"round-{number}"):
                 during.append(ack_p99_ms(session, broker, PRODUCE_TOPIC))
             alone.append(mean((before, ack_p99_ms(session, broker, PRODUCE_TOPIC))))
-    ratios = [crowded / free for crowded, free in zip(during, alone, strict=True)]
+    ratios = [beside / free for beside, free in zip(during, alone, strict=True)]
     held = f"{count:,} groups of {GROUP_MEMBERS}".replace(",", " ")
     note = "one producer of 100-byte values, one in flight, durability=os"
     beats = f"each member heartbeats every {HEARTBEAT_INTERVAL_S:g} s, on a connection of its own"
@@ -142,7 +142,7 @@ def _settling(session: Session) -> list[Row]:
             "s",
             Spread.of(joined_s),
             None,
-            "the coordinator's answers, the leader's assignment, and its record on the disk",
+            "the coordinator's responses, the leader's assignment, and its record on the disk",
         ),
     ]
 
@@ -150,7 +150,7 @@ def _settling(session: Session) -> list[Row]:
 def _settle(broker: RunningBroker, group: str, count: int, partitions: int) -> tuple[float, float]:
     """Seconds from a further member's request until all have their share; and from the last join.
 
-    Raises `UnexpectedAnswer` unless every partition is somebody's, once.
+    Raises `UnexpectedResponse` unless every partition is assigned to one member.
     """
     with ExitStack() as stack:
         members = open_group(stack, broker.address, group, count)
@@ -172,13 +172,15 @@ def _settle(broker: RunningBroker, group: str, count: int, partitions: int) -> t
                 waiting.append(member)
             turn += 1
         joined = time.perf_counter()
-        everybody = [*members, newcomer]
-        read_shares(everybody, partitions)
+        all_members = [*members, newcomer]
+        read_shares(all_members, partitions)
         settled = time.perf_counter()
-        shares = [where for member in everybody for where in member.assigned]
+        shares = [where for member in all_members for where in member.assigned]
         if len(shares) != partitions or len(set(shares)) != partitions or not newcomer.assigned:
-            raise UnexpectedAnswer(f"{group}: {len(shares)} partitions of {partitions} are shared")
-        leave([everybody])
+            raise UnexpectedResponse(
+                f"{group}: {len(shares)} partitions of {partitions} are shared"
+            )
+        leave([all_members])
     return settled - started, settled - joined
 
 
@@ -199,7 +201,7 @@ def _commits(session: Session) -> Row:
             frame(ApiKey.OFFSET_COMMIT, _commit("committing", 1, offset))
             for offset in range(COMMITS_IN_FLIGHT)
         ]
-        answer = _committed(connection, requests[0])
+        response = _committed(connection, requests[0])
         for _ in range(session.scale.rounds):
             samples.append(
                 measured(
@@ -210,7 +212,7 @@ def _commits(session: Session) -> Row:
                         requests,
                         count=count,
                         in_flight=COMMITS_IN_FLIGHT,
-                        answer_size=len(answer),
+                        response_size=len(response),
                     ),
                 )
             )
@@ -225,7 +227,7 @@ def _commits(session: Session) -> Row:
 
 
 def _commit(group: str, partitions: int, offset: int) -> OffsetCommitRequest:
-    """By nobody's member: the same offset in each of the first partitions."""
+    """A commit outside of a generation: the same offset in each of the first partitions."""
     return OffsetCommitRequest(
         group=group,
         generation=-1,
@@ -238,31 +240,31 @@ def _commit(group: str, partitions: int, offset: int) -> OffsetCommitRequest:
 
 
 def _committed(connection: BrokerConnection, request: bytes) -> bytes:
-    """The answer to a commit. Raises `UnexpectedAnswer` if it was refused."""
-    answer = connection.exchange(request)
-    for partition in connection.response(ApiKey.OFFSET_COMMIT, answer).partitions:
+    """The response to a commit. Raises `UnexpectedResponse` if it was refused."""
+    response = connection.exchange(request)
+    for partition in connection.decode(ApiKey.OFFSET_COMMIT, response).partitions:
         if partition.error_code:
-            raise UnexpectedAnswer(f"a commit was refused: {partition.error_message}")
-    return answer
+            raise UnexpectedResponse(f"a commit was refused: {partition.error_message}")
+    return response
 
 
 def _check_offset(connection: BrokerConnection, group: str, partition: int, offset: int) -> None:
     if not _knows_offset(connection, group, partition, offset):
-        raise UnexpectedAnswer(f"{group}: the coordinator is not there")
+        raise UnexpectedResponse(f"{group}: the coordinator is not there")
 
 
 def _knows_offset(connection: BrokerConnection, group: str, partition: int, offset: int) -> bool:
-    """False while the coordinator is not there. Raises `UnexpectedAnswer` for another offset."""
+    """False while the coordinator is not there. Raises `UnexpectedResponse` for another offset."""
     request = OffsetFetchRequest(group, (GroupPartition(TOPIC, partition),))
-    answer = connection.exchange(frame(ApiKey.OFFSET_FETCH, request))
-    refusal = read_response_header(answer).error_code
+    response = connection.exchange(frame(ApiKey.OFFSET_FETCH, request))
+    refusal = read_response_header(response).error_code
     if refusal and ERROR_TRAITS[ErrorCode(refusal)].retriable:
         return False
-    (found,) = connection.response(ApiKey.OFFSET_FETCH, answer).partitions
+    (found,) = connection.decode(ApiKey.OFFSET_FETCH, response).partitions
     if found.error_code and ERROR_TRAITS[ErrorCode(found.error_code)].retriable:
         return False
     if found.offset != offset:
-        raise UnexpectedAnswer(f"{group}: {found.offset} is committed, and {offset} was acked")
+        raise UnexpectedResponse(f"{group}: {found.offset} is committed, and {offset} was acked")
     return True
 
 
@@ -285,13 +287,13 @@ def _replay(session: Session) -> list[Row]:
             frame(ApiKey.OFFSET_COMMIT, _commit(name, REPLAY_PARTITIONS, number))
             for number, name in enumerate(names)
         ]
-        answer = _committed(connection, requests[0])
+        response = _committed(connection, requests[0])
         pump(
             connection.sock,
             requests,
             count=len(requests),
             in_flight=COMMITS_IN_FLIGHT,
-            answer_size=len(answer),
+            response_size=len(response),
         )
         os.kill(broker.pid, signal.SIGKILL)
     first_s: list[float] = []

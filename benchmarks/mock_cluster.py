@@ -66,7 +66,7 @@ def _start(topics: Mapping[str, int]) -> str:
 def _disable_nagle() -> None:
     """Gives every listening socket of this process TCP_NODELAY, which its connections inherit.
 
-    Brokers set it; the mock does not, and its answers would wait for delayed acks of 40 ms.
+    Brokers set it; the mock does not, and its responses would wait for delayed acks of 40 ms.
     """
     for entry in Path("/proc/self/fd").iterdir():
         try:

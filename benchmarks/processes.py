@@ -22,7 +22,7 @@ STOP_TIMEOUT_S = 20.0
 
 
 class ProcessFailed(Exception):
-    """A child ended, or stayed silent, where an answer was due; holds what it wrote last."""
+    """A child ended, or stayed silent, where a response was due; holds what it wrote last."""
 
 
 def process_cpu_s(pid: int) -> float:

@@ -1,4 +1,4 @@
-"""The start after kill -9: until the port answers, and until every partition is read again.
+"""The start after kill -9: until the port responds, and until every partition is read again.
 
 Owns the state that is started from: each partition was killed just short of its next checkpoint,
 with batches in flight and default settings, so that as many bytes as ever must be looked through.
@@ -28,11 +28,11 @@ from benchmarks.samples import Spread
 from benchmarks.session import MIB, Session
 from benchmarks.wire import (
     BrokerConnection,
-    UnexpectedAnswer,
+    UnexpectedResponse,
     fetch_frame,
     produce_frame,
     pump,
-    read_answer,
+    read_response,
 )
 from millrace_protocol.api import ApiKey
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
@@ -96,7 +96,7 @@ def _facts(state: str, starts: Sequence[Restart], behind: str, limit: float | No
     return [
         Fact(
             GROUP,
-            f"Port answers after kill -9, {state}",
+            f"Port responds after kill -9, {state}",
             "s",
             Spread.of([start.port_s for start in starts]),
         ),
@@ -150,18 +150,18 @@ def _write_and_kill(session: Session, counts: Sequence[int]) -> list[int]:
     ):
         connection.create_topic(TOPIC, partitions=len(counts))
         requests = [frames[number] for number in turns]
-        answer = connection.exchange(requests[0])
-        connection.response(ApiKey.PRODUCE, answer)
+        response = connection.exchange(requests[0])
+        connection.decode(ApiKey.PRODUCE, response)
         pump(
             connection.sock,
             requests[1:],
             count=len(requests) - 1,
             in_flight=IN_FLIGHT,
-            answer_size=len(answer),
+            response_size=len(response),
         )
         for number in unanswered:
             connection.sock.sendall(frames[number])
-        connection.response(ApiKey.PRODUCE, read_answer(connection.sock))
+        connection.decode(ApiKey.PRODUCE, read_response(connection.sock))
         os.kill(broker.pid, signal.SIGKILL)
     return [count * records for count in acked]
 
@@ -237,31 +237,34 @@ def _fetch_everywhere(broker: RunningBroker, ends: Sequence[int]) -> tuple[float
 
 
 def _gives_its_last_record(connection: BrokerConnection, number: int, end_offset: int) -> bool:
-    """False while the partition is not served yet. Raises `UnexpectedAnswer` if it lost a batch."""
+    """False while the partition is not served yet.
+
+    Raises `UnexpectedResponse` if the partition lost a batch.
+    """
     question = ListOffsetsPartition(topic=TOPIC, partition=number, timestamp_ms=LATEST)
     listed = connection.call(ApiKey.LIST_OFFSETS, ListOffsetsRequest(partitions=(question,)))
     (end,) = listed.partitions
     if not _is_served(end):
         return False
     if end.offset < end_offset:
-        raise UnexpectedAnswer(
+        raise UnexpectedResponse(
             f"partition {number} ends at offset {end.offset}, and {end_offset} were acknowledged"
         )
     request = fetch_frame(TOPIC, end.offset - 1, BATCH_BYTES, partition=number)
-    (fetched,) = connection.response(ApiKey.FETCH, connection.exchange(request)).partitions
+    (fetched,) = connection.decode(ApiKey.FETCH, connection.exchange(request)).partitions
     if not _is_served(fetched):
         return False
     if len(fetched.records) != BATCH_BYTES:
-        raise UnexpectedAnswer(f"partition {number} gives no batch at its end")
+        raise UnexpectedResponse(f"partition {number} gives no batch at its end")
     return True
 
 
-def _is_served(answer: Any) -> bool:
-    """False for an answer that asks to try again. Raises `UnexpectedAnswer` for other refusals."""
-    if not answer.error_code:
+def _is_served(response: Any) -> bool:
+    """False for a retriable error. Raises `UnexpectedResponse` for other errors."""
+    if not response.error_code:
         return True
-    if not ERROR_TRAITS[ErrorCode(answer.error_code)].retriable:
-        raise UnexpectedAnswer(f"partition {answer.partition}: {answer.error_message}")
+    if not ERROR_TRAITS[ErrorCode(response.error_code)].retriable:
+        raise UnexpectedResponse(f"partition {response.partition}: {response.error_message}")
     return False
 
 

@@ -65,7 +65,7 @@ def interleave(
 ) -> dict[str, list[Sample]]:
     """Runs every contestant once per round and returns the samples of each, by round.
 
-    The order turns by one place from round to round, so that nobody always runs first.
+    The order turns by one place from round to round, so that no contestant always runs first.
     """
     names = list(contestants)
     samples: dict[str, list[Sample]] = {name: [] for name in names}

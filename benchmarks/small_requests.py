@@ -56,10 +56,10 @@ def _row(
     count = session.scale.requests
     with ExitStack() as stack:
         connection = stack.enter_context(broker.connect())
-        answer = connection.exchange(request)
-        connection.response(api, answer)
+        response = connection.exchange(request)
+        connection.decode(api, response)
         address, bare_pid = stack.enter_context(
-            bare_server(session.log, "reply", len(request), len(answer))
+            bare_server(session.log, "reply", len(request), len(response))
         )
         bare = stack.enter_context(connect(address))
         contestants = {
@@ -73,7 +73,7 @@ def _row(
                     [request],
                     count=count,
                     in_flight=in_flight,
-                    answer_size=len(answer),
+                    response_size=len(response),
                 ),
             )
             for name, sock, pid in (

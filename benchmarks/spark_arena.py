@@ -26,14 +26,14 @@ from benchmarks.samples import Sample, Spread, interleave
 from benchmarks.session import Session
 from benchmarks.spark_job import STOPPED, WRITTEN_TOPIC, Job
 from benchmarks.spark_rows import TIMESTAMP_MS, Shape, values
-from benchmarks.wire import BrokerConnection, UnexpectedAnswer, produce_frame, pump
+from benchmarks.wire import BrokerConnection, UnexpectedResponse, produce_frame, pump
 from millrace_protocol.api import ApiKey
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from millrace_protocol.records.encode import encode_batch
 
 PARTITIONS = 4
 BATCH_BYTES = 128 << 10
-"""Of the batches that are read, about: what a client sends that is in no hurry."""
+"""Of the batches that are read, about: the default `batch_bytes` of a producer."""
 READ_TARGET = 0.8
 WRITE_TARGET = 0.7
 TARGET_BY: By = "cpu"
@@ -71,16 +71,16 @@ class SparkDriver:
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
         self._log = log
-        self.answer()
+        self.response()
 
     def ask(self, command: str, *parameters: Any) -> Any:
-        """What the driver answers to a command. Raises `ProcessFailed` when it ends instead."""
+        """What the driver responds to a command. Raises `ProcessFailed` when it ends instead."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([command, *parameters]) + "\n")
         self._process.stdin.flush()
-        return self.answer()
+        return self.response()
 
-    def answer(self) -> Any:
+    def response(self) -> Any:
         """The next line of the driver."""
         return json.loads(read_line(self._process, self._log))
 
@@ -120,7 +120,7 @@ class Arena:
         self._driver = driver
 
     def reads(self, shape: Shape) -> Iterator[Row]:
-        """To `noop`, and to Parquet. Raises `UnexpectedAnswer` unless all have the same rows."""
+        """To `noop`, and to Parquet. Raises `UnexpectedResponse` unless all have the same rows."""
         self._fill(shape)
         jobs = {
             OURS: Job("millrace", "noop", shape),
@@ -187,21 +187,21 @@ class Arena:
         self._connection.create_topic(shape.topic, partitions=shape.partitions, durability="os")
         for partition in range(shape.partitions):
             first, *others = _requests(shape, partition)
-            answer = self._connection.exchange(first)
-            self._connection.response(ApiKey.PRODUCE, answer)
+            response = self._connection.exchange(first)
+            self._connection.decode(ApiKey.PRODUCE, response)
             pump(
                 self._connection.sock,
                 others,
                 count=len(others),
                 in_flight=FILL_IN_FLIGHT,
-                answer_size=len(answer),
+                response_size=len(response),
             )
         _check_count(shape.topic, self._records(shape.topic, shape.partitions), shape.rows)
 
     def _check_rows(self, jobs: Mapping[str, Job]) -> None:
         digests = {name: self._driver.ask("digest", asdict(job)) for name, job in jobs.items()}
         if len(set(digests.values())) != 1:
-            raise UnexpectedAnswer(f"the rows of the contestants differ: {digests}")
+            raise UnexpectedResponse(f"the rows of the contestants differ: {digests}")
 
     def _contest(
         self,
@@ -245,7 +245,7 @@ class Arena:
         )
 
     def _run(self, job: Job) -> Sample:
-        """One round. Raises `UnexpectedAnswer` unless what is written is in the topic."""
+        """One round. Raises `UnexpectedResponse` unless what is written is in the topic."""
         if job.sink != "millrace":
             return Sample(**self._driver.ask("job", asdict(job)))
         before = self._records(WRITTEN_TOPIC, PARTITIONS)
@@ -260,10 +260,10 @@ class Arena:
             ListOffsetsPartition(topic=topic, partition=partition, timestamp_ms=LATEST)
             for partition in range(partitions)
         )
-        answers = self._connection.call(
+        responses = self._connection.call(
             ApiKey.LIST_OFFSETS, ListOffsetsRequest(partitions=questions)
         )
-        return sum(answer.offset for answer in answers.partitions)
+        return sum(response.offset for response in responses.partitions)
 
 
 def _requests(shape: Shape, partition: int) -> list[bytes]:
@@ -282,7 +282,7 @@ def _requests(shape: Shape, partition: int) -> list[bytes]:
 
 def _check_count(topic: str, found: int, due: int) -> None:
     if found != due:
-        raise UnexpectedAnswer(f"{topic} has {found} records more where {due} are due")
+        raise UnexpectedResponse(f"{topic} has {found} records more where {due} are due")
 
 
 def _what(shape: Shape) -> str:

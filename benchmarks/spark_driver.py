@@ -1,6 +1,6 @@
 """A Spark driver in a process of its own, that does what it is told by lines on its stdin.
 
-Owns the queries that are measured: a line is a `Job`, and the answer a `Sample` as JSON. CPU
+Owns the queries that are measured: a line is a `Job`, and the response a `Sample` as JSON. CPU
 time is that of this process and all below it, which are the JVM and its Python workers.
 """
 
@@ -132,12 +132,12 @@ def _range_rows(spark: SparkSession, job: Job) -> DataFrame:
 
 def main(arguments: list[str]) -> None:
     servers, directory = arguments
-    # The JVM inherits stdout, and Spark's words are not answers.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    # The JVM inherits stdout, and Spark's words are not responses.
+    responses = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    def answer(found: object) -> None:
-        print(json.dumps(found), file=answers, flush=True)
+    def response(found: object) -> None:
+        print(json.dumps(found), file=responses, flush=True)
 
     driver = Driver(servers, Path(directory))
     commands: dict[str, Callable[..., object]] = {
@@ -145,14 +145,14 @@ def main(arguments: list[str]) -> None:
         "digest": lambda job: driver.digest(Job.of(job)),
         "stream": driver.stream,
     }
-    answer("ready")
+    response("ready")
     for line in sys.stdin:
         name, *parameters = json.loads(line)
         if name == STOPPED:
             break
-        answer(commands[name](*parameters))
+        response(commands[name](*parameters))
     driver.stop()
-    answer(STOPPED)
+    response(STOPPED)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.spark_rows import COLUMNS, Shape
 
 STOPPED = "stopped"
-"""The last command, and the last answer."""
+"""The last command, and the last response."""
 WRITTEN_TOPIC = "written"
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from benchmarks.spark_rows import COLUMNS, TIMESTAMP_MS, Shape, noise, prebuilt, value_position
-from benchmarks.wire import BrokerConnection, UnexpectedAnswer, fetch_frame
+from benchmarks.wire import BrokerConnection, UnexpectedResponse, fetch_frame
 from millrace_protocol.framing import HEADER_SIZE, LENGTH_SIZE
 from millrace_protocol.hot import decode_fetch_response
 from millrace_protocol.records import check_batches, encode_batch, offset_after, read_header
@@ -30,9 +30,9 @@ from millrace_spark.schema import ddl
 
 FORMAT = "received"
 BUFFER_BYTES = FETCH_BYTES + (64 << 10)
-"""Room for what is asked for, and what of the answer is not records."""
+"""Room for what is asked for, and what of the response is not records."""
 WAKE_BYTES = 1 << 20
-"""Received at once, as the client does it: who wakes up more often pays for it."""
+"""Received at once, as the client does it: each wake-up costs CPU time."""
 
 
 class ReceivedSource(DataSource):
@@ -76,13 +76,13 @@ class ReceivedReader(DataSourceReader):
         constants = dict(zip(COLUMNS, prebuilt(shape, number, COLUMNS)[0].columns, strict=True))
         offset = 0
         with BrokerConnection(self._address) as connection:
-            answers = _Answers(connection.sock, shape.topic, number)
-            answers.ask(offset)
+            responses = _Responses(connection.sock, shape.topic, number)
+            responses.ask(offset)
             while offset < shape.part_rows:
-                records = answers.receive()
+                records = responses.receive()
                 first, offset = offset, offset_after(records, from_offset=offset)
                 if offset < shape.part_rows:
-                    answers.ask(offset)
+                    responses.ask(offset)
                 places = _places(shape, records)
                 for start in range(0, len(places), shape.batch_rows):
                     some = places[start : start + shape.batch_rows]
@@ -97,8 +97,8 @@ class ReceivedReader(DataSourceReader):
                     )
 
 
-class _Answers:
-    """The answers to fetches of one partition, one asked for while the one before is used."""
+class _Responses:
+    """The responses to fetches of one partition, one asked for while the one before is used."""
 
     def __init__(self, sock: socket.socket, topic: str, partition: int) -> None:
         self._sock = sock
@@ -111,7 +111,7 @@ class _Answers:
         self._sock.sendall(fetch_frame(self._topic, offset, FETCH_BYTES, partition=self._partition))
 
     def receive(self) -> memoryview:
-        """The batches of the next answer, good until the one after the next is asked for."""
+        """The batches of the next response, good until the one after the next is asked for."""
         self._buffers.reverse()
         buffer = self._buffers[0]
         self._fill(buffer[:HEADER_SIZE])
@@ -119,7 +119,7 @@ class _Answers:
         self._fill(buffer[HEADER_SIZE:size])
         (result,) = decode_fetch_response(buffer[HEADER_SIZE:size]).partitions
         if result.error_code or not len(result.records):
-            raise UnexpectedAnswer(f"error {result.error_code}, {len(result.records)} bytes")
+            raise UnexpectedResponse(f"error {result.error_code}, {len(result.records)} bytes")
         return memoryview(result.records)
 
     def _fill(self, room: memoryview) -> None:
@@ -128,15 +128,15 @@ class _Answers:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
             received = self._sock.recv_into(room)
             if not received:
-                raise UnexpectedAnswer("the server closed the connection")
+                raise UnexpectedResponse("the server closed the connection")
             room = room[received:]
 
 
 def _places(shape: Shape, records: memoryview) -> npt.NDArray[np.int64]:
-    """Where the values of an answer begin."""
+    """Where the values of a response begin."""
     positions, fault = check_batches(records)
     if fault is not None:
-        raise UnexpectedAnswer(str(fault))
+        raise UnexpectedResponse(str(fault))
     sizes = np.diff([*positions, len(records)])
     if (sizes == sizes[0]).all():
         count = read_header(records).record_count

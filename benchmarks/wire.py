@@ -1,7 +1,7 @@
 """A blocking client that knows frames and nothing of records: what loads the servers under test.
 
 Owns one socket per connection and the loop that keeps requests in flight. It counts the bytes of
-answers and does not decode them, so the server is what is measured. `pump` speaks to a bare loop
+responses and does not decode them, so the server is what is measured. `pump` speaks to a bare loop
 exactly as it speaks to the broker.
 """
 
@@ -28,11 +28,11 @@ from millrace_protocol.messages.produce import ProducePartition, ProduceRequest
 from millrace_protocol.schema import Message
 
 RECEIVE_BYTES = 1 << 20
-ANSWER_TIMEOUT_S = 60.0
+RESPONSE_TIMEOUT_S = 60.0
 Address = tuple[str, int]
 
 
-class UnexpectedAnswer(Exception):
+class UnexpectedResponse(Exception):
     """The server refused what the benchmark needs, or answered with another size."""
 
 
@@ -65,13 +65,13 @@ def fetch_frame(topic: str, offset: int, max_bytes: int, *, partition: int = 0) 
 
 
 def connect(address: Address) -> socket.socket:
-    """A connected socket without Nagle's delay, whose calls end after `ANSWER_TIMEOUT_S`."""
-    sock = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
+    """A connected socket without Nagle's delay, whose calls end after `RESPONSE_TIMEOUT_S`."""
+    sock = socket.create_connection(address, timeout=RESPONSE_TIMEOUT_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
-def read_answer(sock: socket.socket) -> bytes:
+def read_response(sock: socket.socket) -> bytes:
     """One whole response frame."""
     head = _read_exactly(sock, 4)
     return head + _read_exactly(sock, int.from_bytes(head, "big"))
@@ -82,27 +82,32 @@ def _read_exactly(sock: socket.socket, size: int) -> bytes:
     while len(parts) < size:
         part = sock.recv(size - len(parts))
         if not part:
-            raise UnexpectedAnswer("the server closed the connection")
+            raise UnexpectedResponse("the server closed the connection")
         parts += part
     return bytes(parts)
 
 
 def pump(
-    sock: socket.socket, requests: Sequence[bytes], *, count: int, in_flight: int, answer_size: int
+    sock: socket.socket,
+    requests: Sequence[bytes],
+    *,
+    count: int,
+    in_flight: int,
+    response_size: int,
 ) -> None:
     """Sends `count` requests, round `requests`, keeping `in_flight` unanswered.
 
-    Every answer must be `answer_size` bytes long: answers are told apart by counting.
+    Every response must be `response_size` bytes long: responses are told apart by counting.
     """
     buffer = bytearray(RECEIVE_BYTES)
     receive = sock.recv_into
     send = sock.sendall
-    total = count * answer_size
+    total = count * response_size
     received = 0
     sent = 0
     different = len(requests)
     while True:
-        due = min(received // answer_size + in_flight, count)
+        due = min(received // response_size + in_flight, count)
         if due - sent == 1:
             send(requests[sent % different])
         elif due > sent:
@@ -112,14 +117,14 @@ def pump(
             break
         size = receive(buffer)
         if not size:
-            raise UnexpectedAnswer("the server closed the connection")
+            raise UnexpectedResponse("the server closed the connection")
         received += size
     if received != total:
-        raise UnexpectedAnswer(f"{received} bytes of answers where {total} were due")
+        raise UnexpectedResponse(f"{received} bytes of responses where {total} were due")
 
 
 class BrokerConnection:
-    """A connection that has said Hello; calls are answered one at a time."""
+    """A connection past Hello; one request at a time is in flight."""
 
     def __init__(self, address: Address) -> None:
         self.sock = connect(address)
@@ -140,22 +145,22 @@ class BrokerConnection:
         self.close()
 
     def call(self, api: ApiKey, message: Message) -> Any:
-        """Sends a request and returns the decoded response. Raises `UnexpectedAnswer`."""
-        return self.response(api, self.exchange(frame(api, message)))
+        """Sends a request and returns the decoded response. Raises `UnexpectedResponse`."""
+        return self.decode(api, self.exchange(frame(api, message)))
 
     def exchange(self, request: bytes) -> bytes:
         """Sends a whole frame and returns the whole response frame."""
         self.sock.sendall(request)
-        return read_answer(self.sock)
+        return read_response(self.sock)
 
-    def response(self, api: ApiKey, answer: bytes) -> Any:
-        """Decodes a response frame. Raises `UnexpectedAnswer` for a refusal."""
-        header = read_response_header(answer)
+    def decode(self, api: ApiKey, response: bytes) -> Any:
+        """Decodes a response frame. Raises `UnexpectedResponse` for a refusal."""
+        header = read_response_header(response)
         if header.error_code:
-            raise UnexpectedAnswer(
-                f"{api.name} was refused with error {header.error_code}: {answer[HEADER_SIZE:]!r}"
+            raise UnexpectedResponse(
+                f"{api.name} was refused with error {header.error_code}: {response[HEADER_SIZE:]!r}"
             )
-        return decode_body(APIS[api].response, answer[HEADER_SIZE:], header.version)
+        return decode_body(APIS[api].response, response[HEADER_SIZE:], header.version)
 
     def create_topic(self, name: str, *, partitions: int = 1, **configs: str) -> None:
         """Creates a topic; underscores in the names of settings stand for dots.
@@ -182,4 +187,4 @@ class BrokerConnection:
     def _check(self, response: CreateTopicsResponse | DeleteTopicsResponse) -> None:
         for topic in response.topics:
             if topic.error_code:
-                raise UnexpectedAnswer(f"{topic.name}: {topic.error_message}")
+                raise UnexpectedResponse(f"{topic.name}: {topic.error_message}")

@@ -34,7 +34,7 @@ from benchmarks.results import (
 )
 from benchmarks.samples import Sample, Spread, best_ratio, interleave, wall_ratios
 from benchmarks.session import TINY, Session, open_session
-from benchmarks.wire import UnexpectedAnswer, connect, pump
+from benchmarks.wire import UnexpectedResponse, connect, pump
 from millrace_protocol.records import check_produced_batch
 from tests.quick_spark import needs_java
 
@@ -71,7 +71,7 @@ def test_a_prepared_batch_has_the_size_asked_for_and_a_broker_takes_it(size: int
     assert (header.size_bytes, header.record_count) == (size, records)
 
 
-def test_the_bare_loops_answer_every_request_with_bytes_of_the_right_size(tmp_path: Path) -> None:
+def test_the_bare_loops_response_every_request_with_bytes_of_the_right_size(tmp_path: Path) -> None:
     stored = tmp_path / "stored"
     stored.write_bytes(bytes(8_000))
     log = tmp_path / "log"
@@ -80,9 +80,9 @@ def test_the_bare_loops_answer_every_request_with_bytes_of_the_right_size(tmp_pa
         ("append", (10, 16, 8, 1, str(tmp_path / "appended")), 16),
         ("reply", (10, 32), 32),
     )
-    for kind, arguments, answer_size in loops:
+    for kind, arguments, response_size in loops:
         with bare_server(log, kind, *arguments) as (address, pid), connect(address) as sock:
-            load = partial(pump, sock, [bytes(10)], in_flight=4, answer_size=answer_size)
+            load = partial(pump, sock, [bytes(10)], in_flight=4, response_size=response_size)
             sample = measured(pid, 20, partial(load, count=20))
         assert sample.units == 20
         assert sample.wall_s > 0
@@ -116,13 +116,13 @@ def test_every_start_begins_with_what_the_killed_broker_left(tmp_path: Path) -> 
     assert not (tmp_path / "a" / "0.index").exists()
 
 
-def test_an_answer_of_another_size_stops_the_load(tmp_path: Path) -> None:
+def test_an_response_of_another_size_stops_the_load(tmp_path: Path) -> None:
     with (
         bare_server(tmp_path / "log", "reply", 10, 33) as (address, _),
         connect(address) as sock,
-        pytest.raises(UnexpectedAnswer, match="of answers where 96 were due"),
+        pytest.raises(UnexpectedResponse, match="of responses where 96 were due"),
     ):
-        pump(sock, [bytes(10)], count=3, in_flight=3, answer_size=32)
+        pump(sock, [bytes(10)], count=3, in_flight=3, response_size=32)
 
 
 def test_a_target_is_judged_by_the_measure_it_names() -> None:

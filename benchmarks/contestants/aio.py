@@ -18,7 +18,7 @@ async def _send(producer: Any, work: Work, count: int) -> None:
 
 
 async def send(work: Work) -> Sample:
-    """`await send`, which gives a future that nobody waits for; then `flush`."""
+    """`await send`, whose future is dropped; then `flush`."""
     producer = AIOKafkaProducer(
         bootstrap_servers=work.servers,
         acks=1,

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from benchmarks.contestants.work import Stopwatch, Work
 from benchmarks.samples import Sample
 
-ANSWER_TIMEOUT_S = 10.0
+RESPONSE_TIMEOUT_S = 10.0
 QUEUE_RECORDS = 1_000_000
 
 
@@ -38,8 +38,8 @@ def _send(producer: Any, topic: str, value: bytes, count: int, **where: int) -> 
                     break
                 except BufferError:
                     continue
-    if producer.flush(ANSWER_TIMEOUT_S):
-        raise RuntimeError(f"records were not acked within {ANSWER_TIMEOUT_S} s")
+    if producer.flush(RESPONSE_TIMEOUT_S):
+        raise RuntimeError(f"records were not acked within {RESPONSE_TIMEOUT_S} s")
 
 
 def produce(work: Work) -> Sample:
@@ -84,11 +84,11 @@ def poll(work: Work) -> Sample:
     """A record at a time, reading its value."""
     consumer = _consumer(work)
     consume_one = consumer.poll
-    if consume_one(ANSWER_TIMEOUT_S) is None:
+    if consume_one(RESPONSE_TIMEOUT_S) is None:
         raise RuntimeError("nothing to consume")
     watch = Stopwatch()
     for _ in range(work.records - 1):
-        consume_one(ANSWER_TIMEOUT_S).value()
+        consume_one(RESPONSE_TIMEOUT_S).value()
     sample = watch.sample(work.records - 1)
     consumer.close()
     return sample
@@ -97,12 +97,12 @@ def poll(work: Work) -> Sample:
 def consume(work: Work) -> Sample:
     """Lists of up to 500 messages, without reading their values."""
     consumer = _consumer(work)
-    if consumer.poll(ANSWER_TIMEOUT_S) is None:
+    if consumer.poll(RESPONSE_TIMEOUT_S) is None:
         raise RuntimeError("nothing to consume")
     watch = Stopwatch()
     left = work.records - 1
     while left:
-        messages = consumer.consume(min(500, left), ANSWER_TIMEOUT_S)
+        messages = consumer.consume(min(500, left), RESPONSE_TIMEOUT_S)
         if not messages:
             raise RuntimeError(f"{left} records did not arrive")
         left -= len(messages)

@@ -1,8 +1,8 @@
-"""Many idle connections, and what a busy one notices of them.
+"""Many idle connections, and how much they slow down a busy one.
 
-The crowd is held by a process of its own, since a process may open about as many files as there
-are connections; run as `python -m benchmarks.crowd HOST PORT COUNT`, it prints a line when all of
-them have said Hello, and holds them until its input ends.
+A process of its own holds the idle connections, since a process may open about as many files as
+there are connections. Run as `python -m benchmarks.idle_connections HOST PORT COUNT`, it prints a
+line when all of them are past Hello, and holds them until its input ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.wire import Address, BrokerConnection, produce_frame
 from millrace_protocol.api import ApiKey
 
 GROUP = "connections"
-TOPIC = "crowd-bench"
+TOPIC = "idle-bench"
 SLOWDOWN_LIMIT = 2.0
 SPARE_CONNECTIONS = 100
 WARM_UP_REQUESTS = 200
@@ -44,19 +44,19 @@ def run(session: Session) -> Iterator[Row]:
     during: list[float] = []
     after: list[float] = []
     cost: list[float] = []
-    with running_broker(session, "crowd-data", connections_max=count + SPARE_CONNECTIONS) as broker:
+    with running_broker(session, "idle-data", connections_max=count + SPARE_CONNECTIONS) as broker:
         with broker.connect() as connection:
             connection.create_topic(TOPIC, durability="os")
         for _ in range(session.scale.rounds):
             session.say(f"connections: {count} idle beside one producer")
             memory = resident_bytes(broker.pid)
             before.append(ack_p99_ms(session, broker, TOPIC))
-            with _crowd(session, broker.address, count):
+            with _held(session, broker.address, count):
                 cost.append((resident_bytes(broker.pid) - memory) / count / 1024)
                 during.append(ack_p99_ms(session, broker, TOPIC))
             after.append(ack_p99_ms(session, broker, TOPIC))
     alone = [mean(pair) for pair in zip(before, after, strict=True)]
-    ratios = [crowded / free for crowded, free in zip(during, alone, strict=True)]
+    ratios = [beside / free for beside, free in zip(during, alone, strict=True)]
     held = f"{count:,} idle connections".replace(",", " ")
     note = "one producer of 100-byte values, one in flight, durability=os"
     yield from [
@@ -80,8 +80,8 @@ def ack_p99_ms(session: Session, broker: RunningBroker, topic: str) -> float:
     times: list[float] = []
     with broker.connect() as connection:
         for _ in range(WARM_UP_REQUESTS):
-            answer = connection.exchange(request)
-        connection.response(ApiKey.PRODUCE, answer)
+            response = connection.exchange(request)
+        connection.decode(ApiKey.PRODUCE, response)
         clock = time.perf_counter
         for _ in range(session.scale.requests):
             started = clock()
@@ -92,9 +92,9 @@ def ack_p99_ms(session: Session, broker: RunningBroker, topic: str) -> float:
 
 
 @contextlib.contextmanager
-def _crowd(session: Session, address: Address, count: int) -> Iterator[None]:
+def _held(session: Session, address: Address, count: int) -> Iterator[None]:
     host, port = address
-    command = python_module("benchmarks.crowd", host, str(port), str(count))
+    command = python_module("benchmarks.idle_connections", host, str(port), str(count))
     with child(command, log=session.log) as process:
         read_line(process, session.log)
         yield
