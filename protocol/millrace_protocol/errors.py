@@ -35,6 +35,7 @@ class ErrorCode(IntEnum):
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     INVALID_COMMIT_OFFSET_SIZE = 28
+    INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -128,6 +129,9 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.REBALANCE_IN_PROGRESS: _T("The group is rebalancing; join again"),
     ErrorCode.INVALID_COMMIT_OFFSET_SIZE: _T(
         "The commit does not fit; commit fewer partitions at a time"
+    ),
+    ErrorCode.INVALID_TIMESTAMP: _T(
+        "A timestamp is farther from the broker's clock than the topic allows"
     ),
     ErrorCode.UNSUPPORTED_VERSION: _T(
         "This version of the api is not spoken here; use one of the range in the reply"

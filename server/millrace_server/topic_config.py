@@ -137,6 +137,16 @@ _KEYS = (
         maximum=_INT32_MAX,
     ),
     ConfigKey(
+        "message.timestamp.after.max.ms",
+        str(3_600_000),
+        "milliseconds that a client's timestamp may be ahead of the broker's clock",
+    ),
+    ConfigKey(
+        "message.timestamp.before.max.ms",
+        str(_INT64_MAX),
+        "milliseconds that a client's timestamp may be behind the broker's clock",
+    ),
+    ConfigKey(
         "message.timestamp.type",
         "CreateTime",
         "whose clock stamps a record: the client's or the broker's",

@@ -14,6 +14,7 @@ import pytest
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_server.disk.os_disk import OsDisk
+from millrace_server.machine import SystemClock
 from millrace_server.partitions import opening
 from millrace_server.partitions.storage import Identity, read_identity
 from millrace_server.testing import Broker
@@ -226,3 +227,81 @@ async def test_no_producer_id_is_given_twice_when_older_metadata_comes_back(
         assert again[0] > given[0]
         assert (await wire.produce("t", sequenced(*again, 0, b"second"))).base_offset == 1
         assert values_of(await wire.fetch("t", 0)) == [b"first", b"second"]
+
+
+async def rolled(data: Path) -> None:
+    """A stopped broker, whose `t-0` has three segments at least."""
+    async with Broker(data=data) as broker, connect(broker.port) as wire:
+        await wire.create("t", configs={"segment.bytes": "1024"})
+        for n in range(30):
+            await wire.produce("t", batch(b"%d" % n * 40))
+
+
+async def test_a_stray_segment_behind_the_end_is_set_aside_after_a_clean_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rolled(tmp_path)
+    stray = tmp_path / "t-0" / "00000000000000000777.log"
+    content = batch(b"from elsewhere")
+    for _ in range(2):
+        stray.write_bytes(content)
+        caplog.clear()
+        async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
+            assert (await wire.offset("t", -1)).offset == 30
+        [line] = [r for r in caplog.records if "is set aside" in r.getMessage()]
+        assert line.levelname == "WARNING"
+        assert "00000000000000000777.log.stray" in line.getMessage()
+    assert not stray.exists()
+    kept = sorted((tmp_path / "t-0").glob("*.stray"))
+    assert [path.read_bytes() for path in kept] == [content, content]
+
+
+@pytest.mark.parametrize("gone", [0, -1])
+async def test_a_log_without_its_checkpoint_is_a_warning_with_its_offsets(
+    tmp_path: Path, gone: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rolled(tmp_path)
+    segments = sorted((tmp_path / "t-0").glob("*.log"))
+    assert len(segments) > 2
+    segments[gone].unlink()
+    (tmp_path / "t-0" / "checkpoint").unlink()
+    (tmp_path / "t-0" / "durable").unlink()
+    async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
+        begin, end = (await wire.offset("t", -2)).offset, (await wire.offset("t", -1)).offset
+    assert (begin > 0) == (gone == 0)
+    assert (end < 30) == (gone == -1)
+    [line] = [r for r in caplog.records if "the checkpoint is missing" in r.getMessage()]
+    assert line.levelname == "WARNING"
+    assert f"start_offset={begin} end_offset={end}" in line.getMessage()
+
+
+async def test_a_timestamp_far_from_the_brokers_clock_is_refused(tmp_path: Path) -> None:
+    year_2100 = 4_102_444_800_000
+    async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
+        await wire.create("t", configs={"message.timestamp.before.max.ms": "86400000"})
+        for wrong in (year_2100, 1_000):
+            refused = await wire.produce("t", batch(b"x", timestamp_ms=wrong))
+            assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
+            assert "message.timestamp." in (refused.error_message or "")
+        assert (await wire.offset("t", -1)).offset == 0
+        await wire.alter("t", {"message.timestamp.after.max.ms": str(2**62)})
+        assert not (await wire.produce("t", batch(b"x", timestamp_ms=year_2100))).error_code
+        await wire.create("stamped", configs={"message.timestamp.type": "LogAppendTime"})
+        assert not (await wire.produce("stamped", batch(b"x", timestamp_ms=year_2100))).error_code
+
+
+async def test_a_jump_of_the_clock_deletes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_ms = SystemClock().wall_ms()
+    async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
+        await wire.create("t", configs={"segment.bytes": "1024"})
+        for n in range(30):
+            await wire.produce("t", batch(b"%d" % n * 40, timestamp_ms=now_ms))
+        inner = broker.node.broker
+        partition = inner.partitions.get("t", 0)
+        monkeypatch.setattr(SystemClock, "wall_ms", lambda _: now_ms + 400 * 86_400_000)
+        inner.housekeeping.look_after(partition)
+        inner.housekeeping.look_after(partition)
+        assert partition.log.start_offset == 0
+        assert len([r for r in caplog.records if "has jumped forward" in r.getMessage()]) == 1

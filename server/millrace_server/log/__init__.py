@@ -12,6 +12,7 @@ from millrace_server.log.errors import (
     OutOfOrderSequence,
     ReadOnlyLog,
     RottenBatches,
+    TimestampOutOfRange,
     UnknownProducer,
 )
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket
@@ -48,5 +49,6 @@ __all__ = [
     "Rot",
     "RottenBatches",
     "Swap",
+    "TimestampOutOfRange",
     "UnknownProducer",
 ]

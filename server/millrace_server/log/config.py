@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from millrace_server.log.errors import TimestampOutOfRange
+
 SEGMENT_BYTES_MAX: Final = 2**31 - 1
 """An index entry holds a position in 31 bits."""
 
@@ -21,6 +23,9 @@ _WEEK_MS: Final = 7 * _DAY_MS
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """Limits of one log; -1 in a retention field means no limit.
+
+    A CreateTime timestamp lies in `[now - timestamp_before_max_ms, now + timestamp_after_max_ms]`
+    (KIP-937): one far in the future would keep its segment, and all younger ones, for ever.
 
     `durability` "fsync" promises that an acknowledged batch survives a power cut, "os" only that
     it survives the process. `deletes` old segments by the retention fields, `compacts` them by
@@ -34,6 +39,8 @@ class LogConfig:
     retention_bytes: int = -1
     max_message_bytes: int = _MIB
     timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    timestamp_before_max_ms: int = 2**63 - 1
+    timestamp_after_max_ms: int = 2**63 - 1
     durability: Literal["fsync", "os"] = "fsync"
     preallocate: bool = True
     deletes: bool = True
@@ -49,6 +56,21 @@ class LogConfig:
         if not self.compacts:
             return self.segment_ms
         return min(self.segment_ms, self.max_compaction_lag_ms)
+
+    def check_timestamps(self, first_ms: int, largest_ms: int, *, now_ms: int) -> None:
+        """Raises `TimestampOutOfRange`. A batch without timestamps passes.
+
+        The batch's first and largest timestamps are looked at, because the others are not known
+        without decoding its records.
+        """
+        if largest_ms - now_ms > self.timestamp_after_max_ms:
+            raise TimestampOutOfRange(
+                largest_ms, now_ms=now_ms, setting="message.timestamp.after.max.ms"
+            )
+        if 0 <= first_ms < now_ms - self.timestamp_before_max_ms:
+            raise TimestampOutOfRange(
+                first_ms, now_ms=now_ms, setting="message.timestamp.before.max.ms"
+            )
 
     def __post_init__(self) -> None:
         if not 1 <= self.segment_bytes <= SEGMENT_BYTES_MAX:

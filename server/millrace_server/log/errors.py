@@ -39,6 +39,17 @@ class OutOfOrderSequence(LogRefusal):
         self.expected = expected
 
 
+class TimestampOutOfRange(LogRefusal):
+    """A timestamp of a client is too far from the broker's clock."""
+
+    def __init__(self, timestamp_ms: int, *, now_ms: int, setting: str) -> None:
+        super().__init__(
+            f"the batch has a timestamp of {timestamp_ms} ms and the broker's clock says {now_ms}: "
+            f"correct the client's clock, or raise {setting} of the topic"
+        )
+        self.timestamp_ms = timestamp_ms
+
+
 class FencedProducer(LogRefusal):
     """A newer epoch of the producer id has written here."""
 

@@ -238,6 +238,8 @@ class PartitionLog:
         if config.timestamp_type == "LogAppendTime":
             timestamp = log_append_time_ms = now_ms
             stamp_log_append_time(batch, timestamp_ms=now_ms)
+        else:
+            config.check_timestamps(header.base_timestamp, timestamp, now_ms=now_ms)
         assign(batch, base_offset=base_offset, leader_epoch=leader_epoch)
         try:
             active = self._chain.active

@@ -92,6 +92,8 @@ class RecoveryReport:
     trimmed_bytes: int
     dropped_segments: int
     rebuilt_indexes: int
+    set_aside: tuple[str, ...] = ()
+    """Paths of segments that were not the log's, under their new names."""
 
 
 @dataclass(slots=True)
@@ -156,6 +158,8 @@ class _Recovery:
         self._cut: str | None = None
         self._trimmed_bytes = 0
         self._dropped_segments = 0
+        self._set_aside: list[str] = []
+        self._is_after_clean_stop = False
         self._rebuilt_indexes = 0
         self._made: list[Segment] = []
         self._repairs = Repairs(disk)
@@ -221,6 +225,7 @@ class _Recovery:
                 self._verify_segment(segment)
         producers = checkpoint.restore_producers()
         self._begin(checkpoint.recovery_offset)
+        self._is_after_clean_stop = checkpoint.is_clean and self._mark is None
         self._scan_on(segments, later, producers, has_checkpoint=True)
         return Recovered(
             segments,
@@ -470,6 +475,11 @@ class _Recovery:
     def _drop(self, names: list[SegmentName]) -> None:
         for name in names:
             segment = self._segment(name)
+            if self._is_after_clean_stop:
+                # No sync has ended since the log was closed, so that a segment behind its end was
+                # hardly made by the broker: a person may have put it there.
+                self._set_aside.append(self._repairs.set_aside(segment))
+                continue
             self._cut_bytes += segment.file.size()
             segment.cool()
             self._repairs.remove_segment(segment)
@@ -486,4 +496,5 @@ class _Recovery:
             trimmed_bytes=self._trimmed_bytes,
             dropped_segments=self._dropped_segments,
             rebuilt_indexes=self._rebuilt_indexes,
+            set_aside=tuple(self._set_aside),
         )

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 from millrace_server.environment.seams import Disk, File
-from millrace_server.log.segment import Segment
+from millrace_server.log.segment import LOG_SUFFIX, Segment
 
+STRAY_SUFFIX: Final = ".stray"
 _REWRITE_BYTES: Final = 1024 * 1024
 
 
@@ -29,6 +30,20 @@ class Repairs:
     def remove_segment(self, segment: Segment) -> None:
         """All files of a segment go."""
         self._steps.append(segment.remove_files)
+
+    def set_aside(self, segment: Segment) -> str:
+        """The records of a segment get another name, which the return value is; its indexes go."""
+        path = segment.path(LOG_SUFFIX)
+        target = path + STRAY_SUFFIX
+        while self._disk.exists(target):
+            target += STRAY_SUFFIX
+
+        def rename() -> None:
+            self._disk.rename(path, target)
+            segment.remove_files()
+
+        self._steps.append(rename)
+        return target
 
     def save_indexes(self, segment: Segment) -> None:
         """The indexes of a closed segment, built again, become files; it need not be open."""

@@ -15,6 +15,7 @@ from millrace_server.log import (
     OutOfOrderSequence,
     ReadOnlyLog,
     RottenBatches,
+    TimestampOutOfRange,
     UnknownProducer,
 )
 
@@ -23,6 +24,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     FencedProducer: ErrorCode.INVALID_PRODUCER_EPOCH,
     UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
+    TimestampOutOfRange: ErrorCode.INVALID_TIMESTAMP,
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     RottenBatches: ErrorCode.CORRUPT_MESSAGE,
     LogFailed: ErrorCode.KAFKA_STORAGE_ERROR,

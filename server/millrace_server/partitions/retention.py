@@ -12,6 +12,7 @@ from millrace_server.environment.seams import Environment
 from millrace_server.logs import get_logger
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
+from millrace_server.partitions.retention_clock import HOLD_MS, RetentionClock
 
 log = get_logger("millrace.housekeeping")
 
@@ -23,6 +24,9 @@ class RetentionLoop:
         self._partitions = partitions
         self._env = env
         self._interval_ms = interval_ms
+        self._time = RetentionClock(
+            wall_ms=env.clock.wall_ms(), monotonic_ms=env.clock.monotonic_ms()
+        )
 
     async def run(self) -> None:
         """Waits, looks after every partition, and begins again."""
@@ -40,7 +44,7 @@ class RetentionLoop:
 
     def look_after(self, partition: Partition) -> None:
         """Does what is due for one partition now."""
-        removed = partition.tidy(self._env.clock.wall_ms())
+        removed = partition.tidy(self._now_ms())
         if removed:
             log.info(
                 "segments removed",
@@ -49,3 +53,15 @@ class RetentionLoop:
                 segments=removed,
                 log_start_offset=partition.log.start_offset,
             )
+
+    def _now_ms(self) -> int:
+        clock, was_holding = self._env.clock, self._time.is_holding
+        wall_ms = clock.wall_ms()
+        now_ms = self._time.now_ms(wall_ms=wall_ms, monotonic_ms=clock.monotonic_ms())
+        if self._time.is_holding and not was_holding:
+            log.warning(
+                "the wall clock has jumped forward; retention does not follow it at once",
+                jump_ms=wall_ms - now_ms,
+                hold_ms=HOLD_MS,
+            )
+        return now_ms

@@ -57,6 +57,8 @@ def log_config(config: TopicConfig) -> LogConfig:
         timestamp_type=cast(
             Literal["CreateTime", "LogAppendTime"], config.text("message.timestamp.type")
         ),
+        timestamp_before_max_ms=config.number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=config.number("message.timestamp.after.max.ms"),
         durability=cast(Literal["fsync", "os"], config.text("durability")),
         deletes="delete" in policies,
         compacts="compact" in policies,
@@ -164,6 +166,26 @@ def open_log(
     except CorruptLog as error:
         raise _offline(topic, number, str(error)) from error
     report = opened.recovery
+    if not report.has_checkpoint:
+        # No crash destroys a checkpoint. A segment before the first one that is there, or behind
+        # the last, may be missing with it, and nothing on the disk could tell.
+        log.warning(
+            "the checkpoint is missing or broken, and the whole log was read; compare the offsets "
+            "with a copy",
+            topic=topic,
+            partition=number,
+            start_offset=opened.start_offset,
+            end_offset=opened.end_offset,
+        )
+    for name in report.set_aside:
+        log.warning(
+            "a segment that does not continue the log is set aside; remove it, or restore what "
+            "comes before it",
+            topic=topic,
+            partition=number,
+            path=name,
+            end_offset=opened.end_offset,
+        )
     if not report.is_clean:
         log.info(
             "partition recovered",
