@@ -32,13 +32,13 @@ from millrace_wire.errors import (
 )
 from millrace_wire.frame_buffers import KEPT_BYTES_MAX, FrameBuffers
 from millrace_wire.frame_reader import FrameLengthError, FrameReader, Scratch
-from millrace_wire.request_pipeline import RequestPipeline, Response
+from millrace_wire.request_pipeline import RequestPipeline
 from millrace_wire.socket_options import WAKE_BYTES, set_wake_bytes, write_frame
 
 M = TypeVar("M", bound=Message)
 Address = tuple[str, int]
-Reply = asyncio.Future[Response | None]
-"""Gets the response, a refusal as an exception, or None when a posted request is written."""
+Reply = asyncio.Future[memoryview | None]
+"""Gets the body of the response, or None when a request without a response is written."""
 Dial = Callable[
     [Callable[[], "Connection"], str, int],
     Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]],
@@ -112,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffers = FrameBuffers(config.kept_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
         self._wake_bytes = 1
 
     @property
@@ -131,10 +132,9 @@ class Connection(asyncio.BufferedProtocol):
         closed; `RequestRefused`; `NotSentInTime`; and what `RequestPipeline.submit` raises.
         A request whose caller is cancelled is not sent any more, or its response is dropped.
         """
-        reply = self._submit(request, timeout_ms, is_posted=False)
+        reply, version = self._submit(request, timeout_ms, is_posted=False)
         try:
-            received = cast("Response", await reply)
-            return decode(response, received.body, received.version)
+            return decode(response, cast("memoryview", await reply), version)
         except asyncio.CancelledError:
             self._pipeline.withdraw(reply)
             raise
@@ -149,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises as `call` does, but for what only a response can tell.
         """
-        reply = self._submit(request, timeout_ms, is_posted=True)
+        reply, _ = self._submit(request, timeout_ms, is_posted=True)
         try:
             await reply
         except asyncio.CancelledError:
@@ -168,13 +168,17 @@ class Connection(asyncio.BufferedProtocol):
 
     # Requests
 
-    def _submit(self, request: Message, timeout_ms: int, *, is_posted: bool) -> Reply:
+    def _submit(self, request: Message, timeout_ms: int, *, is_posted: bool) -> tuple[Reply, int]:
+        """The future of a request, and the version of its response."""
         reply: Reply = self._loop.create_future()
-        deadline_ms = self._now_ms() + timeout_ms
-        self._pipeline.submit(request, reply, deadline_ms=deadline_ms, is_posted=is_posted)
+        deadline_ms = int(self._loop.time() * 1000) + timeout_ms
+        version = self._pipeline.submit(
+            request, reply, deadline_ms=deadline_ms, is_posted=is_posted
+        )
         self._send()
-        self._set_timer()
-        return reply
+        if self._timer is None or deadline_ms < self._timer_ms:
+            self._set_timer()
+        return reply, version
 
     def _send(self) -> None:
         """Writes the requests that may be sent."""
@@ -199,24 +203,20 @@ class Connection(asyncio.BufferedProtocol):
 
     # Time
 
-    def _now_ms(self) -> int:
-        return int(self._loop.time() * 1000)
-
     def _set_timer(self) -> None:
-        """Has `_on_timer` called at the pipeline's deadline, or at an earlier one as before."""
-        deadline_ms = self._pipeline.deadline_ms()
-        if deadline_ms is None:
-            return
+        """Has `_on_timer` called at the pipeline's deadline."""
         if self._timer is not None:
-            if self._timer.when() <= deadline_ms / 1000:
-                return
             self._timer.cancel()
-        self._timer = self._loop.call_at(deadline_ms / 1000, self._on_timer)
+            self._timer = None
+        deadline_ms = self._pipeline.deadline_ms()
+        if deadline_ms is not None:
+            self._timer_ms = deadline_ms
+            self._timer = self._loop.call_at(deadline_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         try:
-            late = self._pipeline.on_deadline(self._now_ms())
+            late = self._pipeline.on_deadline(int(self._loop.time() * 1000))
         except RequestTimedOut as fault:
             self._end(fault)
             return
@@ -288,7 +288,8 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolViolation as violation:
             self._end(violation)
         else:
-            self._receive_in_place()
+            if reader.frame_size or self._wake_bytes > 1:
+                self._receive_in_place()
         reader.release_scratch()
         self._send()
 
@@ -296,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
         reply, response = self._pipeline.on_frame(frame)
         if reply.done():
             return
-        if isinstance(response, Response):
+        if isinstance(response, memoryview):
             reply.set_result(response)
         else:
             reply.set_exception(response)

@@ -81,14 +81,6 @@ class Request(Generic[T]):
     is_posted: bool
 
 
-@dataclass(slots=True)
-class Response:
-    """A body of that version, as a view of its frame."""
-
-    version: int
-    body: memoryview
-
-
 class RequestPipeline(Generic[T]):
     """The requests of one connection to `peer`, a name for messages.
 
@@ -134,8 +126,8 @@ class RequestPipeline(Generic[T]):
 
     def submit(
         self, message: Message, token: T, *, deadline_ms: int, is_posted: bool = False
-    ) -> None:
-        """Puts a request behind those that wait to be sent.
+    ) -> int:
+        """Puts a request behind those that wait to be sent; returns the version of its response.
 
         Raises the fault of a connection that has ended, `VersionUnsupported`, `RequestTooLarge`,
         `TooManyRequests`, and `ValueError` for a value that its field cannot carry. Then nothing
@@ -182,6 +174,7 @@ class RequestPipeline(Generic[T]):
         )
         if self._deadline_ms is None or deadline_ms < self._deadline_ms:
             self._deadline_ms = deadline_ms
+        return version
 
     def next_frame(self) -> Request[T] | None:
         """The next request to write, or None while there is none or no room in flight."""
@@ -225,10 +218,10 @@ class RequestPipeline(Generic[T]):
             if version is not None:
                 self._versions[key] = version
 
-    def on_frame(self, frame: memoryview) -> tuple[T, Response | RequestRefused]:
+    def on_frame(self, frame: memoryview) -> tuple[T, memoryview | RequestRefused]:
         """Takes a frame from the peer as the response to the oldest request in flight.
 
-        Returns the token of the request and its response, or the error of a refused request.
+        Returns the token of the request, and the body as a view of the frame or a refusal.
         Raises `ProtocolViolation`; then the request stays in flight, to fail with the others.
         """
         try:
@@ -248,12 +241,10 @@ class RequestPipeline(Generic[T]):
             if header.api != request.api:
                 raise WireError(f"api {header.api} in a response to {request.api}", position=6)
             body = frame[HEADER_SIZE:]
-            response: Response | RequestRefused
+            refusal = None
             if header.error_code:
-                response = _refused(header.error_code, decode(Refusal, body, 0))
-            elif header.version == request.version:
-                response = Response(request.version, body)
-            else:
+                refusal = _refused(header.error_code, decode(Refusal, body, 0))
+            elif header.version != request.version:
                 raise WireError(
                     f"version {header.version} in a response to {request.version}", position=8
                 )
@@ -261,7 +252,7 @@ class RequestPipeline(Generic[T]):
             raise ProtocolViolation(f"{self.peer} does not speak the protocol: {error}") from error
         self._in_flight.popleft()
         self.inflight_bytes -= request.size
-        return request.token, response
+        return request.token, body if refusal is None else refusal
 
     def on_writing_paused(self) -> None:
         """As many bytes wait to be written as may wait: no request is sent until they are fewer."""

@@ -17,11 +17,11 @@ from millrace_protocol.messages.refusal import Refusal
 from millrace_wire.connection import Connection
 from millrace_wire.errors import RequestFailed
 from millrace_wire.frame_reader import FrameReader
-from millrace_wire.request_pipeline import Request, RequestPipeline, Response
+from millrace_wire.request_pipeline import Request, RequestPipeline
 from tests.connection.peer import CONFIG, METADATA, TIMEOUT_MS, Peer, connected, listening
 
 ASK = MetadataRequest(())
-COUNTED = (Connection, FrameReader, RequestPipeline, Request, Response, RequestFailed)
+COUNTED = (Connection, FrameReader, RequestPipeline, Request, RequestFailed)
 
 
 @pytest.fixture
