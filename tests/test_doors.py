@@ -36,7 +36,7 @@ LOOP_DOORS: dict[str, tuple[str, ...]] = {
     "time": (),
     "call_at": (),
     # Net.
-    "create_connection": (),
+    "create_connection": ("net.listener",),
     "create_datagram_endpoint": (),
     "create_server": (),
     "create_unix_connection": (),

@@ -345,7 +345,10 @@ class SimNetwork:
     async def connect(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """See `asyncio.loop.create_connection`. All machines share the ports of one address."""
+        """See `seams.Net` and `asyncio.loop.create_connection`.
+
+        All machines share the ports of one address.
+        """
         process = running_process()
         for _ in range(SYN_TRIES):
             await asyncio.sleep(2 * self.latency_s())

@@ -119,7 +119,7 @@ class Listener(Protocol):
 
 
 class Net(Protocol):
-    """How connections come in."""
+    """How connections are made, by others and to others."""
 
     async def listen(
         self,
@@ -130,9 +130,21 @@ class Net(Protocol):
         silent_ms_max: int,
         first_frame_bytes_max: int,
     ) -> Listener:
-        """Each connection gets a protocol, at once or when it has sent something; who sends nothing
-        whole for `silent_ms_max` may be closed without one. A first frame that says it is longer
-        than `first_frame_bytes_max` is not waited for. Raises `OSError`."""
+        """Gives each connection that comes a protocol, at once or when it has sent something.
+
+        A connection without a whole frame for `silent_ms_max` may be closed without a protocol. A
+        first frame that is longer than `first_frame_bytes_max` is not waited for. Raises `OSError`.
+        """
+        ...
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """Connects to a peer, such as another broker; `millrace_wire.connection.connect` uses it.
+
+        Returns when the protocol has its transport. Raises `OSError`. Waits as long as the system
+        does: the caller has a time limit of its own.
+        """
         ...
 
 

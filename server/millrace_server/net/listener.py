@@ -29,7 +29,7 @@ _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class OsNet:
-    """Listens on TCP, with TLS when it has a context for it."""
+    """Listens on TCP, with TLS when it has a context for it. Connects on TCP without TLS."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
@@ -63,6 +63,12 @@ class OsNet:
             silent_ms_max=silent_ms_max,
             first_frame_bytes_max=first_frame_bytes_max,
         )
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """See `seams.Net`."""
+        return await asyncio.get_running_loop().create_connection(protocol, host, port)
 
 
 class Acceptor:

@@ -48,6 +48,11 @@ class _NoNet:
     ) -> asyncio.Server:
         raise NotImplementedError("nothing listens here")
 
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        raise NotImplementedError("nothing connects from here")
+
 
 @pytest_asyncio.fixture
 async def env(tmp_path: Path) -> AsyncIterator[Environment]:

@@ -290,6 +290,12 @@ class StraightNet:
         """See `seams.Net`."""
         return await asyncio.get_running_loop().create_server(protocol, host, port)
 
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """See `seams.Net`."""
+        return await asyncio.get_running_loop().create_connection(protocol, host, port)
+
 
 class Serve(Protocol):
     def __call__(
