@@ -28,7 +28,7 @@ from benchmarks.group_members import (
 )
 from benchmarks.idle_connections import ack_p99_ms
 from benchmarks.processes import child, measured, python_module, read_line
-from benchmarks.results import Fact, Row, compare
+from benchmarks.results import RATIO_UNIT, Fact, Row, compare
 from benchmarks.samples import Sample, Spread
 from benchmarks.session import Session
 from benchmarks.wire import BrokerConnection, UnexpectedResponse, frame, pump
@@ -93,7 +93,7 @@ def _heartbeats(session: Session) -> list[Row]:
     return [
         Fact(GROUP, "p99 of an ack, without groups", "ms", Spread.of(alone), None, note),
         Fact(GROUP, f"p99 of an ack, beside {held}", "ms", Spread.of(during), None, beats),
-        Fact(GROUP, "p99 beside them / p99 without", "times", Spread.of(ratios), SLOWDOWN_LIMIT),
+        Fact(GROUP, "p99 beside them / p99 without", RATIO_UNIT, Spread.of(ratios), SLOWDOWN_LIMIT),
     ]
 
 

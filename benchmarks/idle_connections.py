@@ -23,7 +23,7 @@ from benchmarks.processes import (
     read_line,
     resident_bytes,
 )
-from benchmarks.results import Fact, Row
+from benchmarks.results import RATIO_UNIT, Fact, Row
 from benchmarks.samples import Spread, percentile
 from benchmarks.session import Session
 from benchmarks.small_requests import BATCH_BYTES
@@ -62,7 +62,7 @@ def run(session: Session) -> Iterator[Row]:
     yield from [
         Fact(GROUP, "p99 of an ack, without others", "ms", Spread.of(alone), None, note),
         Fact(GROUP, f"p99 of an ack, beside {held}", "ms", Spread.of(during), None, note),
-        Fact(GROUP, "p99 beside them / p99 without", "times", Spread.of(ratios), SLOWDOWN_LIMIT),
+        Fact(GROUP, "p99 beside them / p99 without", RATIO_UNIT, Spread.of(ratios), SLOWDOWN_LIMIT),
         Fact(
             GROUP,
             "Memory of an idle connection in the broker",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.checkout import Checkout
 from benchmarks.processes import last_words
-from benchmarks.results import Change, Comparison, Fact, Measure, Row, Skipped
+from benchmarks.results import RATIO_UNIT, Change, Comparison, Fact, Measure, Row, Skipped
 from benchmarks.samples import is_millrace
 from benchmarks.session import Scale, Session, open_session
 
@@ -99,6 +99,8 @@ def _collect(rows: Mapping[str, Iterator[Row]], order: tuple[str, str], found: C
 def _figures(row: Row) -> dict[_Figure, float]:
     """The figures of a row that are millrace's; rates, and facts that are better when lower."""
     if isinstance(row, Fact):
+        if row.unit == RATIO_UNIT:
+            return {}  # It grows as well when the figure below the line gets better.
         return {(row.title, row.unit, "lower"): row.value.median}
     assert isinstance(row, Comparison)
     made: dict[_Figure, float] = {}

@@ -20,6 +20,8 @@ By = Literal["wall", "cpu"]
 Measure = Literal["time", "CPU", "lower"]
 """Of a change: units per second, units per CPU second, or a fact that is better when lower."""
 CHANGE_MIN = 0.95
+RATIO_UNIT = "times"
+"""Of facts that are the ratio of two other facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One figure before and after, over pairs of runs; `ratio` > 1: after is better."""
+    """One figure before and after, over pairs of runs; `ratio` > 1: after is better.
+
+    `best` is the ratio of the best run of each.
+    """
 
     group: str
     title: str
@@ -95,6 +100,7 @@ class Change:
     before: Spread
     after: Spread
     ratio: Spread
+    best: float
     limit: float = CHANGE_MIN
 
     @classmethod
@@ -107,27 +113,32 @@ class Change:
         pairs: Sequence[tuple[float, float]],
     ) -> Change:
         """A change from `(before, after)` of each pair."""
-        tiny = 1e-9
-        ratios = [
-            (before + tiny) / (after + tiny)
-            if measure == "lower"
-            else (after + tiny) / (before + tiny)
-            for before, after in pairs
-        ]
+        befores = [before for before, _ in pairs]
+        afters = [after for _, after in pairs]
+        is_lower = measure == "lower"
+        best = min if is_lower else max
         return cls(
             group,
             title,
             unit,
             measure,
-            Spread.of([before for before, _ in pairs]),
-            Spread.of([after for _, after in pairs]),
-            Spread.of(ratios),
+            Spread.of(befores),
+            Spread.of(afters),
+            Spread.of([_improvement(*pair, is_lower=is_lower) for pair in pairs]),
+            _improvement(best(befores), best(afters), is_lower=is_lower),
         )
 
     @property
     def met(self) -> bool:
         """Whether the median ratio reaches the limit."""
         return self.ratio.median >= self.limit
+
+
+def _improvement(before: float, after: float, *, is_lower: bool) -> float:
+    """How many times better `after` is; finite for figures that are 0."""
+    tiny = 1e-9
+    better, worse = (before, after) if is_lower else (after, before)
+    return (better + tiny) / (worse + tiny)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +264,8 @@ def _group_lines(rows: Sequence[Row]) -> list[str]:
     changes = [row for row in rows if isinstance(row, Change)]
     if changes:
         lines += [
-            f"| {changes[0].group} | before | after | ratio | limit | |",
-            "|---|---|---|---|---|---|",
+            f"| {changes[0].group} | before | after | ratio | best runs | limit | |",
+            "|---|---|---|---|---|---|---|",
         ]
         lines += [_change_line(change) for change in changes]
         lines.append("")
@@ -295,10 +306,16 @@ def _fact_line(fact: Fact) -> str:
 
 def _change_line(change: Change) -> str:
     title = change.title if change.measure == "lower" else f"{change.title}, by {change.measure}"
-    return (
-        f"| {title} | {_spread(change.before)} {change.unit} | {_spread(change.after)} "
-        f"{change.unit} | {_spread(change.ratio)} | ≥ {change.limit:g} | {_VERDICT[change.met]} |"
+    cells = (
+        title,
+        f"{_spread(change.before)} {change.unit}",
+        f"{_spread(change.after)} {change.unit}",
+        _spread(change.ratio),
+        _number(change.best),
+        f"≥ {change.limit:g}",
+        _VERDICT[change.met],
     )
+    return f"| {' | '.join(cells)} |"
 
 
 _BY = {"wall": "time", "cpu": "CPU"}

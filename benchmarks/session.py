@@ -11,14 +11,16 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.checkout import Checkout, installed
-from benchmarks.samples import Sample, is_millrace
+from benchmarks.samples import is_millrace
 
 MIB = 1 << 20
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +180,11 @@ class Session:
     is_paired: bool = False
     """Whether another session runs the same rows with another checkout, beside this one."""
 
-    def entrants(
-        self, contestants: Mapping[str, Callable[[], Sample]]
-    ) -> dict[str, Callable[[], Sample]]:
+    def entrants(self, contestants: Mapping[str, T]) -> dict[str, T]:
         """The contestants that run: where two checkouts are compared, those of millrace alone."""
         return {
-            name: run
-            for name, run in contestants.items()
+            name: contestant
+            for name, contestant in contestants.items()
             if is_millrace(name) or not self.is_paired
         }
 

@@ -24,7 +24,15 @@ from benchmarks.processes import child, process_cpu_s, python_module, read_line
 from benchmarks.results import By, Fact, Row, compare
 from benchmarks.samples import Sample, Spread, interleave
 from benchmarks.session import Session
-from benchmarks.spark_job import STOPPED, WRITTEN_TOPIC, Job
+from benchmarks.spark_job import (
+    ALONE,
+    PAIRED,
+    PREBUILT,
+    RECEIVED,
+    STOPPED,
+    WRITTEN_TOPIC,
+    Job,
+)
 from benchmarks.spark_rows import TIMESTAMP_MS, Shape, values
 from benchmarks.wire import BrokerConnection, UnexpectedResponse, produce_frame, pump
 from millrace_protocol.api import ApiKey
@@ -94,7 +102,8 @@ def spark_driver(session: Session, servers: str) -> Iterator[SparkDriver]:
     path = [str(ROOT), *filter(None, inherited)]
     directory = session.directory / "spark"
     directory.mkdir()
-    command = python_module("benchmarks.spark_driver", servers, str(directory))
+    pairing = PAIRED if session.is_paired else ALONE
+    command = python_module("benchmarks.spark_driver", servers, str(directory), pairing)
     environment = {"PYTHONPATH": os.pathsep.join(path)}
     with child(command, log=session.log, environment=environment) as process:
         driver = SparkDriver(process, session.log)
@@ -124,11 +133,11 @@ class Arena:
         self._fill(shape)
         jobs = {
             OURS: Job("millrace", "noop", shape),
-            CEILING: Job("prebuilt", "noop", shape),
-            RECEIVING: Job("received", "noop", shape),
+            CEILING: Job(PREBUILT, "noop", shape),
+            RECEIVING: Job(RECEIVED, "noop", shape),
             RANGE: Job("range", "noop", shape),
         }
-        self._check_rows(jobs)
+        self._check_rows(self._session.entrants(jobs))
         two_columns = {TWO_COLUMNS: replace(jobs[OURS], columns=("value", "offset"))}
         files = {name: replace(job, sink="parquet") for name, job in jobs.items()}
         targets = [
@@ -151,7 +160,7 @@ class Arena:
                 f"Write {_what(shape)}",
                 {
                     OURS: Job("range", "millrace", shape, ("value",)),
-                    DROPPING: Job("range", "prebuilt", shape, ("value",)),
+                    DROPPING: Job("range", PREBUILT, shape, ("value",)),
                     RANGE: Job("range", "noop", shape, ("value",)),
                 },
                 [(OURS, DROPPING, WRITE_TARGET), (DROPPING, RANGE, None)],
@@ -216,7 +225,7 @@ class Arena:
         def run(job: Job) -> Sample:
             before_s = process_cpu_s(self._broker.pid)
             sample = self._run(job)
-            if job.source in ("millrace", "received") or job.sink == "millrace":
+            if job.source in ("millrace", RECEIVED) or job.sink == "millrace":
                 broker_cpu_s.append(process_cpu_s(self._broker.pid) - before_s)
             return sample
 

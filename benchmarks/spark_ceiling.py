@@ -22,11 +22,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from benchmarks.spark_rows import COLUMNS, Shape, prebuilt
-from millrace_spark.schema import COLUMNS as TYPES
-from millrace_spark.schema import ddl
-
-FORMAT = "prebuilt"
+from benchmarks.spark_job import PREBUILT
+from benchmarks.spark_rows import COLUMNS, Shape, ddl, prebuilt
 
 
 class PrebuiltSource(DataSource):
@@ -35,11 +32,11 @@ class PrebuiltSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
-        return FORMAT
+        return PREBUILT
 
     def schema(self) -> str:
         """The columns of the connector under test."""
-        return ddl({name: TYPES[name] for name in COLUMNS})
+        return ddl(COLUMNS)
 
     def reader(self, schema: StructType) -> PrebuiltReader:
         """A reader of these rows."""

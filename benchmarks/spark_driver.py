@@ -18,16 +18,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks.processes import measured, tree_cpu_s
 from benchmarks.samples import Sample
-from benchmarks.spark_ceiling import FORMAT as PREBUILT
-from benchmarks.spark_ceiling import PrebuiltSource
-from benchmarks.spark_job import STOPPED, WRITTEN_TOPIC, Job
-from benchmarks.spark_rows import COLUMNS, NOISE_BYTES, STRIDE, TIMESTAMP_MS, noise
-from benchmarks.spark_socket import FORMAT as RECEIVED
-from benchmarks.spark_socket import ReceivedSource
+from benchmarks.spark_job import PAIRED, PREBUILT, RECEIVED, STOPPED, WRITTEN_TOPIC, Job
+from benchmarks.spark_rows import COLUMNS, NOISE_BYTES, STRIDE, TIMESTAMP_MS, ddl, noise
 from benchmarks.spark_stream import micro_batches
 from millrace_spark import session
-from millrace_spark.schema import COLUMNS as TYPES
-from millrace_spark.schema import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,13 +30,13 @@ if TYPE_CHECKING:
 class Driver:
     """A session, the broker it reads from and writes to, and a directory for Parquet."""
 
-    def __init__(self, servers: str, directory: Path) -> None:
+    def __init__(self, servers: str, directory: Path, *, is_paired: bool) -> None:
         self._servers = servers
         self._directory = directory
         self._parquet = directory / "parquet"
         self._spark = _session(directory)
-        self._spark.dataSource.register(PrebuiltSource)
-        self._spark.dataSource.register(ReceivedSource)
+        if not is_paired:
+            _register_ceilings(self._spark)
 
     def stop(self) -> None:
         """Ends the session."""
@@ -80,7 +74,7 @@ class Driver:
             return _range_rows(self._spark, job)
         reader = self._spark.read.format(job.source)
         if job.columns != COLUMNS:
-            reader = reader.schema(ddl({name: TYPES[name] for name in job.columns}))
+            reader = reader.schema(ddl(job.columns))
         if job.source in (PREBUILT, RECEIVED):
             shape = {name: str(value) for name, value in asdict(job.shape).items()}
             return reader.options(**shape, servers=self._servers).load()
@@ -92,6 +86,15 @@ class Driver:
         if job.sink == "millrace":
             writer = writer.option("millrace.servers", self._servers).option("topic", WRITTEN_TOPIC)
         writer.save(*([str(self._parquet)] if job.sink == "parquet" else []))
+
+
+def _register_ceilings(spark: SparkSession) -> None:
+    """Adds the sources that the connector is measured against; they share modules with it."""
+    from benchmarks.spark_ceiling import PrebuiltSource
+    from benchmarks.spark_socket import ReceivedSource
+
+    spark.dataSource.register(PrebuiltSource)
+    spark.dataSource.register(ReceivedSource)
 
 
 def _session(directory: Path) -> SparkSession:
@@ -131,7 +134,7 @@ def _range_rows(spark: SparkSession, job: Job) -> DataFrame:
 
 
 def main(arguments: list[str]) -> None:
-    servers, directory = arguments
+    servers, directory, pairing = arguments
     # The JVM inherits stdout, and Spark's words are not responses.
     responses = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -139,7 +142,7 @@ def main(arguments: list[str]) -> None:
     def response(found: object) -> None:
         print(json.dumps(found), file=responses, flush=True)
 
-    driver = Driver(servers, Path(directory))
+    driver = Driver(servers, Path(directory), is_paired=pairing == PAIRED)
     commands: dict[str, Callable[..., object]] = {
         "job": lambda job: asdict(driver.run(Job.of(job))),
         "digest": lambda job: driver.digest(Job.of(job)),

@@ -11,6 +11,10 @@ from benchmarks.spark_rows import COLUMNS, Shape
 STOPPED = "stopped"
 """The last command, and the last response."""
 WRITTEN_TOPIC = "written"
+PAIRED = "paired"
+ALONE = "alone"
+PREBUILT = "prebuilt"
+RECEIVED = "received"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,27 @@ and a function of their number that SQL can evaluate as well as numpy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
-from millrace_spark.arrow_columns import BATCH_BYTES_MAX, ROWS_MAX, arrow_schema
-
 TIMESTAMP_MS = 1_700_000_000_000
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
+COLUMNS = tuple(TYPES)
+ROWS_MAX = 10_000
+BATCH_BYTES_MAX = 1 << 20
+"""Bounds of an Arrow batch, those of the connector."""
 NOISE_BYTES = 1 << 20
 STRIDE = 7_919
 """From the beginning of a value to that of the next; prime, so that values repeat late."""
@@ -62,6 +72,11 @@ class Shape:
         return -(-rows // self.batch_rows) * self.batch_rows
 
 
+def ddl(columns: Iterable[str]) -> str:
+    """Columns as Spark parses a schema."""
+    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
+
+
 @cache
 def noise() -> bytes:
     """The bytes that values are pieces of."""
@@ -94,6 +109,9 @@ def pool(shape: Shape) -> tuple[pa.Array, ...]:
 @cache
 def prebuilt(shape: Shape, partition: int, columns: tuple[str, ...]) -> tuple[pa.RecordBatch, ...]:
     """All rows of a partition as Arrow batches, whose values share their memory."""
+    # A driver that measures another checkout has this module too, and not this schema.
+    from millrace_spark.arrow_columns import arrow_schema
+
     schema = arrow_schema(columns)
     made = []
     values_of = pool(shape)

@@ -18,17 +18,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from benchmarks.spark_rows import COLUMNS, TIMESTAMP_MS, Shape, noise, prebuilt, value_position
+from benchmarks.spark_job import RECEIVED
+from benchmarks.spark_rows import COLUMNS, TIMESTAMP_MS, Shape, ddl, noise, prebuilt, value_position
 from benchmarks.wire import BrokerConnection, UnexpectedResponse, fetch_frame
 from millrace_protocol.framing import HEADER_SIZE, LENGTH_SIZE
 from millrace_protocol.hot import decode_fetch_response
 from millrace_protocol.records import check_batches, encode_batch, offset_after, read_header
 from millrace_spark.arrow_columns import arrow_schema
 from millrace_spark.range_reader import FETCH_BYTES
-from millrace_spark.schema import COLUMNS as TYPES
-from millrace_spark.schema import ddl
 
-FORMAT = "received"
 BUFFER_BYTES = FETCH_BYTES + (64 << 10)
 """Room for what is asked for, and what of the response is not records."""
 WAKE_BYTES = 1 << 20
@@ -41,11 +39,11 @@ class ReceivedSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
-        return FORMAT
+        return RECEIVED
 
     def schema(self) -> str:
         """The columns of the connector under test."""
-        return ddl({name: TYPES[name] for name in COLUMNS})
+        return ddl(COLUMNS)
 
     def reader(self, schema: StructType) -> ReceivedReader:
         """A reader of the topic of these rows."""

@@ -204,6 +204,7 @@ def test_a_change_above_one_is_better_whatever_is_measured() -> None:
         ("rate", "CPU"),
     ]
     assert [change.ratio.median for change in changes] == pytest.approx([2, 2, 2])
+    assert [change.best for change in changes] == pytest.approx([2, 2, 2])
     assert [change.met for change in changes] == [True, True, True]
 
 
@@ -286,6 +287,15 @@ def test_the_connector_is_measured_beside_prebuilt_batches(
     for row in rows[:6]:
         assert all(one["per_cpu_s"]["low"] > 0 for one in row["contestants"])
     assert str(tmp_path) not in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_prebuilt_batches_have_the_bounds_of_the_connectors() -> None:
+    pytest.importorskip("pyarrow")
+    from benchmarks import spark_rows
+    from millrace_spark import arrow_columns
+
+    ours = (arrow_columns.ROWS_MAX, arrow_columns.BATCH_BYTES_MAX)
+    assert ours == (spark_rows.ROWS_MAX, spark_rows.BATCH_BYTES_MAX)
 
 
 def test_without_spark_its_group_says_what_is_missing(
