@@ -21,8 +21,9 @@ from pyspark.sql.types import StructType
 from benchmarks.spark_job import RECEIVED
 from benchmarks.spark_rows import COLUMNS, TIMESTAMP_MS, Shape, ddl, noise, prebuilt, value_position
 from benchmarks.wire import BrokerConnection, UnexpectedResponse, fetch_frame
+from millrace_protocol.codec import decode
 from millrace_protocol.framing import HEADER_SIZE, LENGTH_SIZE
-from millrace_protocol.hot import decode_fetch_response
+from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.records import check_batches, encode_batch, offset_after, read_header
 from millrace_spark.arrow_columns import arrow_schema
 from millrace_spark.range_reader import FETCH_BYTES
@@ -115,7 +116,7 @@ class _Responses:
         self._fill(buffer[:HEADER_SIZE])
         size = LENGTH_SIZE + int.from_bytes(buffer[:LENGTH_SIZE], "big")
         self._fill(buffer[HEADER_SIZE:size])
-        (result,) = decode_fetch_response(buffer[HEADER_SIZE:size]).partitions
+        (result,) = decode(FetchResponse, buffer[HEADER_SIZE:size], 0).partitions
         if result.error_code or not len(result.records):
             raise UnexpectedResponse(f"error {result.error_code}, {len(result.records)} bytes")
         return memoryview(result.records)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millrace_protocol.api import APIS, ApiKey
-from millrace_protocol.compiled import decode_body, encode_body
+from millrace_protocol.codec import decode, encode
 from millrace_protocol.framing import HEADER_SIZE, read_response_header, request_frame
 from millrace_protocol.messages.admin import (
     CreateTopicsRequest,
@@ -43,7 +43,7 @@ def frame(api: ApiKey, message: Message) -> bytes:
         version=APIS[api].max_version,
         correlation_id=1,
         client_id=b"bench",
-        body=encode_body(message, APIS[api].max_version),
+        body=encode(message, APIS[api].max_version),
     )
 
 
@@ -160,7 +160,7 @@ class BrokerConnection:
             raise UnexpectedResponse(
                 f"{api.name} was refused with error {header.error_code}: {response[HEADER_SIZE:]!r}"
             )
-        return decode_body(APIS[api].response, response[HEADER_SIZE:], header.version)
+        return decode(APIS[api].response, response[HEADER_SIZE:], header.version)
 
     def create_topic(self, name: str, *, partitions: int = 1, **configs: str) -> None:
         """Creates a topic; underscores in the names of settings stand for dots.

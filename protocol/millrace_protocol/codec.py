@@ -1,89 +1,104 @@
-"""Message bodies to bytes and back, by the fastest way there is for each.
+"""Message bodies to bytes and back, at once or in steps.
 
-Owns the choice between the codec of all messages (`compiled`) and that of a few (`hot`); both
-give and take the same, so callers need not know. The layouts are `messages/`; the frame is
-`framing`.
+Owns the order of attempts: the generated function of a message (`generated`) first; for bytes or
+values that it does not take, the one that names the fault. The layouts are `messages/`; the frame
+is `framing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar, cast
+import struct
+import sys
+from functools import cache
+from typing import Generic, TypeVar
 
-from millrace_protocol import hot
-from millrace_protocol.compiled import PIECE_ELEMENTS, PIECE_READ_ELEMENTS, decode_body, encode_body
-from millrace_protocol.compiled import decode_in_pieces as _decode_in_pieces
-from millrace_protocol.compiled import encode_in_pieces as _encode_in_pieces
-from millrace_protocol.messages.fetch import FetchRequest, FetchResponse
-from millrace_protocol.messages.produce import ProduceRequest, ProduceResponse
-from millrace_protocol.schema import Message
+from millrace_protocol.body_errors import trailing_bytes
+from millrace_protocol.generated import readers, step_readers, step_writers, writers
+from millrace_protocol.primitives import ArrayOf, Sized, WireType
+from millrace_protocol.reader_source import Buffer as Buffer
+from millrace_protocol.schema import (
+    Message,
+    StructOf,
+    arrays_of,
+    codec,
+    encode_declared,
+    has_records,
+)
+from millrace_protocol.source_text import ENTRY_BYTES_LOG2, FORMATS, format_size
 
 M = TypeVar("M", bound=Message)
 
-_ENCODERS: dict[tuple[type[Message], int], Callable[[Any], bytes]] = {
-    (ProduceRequest, 0): hot.encode_produce_request,
-    (ProduceResponse, 0): hot.encode_produce_response,
-    (FetchRequest, 0): hot.encode_fetch_request,
-    (FetchResponse, 0): hot.encode_fetch_response,
-}
-_DECODERS: dict[tuple[type[Message], int], Callable[[hot.Buffer], Message]] = {
-    (ProduceRequest, 0): hot.decode_produce_request,
-    (ProduceResponse, 0): hot.decode_produce_response,
-    (FetchRequest, 0): hot.decode_fetch_request,
-    (FetchResponse, 0): hot.decode_fetch_response,
-}
+_UNFIT = (struct.error, TypeError, AttributeError, ValueError)
+"""What a writer raises for a value that its type cannot carry; the declared codec says why."""
+_COUNT = struct.Struct(">i")
+
+
+def decode(cls: type[M], body: Buffer, version: int) -> M:
+    """The message in a whole body.
+
+    `records` fields are views of `body`: they keep it alive, and change when it does. Raises
+    `WireError` when the body is short, broken or too long.
+    """
+    try:
+        message: M = readers[cls, version](body)
+    except (ValueError, struct.error):
+        decoder = Decoder(cls, body, version)
+        decoder.step(sys.maxsize)
+        return decoder.result
+    return message
+
+
+def decode_leading(cls: type[M], data: Buffer, version: int, *, position: int = 0) -> tuple[M, int]:
+    """The message that starts at `position` of `data`, and where it ends.
+
+    Raises `WireError`, with positions in `data`, when it is short or broken.
+    """
+    steps = step_readers[cls, version](memoryview(data), position, len(data))
+    next(steps)
+    try:
+        steps.send(sys.maxsize)
+    except StopIteration as end:
+        found: tuple[M, int] = end.value
+        return found
+    raise AssertionError("a reader yields only when its entries are used up")
 
 
 def encode(message: Message, version: int) -> bytes:
     """The body of a message. Raises `ValueError` for a value its type cannot carry."""
-    encoder = _ENCODERS.get((type(message), version))
-    return encode_body(message, version) if encoder is None else encoder(message)
+    try:
+        return b"".join(writers[type(message), version](message))
+    except _UNFIT:
+        return encode_declared(message, version)
 
 
-def decode(cls: type[M], body: hot.Buffer, version: int) -> M:
-    """The message in a whole body.
+def encode_parts(message: Message, version: int) -> list[Buffer]:
+    """The body of a message in parts; `records` are parts of their own and not copied.
 
-    `records` fields of the hot messages are views of `body`: they keep it alive, and change when
-    it does. Raises `WireError` when the body is short, broken or too long.
+    Anything with a length may stand for the `records`, a slice of a file for example. Raises
+    `ValueError` for a value its type cannot carry.
     """
-    decoder = _DECODERS.get((cls, version))
-    return decode_body(cls, body, version) if decoder is None else cast(M, decoder(body))
+    try:
+        parts = writers[type(message), version](message)
+    except _UNFIT:
+        return [encode_declared(message, version)]
+    return parts if has_records(codec(type(message), version)) else [b"".join(parts)]
 
 
-def decode_in_pieces(cls: type[M], body: hot.Buffer, version: int) -> Generator[None, None, M]:
-    """The same with a `yield` now and then; but records of a produce, which cost nothing, at once.
+def entry_count(cls: type[Message], body: Buffer, version: int) -> int:
+    """An upper bound of the entries that decoding `body` takes; reads at most one count.
 
-    `body` must not change before the end.
+    An element of an array is an entry, and so are each 512 bytes that are decoded.
     """
-    if cls is ProduceRequest:
-        return decode(cls, body, version)
-    return (yield from _decode_in_pieces(cls, body, version))
-
-
-def encode_parts(message: Message, version: int) -> list[hot.Buffer]:
-    """The body of a message in parts; `records` fields are parts of their own, and not copied.
-
-    Anything with a length may be the value of a `records` field, a slice of a file for example.
-    Raises `ValueError` for a value its type cannot carry.
-    """
-    if isinstance(message, ProduceRequest) and version == 0:
-        return hot.produce_request_parts(message)
-    if isinstance(message, FetchResponse) and version == 0:
-        return hot.fetch_response_parts(message)
-    return [encode(message, version)]
-
-
-def entry_count(cls: type[Message], body: hot.Buffer, version: int) -> int:
-    """An upper bound of the array elements that decoding `body` loops over; reads no element."""
-    if cls is ProduceRequest:
-        if len(body) < hot.PRODUCE_COUNT_END:
-            return 0
-        return max(0, min(hot.produce_count(body), len(body)))
-    return len(body) // 2
+    size = len(body)
+    position, element_size, is_copied = _bounds(codec(cls, version))
+    elements = size // element_size if element_size else 0
+    if position is not None and position + _COUNT.size <= size:
+        elements = min(elements, max(0, _COUNT.unpack_from(body, position)[0]))
+    return elements + (size >> ENTRY_BYTES_LOG2 if is_copied else 0)
 
 
 class Decoder(Generic[M]):
-    """Decodes one body in steps, so that a long one does not hold up the caller.
+    """Decodes one body in steps, so that other work can be done between them.
 
         decoder = Decoder(FetchRequest, body, 0)
         while not decoder.step(100):
@@ -93,46 +108,85 @@ class Decoder(Generic[M]):
     `body` must not change before the last step.
     """
 
-    def __init__(self, cls: type[M], body: hot.Buffer, version: int) -> None:
-        self._work = decode_in_pieces(cls, body, version)
+    def __init__(self, cls: type[M], body: Buffer, version: int) -> None:
+        self._cls = cls
+        self._size = len(body)
+        self._steps = step_readers[cls, version](memoryview(body), 0, self._size)
         self._result: M | None = None
+        next(self._steps)
 
     def step(self, entries_max: int) -> bool:
-        """Decodes about `entries_max` array elements; whether the body is decoded.
+        """Decodes at most `entries_max` entries; whether the body is decoded.
 
-        Raises `WireError` when the body is short, broken or too long.
+        An element of an array is an entry, and one more for each 512 bytes that it takes. Raises
+        `WireError` when the body is short, broken or too long.
         """
         try:
-            for _ in range(0, entries_max, PIECE_READ_ELEMENTS):
-                next(self._work)
+            self._steps.send(entries_max)
         except StopIteration as end:
-            self._result = end.value
+            message, position = end.value
+            if position != self._size:
+                left = self._size - position
+                raise trailing_bytes(self._cls.__name__, left, position) from None
+            self._result = message
         return self._result is not None
 
     @property
     def result(self) -> M:
         """The message, after the last step."""
         if self._result is None:
-            raise RuntimeError("the body is not decoded: step until it returns True")
+            raise RuntimeError("the body is not decoded: call step until it returns True")
         return self._result
 
 
 class Encoder:
-    """Encodes one message in steps; `parts` is its body after the last."""
+    """Encodes one message in steps; `parts` are its body after the last."""
 
     def __init__(self, message: Message, version: int) -> None:
-        self._work = _encode_in_pieces(message, version)
-        self.parts: list[hot.Buffer] = []
+        self.parts: list[Buffer] = []
+        self._message = message
+        self._version = version
+        self._steps = step_writers[type(message), version](message, self.parts)
+        next(self._steps)
 
     def step(self, entries_max: int) -> bool:
-        """Encodes about `entries_max` array elements; whether the message is encoded.
+        """Encodes at most `entries_max` entries, as `Decoder` counts them; whether that was all.
 
-        Raises `ValueError` for a value its type cannot carry.
+        `records` are not copied and count nothing. Raises `ValueError` for a value its type
+        cannot carry.
         """
         try:
-            for _ in range(0, entries_max, PIECE_ELEMENTS):
-                next(self._work)
-        except StopIteration as end:
-            self.parts = end.value
+            self._steps.send(entries_max)
+        except StopIteration:
+            return True
+        except _UNFIT:
+            self.parts = [encode_declared(self._message, self._version)]
             return True
         return False
+
+
+@cache
+def _bounds(type_: StructOf) -> tuple[int | None, int, bool]:
+    """Of a message: the position of its only array, the least bytes of an element, and whether
+    its body is copied as it is decoded.
+
+    The position is None where there are more arrays, or where it differs from body to body; the
+    least bytes are 0 without an array.
+    """
+    arrays = list(arrays_of(type_))
+    size = min((_size_min(array.element) for array in arrays), default=0)
+    position = None
+    if len(arrays) == 1:
+        before = type_.types[: type_.types.index(arrays[0])]
+        if all(each in FORMATS for each in before):
+            position = sum(map(_size_min, before))
+    return position, size, not has_records(type_)
+
+
+def _size_min(type_: WireType) -> int:
+    """The least bytes that a value takes."""
+    if isinstance(type_, StructOf):
+        return sum(map(_size_min, type_.types))
+    if isinstance(type_, ArrayOf):
+        return 4
+    return format_size(FORMATS[type_.length if isinstance(type_, Sized) else type_])

@@ -24,7 +24,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from millrace_protocol.compiled import Buffer, decode_body, decode_leading, encode_body
+from millrace_protocol.body_errors import short_value, trailing_bytes
+from millrace_protocol.codec import Buffer, decode, decode_leading, encode
 from millrace_protocol.errors import WireError
 from millrace_protocol.primitives import INT16, INT32, NULLABLE_BYTES, NULLABLE_STRING, STRING
 from millrace_protocol.schema import Message, array_of, wire
@@ -39,7 +40,7 @@ NO_GENERATION = -1
 _VERSION_SIZE = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Body(Message):
     """Base of what is here: one group's members, and all the partitions they share."""
 
@@ -49,7 +50,7 @@ class Body(Message):
 B = TypeVar("B", bound=Body)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TopicPartitions(Body):
     """Partitions of one topic."""
 
@@ -57,7 +58,7 @@ class TopicPartitions(Body):
     partitions: tuple[int, ...] = wire(array_of(INT32), "partition numbers")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConsumerSubscription(Body):
     """What a member wants, and what it holds as it joins."""
 
@@ -74,7 +75,7 @@ class ConsumerSubscription(Body):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConsumerAssignment(Body):
     """What the leader gives to one member."""
 
@@ -82,7 +83,7 @@ class ConsumerAssignment(Body):
     user_data: bytes | None = wire(NULLABLE_BYTES, "from the leader's assignor to the member's")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StickyUserData(Body):
     """User data of the assignor "sticky": what the member was last given, though revoked since.
 
@@ -95,7 +96,7 @@ class StickyUserData(Body):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GenerationUserData(Body):
     """User data of the assignor "cooperative-sticky": the age of `owned` before version 2."""
 
@@ -130,7 +131,7 @@ def decode_assignment(data: Buffer) -> ConsumerAssignment:
 
 def encode_sticky_user_data(user_data: StickyUserData) -> bytes:
     """The bytes of version 1. Raises `ValueError` for a value its type cannot carry."""
-    return encode_body(user_data, 1)
+    return encode(user_data, 1)
 
 
 def decode_sticky_user_data(data: Buffer) -> StickyUserData:
@@ -139,19 +140,19 @@ def decode_sticky_user_data(data: Buffer) -> StickyUserData:
     Raises `WireError` when they are neither.
     """
     try:
-        return decode_body(StickyUserData, data, 1)
+        return decode(StickyUserData, data, 1)
     except WireError:
-        return decode_body(StickyUserData, data, 0)
+        return decode(StickyUserData, data, 0)
 
 
 def encode_generation_user_data(user_data: GenerationUserData) -> bytes:
     """Four bytes. Raises `ValueError` for a generation that is no int32."""
-    return encode_body(user_data, 0)
+    return encode(user_data, 0)
 
 
 def decode_generation_user_data(data: Buffer) -> GenerationUserData:
     """The generation in `data`. Raises `WireError` when it is not four bytes."""
-    return decode_body(GenerationUserData, data, 0)
+    return decode(GenerationUserData, data, 0)
 
 
 def by_topic(partitions: Iterable[tuple[str, int]]) -> tuple[TopicPartitions, ...]:
@@ -169,19 +170,18 @@ def by_topic(partitions: Iterable[tuple[str, int]]) -> tuple[TopicPartitions, ..
 def _encode(body: Body, version: int) -> bytes:
     if not 0 <= version <= VERSION:
         raise ValueError(f"version {version} of {type(body).__name__}; 0 to {VERSION} are known")
-    return version.to_bytes(_VERSION_SIZE, "big") + encode_body(body, version)
+    return version.to_bytes(_VERSION_SIZE, "big") + encode(body, version)
 
 
 def _decode(cls: type[B], data: Buffer) -> B:
     if len(data) < _VERSION_SIZE:
-        name = INT16.spec_name
-        raise WireError(
-            f"{name} needs {_VERSION_SIZE} bytes and only {len(data)} are left", position=0
+        raise short_value(
+            "version", INT16.spec_name, size=_VERSION_SIZE, left=len(data), position=0
         )
     version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
     if version < 0:
-        raise WireError(f"version {version} of {cls.__name__}", position=0)
+        raise WireError(f"{cls.__name__} has version {version}", field="version", position=0)
     body, end = decode_leading(cls, data, min(version, VERSION), position=_VERSION_SIZE)
     if version <= VERSION and end != len(data):
-        raise WireError(f"extra bytes after the {cls.__name__}: {len(data) - end}", position=end)
+        raise trailing_bytes(cls.__name__, len(data) - end, end)
     return body

@@ -198,9 +198,13 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
 
 
 class WireError(Exception):
-    """The bytes break the protocol at `position` (bytes from the start of the frame or body)."""
+    """The bytes break the protocol at `position` (bytes from the start of the frame or body).
 
-    def __init__(self, message: str, *, position: int) -> None:
-        super().__init__(f"{message} (at byte {position})")
-        self.reason = message
+    `field` is the path of the field, empty outside a body; `reason` is field and problem.
+    """
+
+    def __init__(self, problem: str, *, position: int, field: str = "") -> None:
+        self.reason = f"{field}: {problem}" if field else problem
+        super().__init__(f"{self.reason}, at byte {position}")
+        self.field = field
         self.position = position

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from millrace_protocol.compiled import encode_body
+from millrace_protocol.codec import encode
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_protocol.messages.refusal import Refusal
 
@@ -148,7 +148,7 @@ def refusal_frame(
     *, api: int, version: int, correlation_id: int, error_code: ErrorCode, refusal: Refusal
 ) -> bytes:
     """A whole response frame that refuses the request; a refusal has one version."""
-    body = encode_body(refusal, 0)
+    body = encode(refusal, 0)
     header = response_header(
         api=api,
         version=version,

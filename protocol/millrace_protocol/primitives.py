@@ -10,11 +10,17 @@ from __future__ import annotations
 
 import io
 import uuid
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import construct
 
-from millrace_protocol.errors import WireError
+from millrace_protocol.body_errors import (
+    bad_boolean,
+    bad_count,
+    bad_length,
+    not_utf8,
+    short_value,
+)
 
 # construct's stubs are generic where its classes are not.
 if TYPE_CHECKING:
@@ -31,8 +37,7 @@ ARRAY_COUNT_MAX = 100_000
 class Elements:
     """How many array elements a body may still hold (W-3.5).
 
-    Nested arrays multiply: a limit on each alone would let one frame keep a decoder busy for
-    minutes.
+    Nested arrays multiply: a limit on each alone lets one frame keep a decoder busy for minutes.
     """
 
     __slots__ = ("_array_max", "_elements_max", "_left")
@@ -42,16 +47,16 @@ class Elements:
         self._elements_max = elements_max
         self._left = elements_max
 
-    def spend(self, count: int, *, position: int) -> None:
-        """Takes one array's `count` from what is left. Raises `WireError` when it is too many."""
-        if count > self._array_max:
-            raise WireError(
-                f"an array of {count} elements; the limit is {self._array_max}", position=position
-            )
+    def spend(self, count: int, *, bytes_left: int, field: str, position: int) -> None:
+        """Takes one array's `count` from the elements left. Raises `WireError` if it is over."""
         self._left -= count
-        if self._left < 0:
-            raise WireError(
-                f"the arrays hold more than {self._elements_max} elements together",
+        if not 0 <= count <= min(bytes_left, self._array_max) or self._left < 0:
+            raise bad_count(
+                field,
+                count,
+                left=bytes_left,
+                array_max=self._array_max,
+                elements_max=self._elements_max,
                 position=position,
             )
 
@@ -62,6 +67,12 @@ class BodyStream(io.BytesIO):
     def __init__(self, body: bytes | bytearray | memoryview, elements: Elements) -> None:
         super().__init__(body)
         self.elements = elements
+        self._size = len(body)
+
+    @property
+    def bytes_left(self) -> int:
+        """How many bytes follow the position."""
+        return self._size - self.tell()
 
 
 class WireType(_Construct):
@@ -72,20 +83,16 @@ class WireType(_Construct):
         self.spec_name = spec_name
 
 
-def _remaining(stream: IO[bytes]) -> int:
-    here = stream.tell()
-    end = stream.seek(0, 2)
-    stream.seek(here)
-    return end - here
+def _field(path: str) -> str:
+    """`topics[3].name`, from construct's path `(parsing) -> topics[3] -> name`."""
+    return ".".join(path.split(" -> ")[1:])
 
 
-def _read(stream: IO[bytes], size: int, what: str) -> bytes:
+def _read(stream: IO[bytes], size: int, type_name: str, path: str) -> bytes:
     position = stream.tell()
     data = stream.read(size)
     if len(data) != size:
-        raise WireError(
-            f"{what} needs {size} bytes and only {len(data)} are left", position=position
-        )
+        raise short_value(_field(path), type_name, size=size, left=len(data), position=position)
     return data
 
 
@@ -96,7 +103,9 @@ class _Integer(WireType):
         self.signed = signed
 
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> int:
-        return int.from_bytes(_read(stream, self.size, self.spec_name), "big", signed=self.signed)
+        return int.from_bytes(
+            _read(stream, self.size, self.spec_name, path), "big", signed=self.signed
+        )
 
     def _build(self, obj: int, stream: IO[bytes], context: Any, path: str) -> int:
         try:
@@ -112,9 +121,9 @@ class _Integer(WireType):
 class _Boolean(WireType):
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> bool:
         position = stream.tell()
-        byte = _read(stream, 1, self.spec_name)[0]
+        byte = _read(stream, 1, self.spec_name, path)[0]
         if byte > 1:
-            raise WireError(f"a boolean is 0 or 1, not {byte}", position=position)
+            raise bad_boolean(_field(path), byte, position)
         return byte == 1
 
     def _build(self, obj: bool, stream: IO[bytes], context: Any, path: str) -> bool:
@@ -137,8 +146,9 @@ class Sized(WireType):
         if size == -1 and self.nullable:
             return None
         if size < 0:
-            raise WireError(f"a length of {size} in a {self.spec_name}", position=position)
-        return self._from_wire(_read(stream, size, self.spec_name), position)
+            raise bad_length(_field(path), self.spec_name, size, position)
+        start = stream.tell()
+        return self._from_wire(_read(stream, size, self.spec_name, path), start, path)
 
     def _build(self, obj: Any, stream: IO[bytes], context: Any, path: str) -> Any:
         if obj is None:
@@ -151,7 +161,7 @@ class Sized(WireType):
         stream.write(data)
         return obj
 
-    def _from_wire(self, data: bytes, position: int) -> Any:
+    def _from_wire(self, data: bytes, start: int, path: str) -> Any:
         return data
 
     def _to_wire(self, obj: Any) -> bytes:
@@ -170,13 +180,11 @@ BOOLEAN = _Boolean("boolean")
 class String(Sized):
     length = INT16
 
-    def _from_wire(self, data: bytes, position: int) -> str:
+    def _from_wire(self, data: bytes, start: int, path: str) -> str:
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise WireError(
-                f"a string is not UTF-8: {error.reason}", position=position + 2 + error.start
-            ) from None
+            raise not_utf8(_field(path), error, start) from None
 
     def _to_wire(self, obj: str) -> bytes:
         data = obj.encode("utf-8")
@@ -191,7 +199,7 @@ class _Bytes(Sized):
 
 class _Uuid(WireType):
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> uuid.UUID:
-        return uuid.UUID(bytes=_read(stream, 16, self.spec_name))
+        return uuid.UUID(bytes=_read(stream, 16, self.spec_name, path))
 
     def _build(self, obj: uuid.UUID, stream: IO[bytes], context: Any, path: str) -> Any:
         stream.write(obj.bytes)
@@ -207,19 +215,6 @@ RECORDS = _Bytes("records", nullable=False)
 UUID = _Uuid("uuid")
 
 
-def check_array(count: int, *, bytes_left: int, position: int) -> None:
-    """Raises `WireError` for the count of an array that cannot be there or that nobody decodes."""
-    # An element takes at least one byte, so a larger count is a lie and not worth a loop.
-    if count < 0 or count > bytes_left:
-        raise WireError(
-            f"an array of {count} elements with {bytes_left} bytes left", position=position
-        )
-    if count > ARRAY_COUNT_MAX:
-        raise WireError(
-            f"an array of {count} elements; the limit is {ARRAY_COUNT_MAX}", position=position
-        )
-
-
 class ArrayOf(WireType):
     """An int32 count, then that many elements; a count of -1 is null where `nullable`."""
 
@@ -229,22 +224,24 @@ class ArrayOf(WireType):
         self.element = element
         self.nullable = nullable
 
-    def read_count(self, stream: IO[bytes]) -> int:
-        """The count at the stream's position: -1 for null; refuses what cannot be there."""
+    def read_count(self, stream: BodyStream, path: str = "") -> int:
+        """The count at the stream's position; -1 for null. Raises `WireError` if it is over."""
         position = stream.tell()
-        count: int = INT32._parse(stream, None, "")
+        count: int = INT32._parse(stream, None, path)
         if count == -1 and self.nullable:
             return count
-        check_array(count, bytes_left=_remaining(stream), position=position)
-        if isinstance(stream, BodyStream):
-            stream.elements.spend(count, position=position)
+        stream.elements.spend(
+            count, bytes_left=stream.bytes_left, field=_field(path), position=position
+        )
         return count
 
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> Any:
-        count = self.read_count(stream)
+        count = self.read_count(cast(BodyStream, stream), path)
         if count < 0:
             return None
-        return tuple(self.element._parsereport(stream, context, path) for _ in range(count))
+        return tuple(
+            self.element._parsereport(stream, context, f"{path}[{index}]") for index in range(count)
+        )
 
     def _build(self, obj: Any, stream: IO[bytes], context: Any, path: str) -> Any:
         if obj is None:

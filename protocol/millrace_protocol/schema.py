@@ -4,7 +4,7 @@ A message body is a frozen dataclass whose fields are made with `wire`: the type
 sentence of meaning, and the version that brought the field. `codec(cls, version)` turns that
 into a `construct` struct which parses to, and builds from, instances of the class.
 
-    >>> @dataclass(frozen=True, slots=True)
+    >>> @dataclass(slots=True)
     ... class Ping(Message):
     ...     text: str = wire(STRING, "echoed back")
     >>> encode_declared(Ping("hi"), 0)
@@ -17,19 +17,27 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, ClassVar, TypeVar, cast
 
 import construct
 
-from millrace_protocol.errors import WireError
-from millrace_protocol.primitives import ARRAY_COUNT_MAX, ArrayOf, BodyStream, Elements, WireType
+from millrace_protocol.body_errors import trailing_bytes
+from millrace_protocol.primitives import (
+    ARRAY_COUNT_MAX,
+    RECORDS,
+    ArrayOf,
+    BodyStream,
+    Elements,
+    WireType,
+)
 from millrace_protocol.primitives import STRING as STRING
 
 M = TypeVar("M", bound="Message")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Message:
     """Base of every message body and of every struct inside one.
 
@@ -41,7 +49,7 @@ class Message:
     elements_max: ClassVar[int] = 2_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request(Message):
     """Base of every request: what a broker is willing to decode for anybody who can connect.
 
@@ -145,13 +153,28 @@ def codec(cls: type[Message], version: int) -> StructOf:
     return made
 
 
+def arrays_of(type_: StructOf) -> Iterator[ArrayOf]:
+    """The array fields of a message, those of its elements included."""
+    for field_type in type_.types:
+        if isinstance(field_type, ArrayOf):
+            yield field_type
+            if isinstance(field_type.element, StructOf):
+                yield from arrays_of(field_type.element)
+
+
+def has_records(type_: StructOf) -> bool:
+    """Whether a message carries record batches, which are not copied."""
+    elements = [array.element for array in arrays_of(type_)]
+    return any(RECORDS in each.types for each in (type_, *elements) if isinstance(each, StructOf))
+
+
 def body_elements(cls: type[Message]) -> Elements:
     """A count of what the arrays of one body may hold."""
     return Elements(array_max=cls.array_max, elements_max=cls.elements_max)
 
 
 def encode_declared(message: Message, version: int) -> bytes:
-    """The bytes of a message body, by the declaration; `compiled` is faster.
+    """The bytes of a message body, by the declaration; the compiled codec is faster.
 
     Raises `ValueError` for a value its type cannot carry.
     """
@@ -161,15 +184,12 @@ def encode_declared(message: Message, version: int) -> bytes:
 
 
 def decode_declared(cls: type[M], body: bytes | bytearray | memoryview, version: int) -> M:
-    """A message from a whole body, by the declaration; `compiled` is faster.
+    """A message from a whole body, by the declaration; the compiled codec is faster.
 
     Raises `WireError` when the body is short, broken or too long.
     """
     stream = BodyStream(body, body_elements(cls))
     message = codec(cls, version).parse_stream(stream)
     if stream.tell() != len(body):
-        raise WireError(
-            f"extra bytes after the {cls.__name__}: {len(body) - stream.tell()}",
-            position=stream.tell(),
-        )
+        raise trailing_bytes(cls.__name__, stream.bytes_left, stream.tell())
     return cast(M, message)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from millrace_protocol.api import APIS, Api, ApiKey, negotiate
-from millrace_protocol.codec import decode, encode
+from millrace_protocol.codec import decode, encode_parts
 from millrace_protocol.errors import WireError
 from millrace_protocol.framing import (
     CLIENT_ID_BYTES_MAX,
@@ -35,9 +35,7 @@ from millrace_protocol.framing import (
     MAGIC,
     read_response_header,
 )
-from millrace_protocol.hot import produce_request_parts
 from millrace_protocol.messages.hello import HelloResponse
-from millrace_protocol.messages.produce import ProduceRequest
 from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.schema import Message
 from millrace_wire.errors import (
@@ -147,10 +145,7 @@ class RequestPipeline(Generic[T]):
                 f"{self.peer} does not speak a version of {api.name} that this side speaks; "
                 "use versions of both that are closer to each other"
             )
-        if isinstance(message, ProduceRequest) and version == 0:
-            parts: list[Piece] = produce_request_parts(message)
-        else:
-            parts = [encode(message, version)]
+        parts = encode_parts(message, version)
         client_id = self._client_id
         length = HEADER_SIZE - LENGTH_SIZE + len(client_id) + sum(map(len, parts))
         if length > self.frame_bytes_max:

@@ -57,7 +57,7 @@ def test_malformed_frame_is_shown_up_to_the_byte_and_is_exit_1(
     ended = millrace("dissect", str(file))
     assert ended.exit_code == Exit.REFUSED
     assert "software = 'tool'" in ended.stdout
-    assert "<-- string needs 3 bytes and only 2 are left" in ended.stdout.splitlines()[-1]
+    assert "<-- string takes 3 bytes, 2 follow" in ended.stdout.splitlines()[-1]
 
 
 def test_segment_from_a_pipe_is_known_by_its_content(millrace: Millrace) -> None:
@@ -132,7 +132,7 @@ def test_colours_add_nothing_but_colour() -> None:
 
 def test_fault_is_red() -> None:
     *_, last = paint(render(dissect_frames(HELLO[:-1])))
-    assert "\x1b[1;31m  <-- string needs 3 bytes" in last
+    assert "\x1b[1;31m  <-- string takes 3 bytes" in last
 
 
 def _pcap(payload: bytes, *, source_port: int, destination_port: int) -> bytes:

@@ -6,7 +6,7 @@ import functools
 import uuid
 from typing import Any
 
-from millrace_protocol.compiled import encode_body
+from millrace_protocol.codec import encode
 from millrace_protocol.primitives import ArrayOf
 from millrace_protocol.records import Codec, encode_batch, read_header, seal
 from millrace_protocol.schema import Message, StructOf, codec
@@ -64,7 +64,7 @@ def resealed(data: bytes) -> bytes:
 
 def body(cls: type[Message]) -> bytes:
     """A body of a message with one element in every array."""
-    return encode_body(_message(codec(cls, 0)), 0)
+    return encode(_message(codec(cls, 0)), 0)
 
 
 def _message(struct: StructOf) -> Message:

@@ -3,7 +3,7 @@
     >>> from millrace_protocol.framing import request_frame
     >>> frame = request_frame(api=18, version=0, correlation_id=7, client_id=b"", body=b"")
     >>> next(dissect_frames(frame)).fault
-    'int16 needs 2 bytes and only 0 are left'
+    'int16 takes 2 bytes, 0 follow'
 
 Everything comes from the declarations that the codec is made of. No dissector raises for bad
 bytes; each takes `Limits` on what it shows. `dissect` chooses by name and content.

@@ -18,7 +18,7 @@ from millrace_protocol.schema import Message, Request, array_of, wire
 _VALIDATE_ONLY = "check and answer as if, but change nothing"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TopicConfig(Message):
     """One configuration entry of a topic."""
 
@@ -26,7 +26,7 @@ class TopicConfig(Message):
     value: str | None = wire(NULLABLE_STRING, "its value as text; null for the broker's default")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NewTopic(Message):
     """A topic to create."""
 
@@ -36,7 +36,7 @@ class NewTopic(Message):
     configs: tuple[TopicConfig, ...] = wire(array_of(TopicConfig), "what differs from the defaults")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CreateTopicsRequest(Request):
     """Topics to create, each for itself: one may fail and another not."""
 
@@ -44,7 +44,7 @@ class CreateTopicsRequest(Request):
     validate_only: bool = wire(BOOLEAN, _VALIDATE_ONLY)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CreatedTopic(Message):
     """What became of one topic."""
 
@@ -56,14 +56,14 @@ class CreatedTopic(Message):
     replication_factor: int = wire(INT16, "copies of each partition; -1 on error")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CreateTopicsResponse(Message):
     """One result per topic, in the request's order."""
 
     topics: tuple[CreatedTopic, ...] = wire(array_of(CreatedTopic), "the results")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TopicResult(Message):
     """What became of a change to one topic."""
 
@@ -72,21 +72,21 @@ class TopicResult(Message):
     error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeleteTopicsRequest(Request):
     """Topics to delete with all their records."""
 
     topics: tuple[str, ...] = wire(array_of(STRING), "topic names")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeleteTopicsResponse(Message):
     """One result per topic, in the request's order."""
 
     topics: tuple[TopicResult, ...] = wire(array_of(TopicResult), "the results")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartitionCount(Message):
     """How many partitions a topic shall have."""
 
@@ -94,7 +94,7 @@ class PartitionCount(Message):
     partitions: int = wire(INT32, "number of partitions afterwards; more than there are")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CreatePartitionsRequest(Request):
     """Topics to widen. Records keep their partition; keys may map to another one from now on."""
 
@@ -102,7 +102,7 @@ class CreatePartitionsRequest(Request):
     validate_only: bool = wire(BOOLEAN, _VALIDATE_ONLY)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CreatePartitionsResponse(Message):
     """One result per topic, in the request's order."""
 

@@ -9,14 +9,14 @@ from millrace_protocol.primitives import BOOLEAN, INT16, NULLABLE_STRING, STRING
 from millrace_protocol.schema import Message, Request, array_of, wire
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DescribeConfigsRequest(Request):
     """Topics whose settings to list."""
 
     topics: tuple[str, ...] = wire(array_of(STRING), "topic names")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConfigEntry(Message):
     """One setting in force."""
 
@@ -26,7 +26,7 @@ class ConfigEntry(Message):
     doc: str = wire(STRING, "what it means, with its unit")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TopicConfigs(Message):
     """All settings of one topic."""
 
@@ -36,14 +36,14 @@ class TopicConfigs(Message):
     configs: tuple[ConfigEntry, ...] = wire(array_of(ConfigEntry), "every setting, by name")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DescribeConfigsResponse(Message):
     """One result per topic, in the request's order."""
 
     topics: tuple[TopicConfigs, ...] = wire(array_of(TopicConfigs), "the results")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConfigChanges(Message):
     """Settings of one topic to change; those not named stay."""
 
@@ -53,7 +53,7 @@ class ConfigChanges(Message):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AlterConfigsRequest(Request):
     """Changes, each topic's all or none."""
 
@@ -61,7 +61,7 @@ class AlterConfigsRequest(Request):
     validate_only: bool = wire(BOOLEAN, "check and answer as if, but change nothing")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AlterConfigsResponse(Message):
     """One result per topic, in the request's order."""
 

@@ -8,7 +8,7 @@ from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, R
 from millrace_protocol.schema import Message, Request, array_of, wire
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class FetchPartition(Message):
     """Where to read one partition from."""
 
@@ -19,7 +19,7 @@ class FetchPartition(Message):
     max_bytes: int = wire(INT32, "most bytes of this partition", unit="bytes")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class FetchRequest(Request):
     """Which partitions to read, and how long to wait for data."""
 
@@ -31,7 +31,7 @@ class FetchRequest(Request):
     )
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class FetchPartitionResult(Message):
     """What one partition holds from the offset asked for."""
 
@@ -48,7 +48,7 @@ class FetchPartitionResult(Message):
     )
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class FetchResponse(Message):
     """One result per partition of the request, in its order."""
 

@@ -13,14 +13,14 @@ _SENTENCE = "what was wrong, for a person"
 _STATE = "Empty, PreparingRebalance, CompletingRebalance, Stable or Dead"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListGroupsRequest(Request):
     """Asks which groups this broker coordinates."""
 
     states: tuple[str, ...] = wire(array_of(STRING), "only those in one of these; none for all")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListedGroup(Message):
     """One group."""
 
@@ -30,21 +30,21 @@ class ListedGroup(Message):
     members: int = wire(INT32, "number of members")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListGroupsResponse(Message):
     """The groups, by name."""
 
     groups: tuple[ListedGroup, ...] = wire(array_of(ListedGroup), "the groups")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DescribeGroupsRequest(Request):
     """Asks for groups and their members."""
 
     groups: tuple[str, ...] = wire(array_of(STRING), "group names")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DescribedMember(Message):
     """One member."""
 
@@ -56,7 +56,7 @@ class DescribedMember(Message):
     assignment: bytes = wire(BYTES, "what it was given")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DescribedGroup(Message):
     """One group; Dead, without members, when there is no such group."""
 
@@ -71,21 +71,21 @@ class DescribedGroup(Message):
     members: tuple[DescribedMember, ...] = wire(array_of(DescribedMember), "the members")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DescribeGroupsResponse(Message):
     """One description per group, in the request's order."""
 
     groups: tuple[DescribedGroup, ...] = wire(array_of(DescribedGroup), "the descriptions")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeleteGroupsRequest(Request):
     """Forgets groups without members, and their committed offsets."""
 
     groups: tuple[str, ...] = wire(array_of(STRING), "group names")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeletedGroup(Message):
     """What became of one group."""
 
@@ -94,7 +94,7 @@ class DeletedGroup(Message):
     error_message: str | None = wire(NULLABLE_STRING, _SENTENCE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeleteGroupsResponse(Message):
     """One result per group, in the request's order."""
 

@@ -21,14 +21,14 @@ _INSTANCE = "name of a static member, which keeps its place over a restart; null
 _GENERATION = "the generation the member joined"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FindCoordinatorRequest(Request):
     """Asks where groups are coordinated."""
 
     groups: tuple[str, ...] = wire(array_of(STRING), "group names")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FoundCoordinator(Message):
     """Where one group is coordinated."""
 
@@ -40,14 +40,14 @@ class FoundCoordinator(Message):
     port: int = wire(INT32, "its port; -1 on error")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FindCoordinatorResponse(Message):
     """One answer per group, in the request's order."""
 
     coordinators: tuple[FoundCoordinator, ...] = wire(array_of(FoundCoordinator), "the answers")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JoinProtocol(Message):
     """A way of assigning partitions that a member supports."""
 
@@ -55,7 +55,7 @@ class JoinProtocol(Message):
     metadata: bytes = wire(BYTES, "what the leader is told of the member")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JoinGroupRequest(Request):
     """Joins a group, or joins it again; answered when the others have joined too."""
 
@@ -73,7 +73,7 @@ class JoinGroupRequest(Request):
     reason: str | None = wire(NULLABLE_STRING, "why it joins, for the broker's log")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JoinedMember(Message):
     """A member, as the leader is told of it."""
 
@@ -82,7 +82,7 @@ class JoinedMember(Message):
     metadata: bytes = wire(BYTES, "its metadata for the chosen protocol")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JoinGroupResponse(Message):
     """The new generation; or, with generation -1, the id to join with."""
 
@@ -99,7 +99,7 @@ class JoinGroupResponse(Message):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MemberAssignment(Message):
     """What the leader gives to one member."""
 
@@ -107,7 +107,7 @@ class MemberAssignment(Message):
     assignment: bytes = wire(BYTES, "what")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SyncGroupRequest(Request):
     """Asks for the assignment, and for the leader states it; answered when the leader has."""
 
@@ -122,7 +122,7 @@ class SyncGroupRequest(Request):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SyncGroupResponse(Message):
     """What the member was given."""
 
@@ -131,7 +131,7 @@ class SyncGroupResponse(Message):
     assignment: bytes = wire(BYTES, "the assignment; empty when there is none")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HeartbeatRequest(Request):
     """Says that a member lives."""
 
@@ -141,12 +141,12 @@ class HeartbeatRequest(Request):
     instance_id: str | None = wire(NULLABLE_STRING, _INSTANCE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HeartbeatResponse(Message):
     """The member is in the group, and nothing has changed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LeavingMember(Message):
     """One that goes, by its id or by the name of its instance."""
 
@@ -155,7 +155,7 @@ class LeavingMember(Message):
     reason: str | None = wire(NULLABLE_STRING, "why it leaves, for the broker's log")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LeaveGroupRequest(Request):
     """Takes members out of a group; the others share what they had."""
 
@@ -163,7 +163,7 @@ class LeaveGroupRequest(Request):
     members: tuple[LeavingMember, ...] = wire(array_of(LeavingMember), "who goes")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LeftMember(Message):
     """What became of one that wanted to go."""
 
@@ -173,7 +173,7 @@ class LeftMember(Message):
     error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LeaveGroupResponse(Message):
     """One result per member, in the request's order."""
 

@@ -12,7 +12,7 @@ _ERROR = "error of this partition (W-7)"
 _SENTENCE = "what was wrong, for a person"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommitPartition(Message):
     """How far the group has come in one partition."""
 
@@ -23,7 +23,7 @@ class CommitPartition(Message):
     metadata: str | None = wire(NULLABLE_STRING, "anything the consumer wants to keep beside it")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OffsetCommitRequest(Request):
     """Commits offsets as a member, or for a group without members as nobody."""
 
@@ -34,7 +34,7 @@ class OffsetCommitRequest(Request):
     partitions: tuple[CommitPartition, ...] = wire(array_of(CommitPartition), "what to commit")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommittedPartition(Message):
     """What became of one commit."""
 
@@ -44,14 +44,14 @@ class CommittedPartition(Message):
     error_message: str | None = wire(NULLABLE_STRING, _SENTENCE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OffsetCommitResponse(Message):
     """One result per partition, in the request's order; the commits are as durable as acks=all."""
 
     partitions: tuple[CommittedPartition, ...] = wire(array_of(CommittedPartition), "the results")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupPartition(Message):
     """A partition that is asked for."""
 
@@ -59,7 +59,7 @@ class GroupPartition(Message):
     partition: int = wire(INT32, "partition number")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OffsetFetchRequest(Request):
     """Asks how far a group has come."""
 
@@ -69,7 +69,7 @@ class OffsetFetchRequest(Request):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommittedOffset(Message):
     """How far the group has come in one partition."""
 
@@ -83,14 +83,14 @@ class CommittedOffset(Message):
     commit_time_ms: int = wire(INT64, "when; -1 for never", unit="ms since the epoch")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OffsetFetchResponse(Message):
     """One answer per partition, in the request's order."""
 
     partitions: tuple[CommittedOffset, ...] = wire(array_of(CommittedOffset), "the answers")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OffsetDeleteRequest(Request):
     """Forgets committed offsets of topics that no member subscribes to."""
 
@@ -98,7 +98,7 @@ class OffsetDeleteRequest(Request):
     partitions: tuple[GroupPartition, ...] = wire(array_of(GroupPartition), "which")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OffsetDeleteResponse(Message):
     """One result per partition, in the request's order."""
 

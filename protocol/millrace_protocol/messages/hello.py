@@ -8,7 +8,7 @@ from millrace_protocol.primitives import INT16, INT32, STRING
 from millrace_protocol.schema import Message, Request, array_of, wire
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HelloRequest(Request):
     """Says who the client is and asks who the broker is."""
 
@@ -16,7 +16,7 @@ class HelloRequest(Request):
     software_version: str = wire(STRING, "version of the client library")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ApiRange(Message):
     """The versions of one api that the broker speaks, both ends included."""
 
@@ -25,7 +25,7 @@ class ApiRange(Message):
     max_version: int = wire(INT16, "highest version")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HelloResponse(Message):
     """The broker, its apis and its limits."""
 

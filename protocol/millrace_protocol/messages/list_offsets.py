@@ -15,7 +15,7 @@ MAX_TIMESTAMP = -3
 """Asks for the record with the largest timestamp."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListOffsetsPartition(Message):
     """One question."""
 
@@ -28,7 +28,7 @@ class ListOffsetsPartition(Message):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListOffsetsRequest(Request):
     """One question per entry."""
 
@@ -37,7 +37,7 @@ class ListOffsetsRequest(Request):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListOffsetsResult(Message):
     """One answer."""
 
@@ -54,7 +54,7 @@ class ListOffsetsResult(Message):
     leader_epoch: int = wire(INT32, "leader epoch of the answer")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListOffsetsResponse(Message):
     """One answer per question, in its order."""
 

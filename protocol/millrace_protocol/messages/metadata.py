@@ -16,7 +16,7 @@ from millrace_protocol.primitives import (
 from millrace_protocol.schema import Message, Request, array_of, wire
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MetadataRequest(Request):
     """Which topics to describe."""
 
@@ -25,7 +25,7 @@ class MetadataRequest(Request):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BrokerMetadata(Message):
     """Where one broker listens."""
 
@@ -34,7 +34,7 @@ class BrokerMetadata(Message):
     port: int = wire(INT32, "TCP port to connect to")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartitionMetadata(Message):
     """One partition and who holds it."""
 
@@ -46,7 +46,7 @@ class PartitionMetadata(Message):
     isr: tuple[int, ...] = wire(array_of(INT32), "replicas in sync with the leader")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TopicMetadata(Message):
     """One topic."""
 
@@ -60,7 +60,7 @@ class TopicMetadata(Message):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MetadataResponse(Message):
     """The cluster as this broker knows it."""
 

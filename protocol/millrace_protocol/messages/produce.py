@@ -8,7 +8,7 @@ from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, R
 from millrace_protocol.schema import Message, Request, array_of, wire
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class ProducePartition(Message):
     """What to append to one partition."""
 
@@ -17,7 +17,7 @@ class ProducePartition(Message):
     records: bytes | memoryview = wire(RECORDS, "exactly one record batch (W-5)", unit="bytes")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class ProduceRequest(Request):
     """Batches to append, and what an answer must mean."""
 
@@ -30,7 +30,7 @@ class ProduceRequest(Request):
     )
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class ProducePartitionResult(Message):
     """What became of one partition's batch."""
 
@@ -45,7 +45,7 @@ class ProducePartitionResult(Message):
     log_start_offset: int = wire(INT64, "first offset still in the partition; -1 on error")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class ProduceResponse(Message):
     """One result per partition of the request, in its order."""
 

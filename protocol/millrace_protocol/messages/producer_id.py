@@ -8,7 +8,7 @@ from millrace_protocol.primitives import INT16, INT64
 from millrace_protocol.schema import Message, Request, wire
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InitProducerIdRequest(Request):
     """Asks for a new producer id, or for the next epoch of one that the client holds."""
 
@@ -16,7 +16,7 @@ class InitProducerIdRequest(Request):
     producer_epoch: int = wire(INT16, "the epoch the client holds; -1 with a new id")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InitProducerIdResponse(Message):
     """The identity to write with; sequence numbers start at 0 for each partition."""
 

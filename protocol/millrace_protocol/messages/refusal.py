@@ -8,7 +8,7 @@ from millrace_protocol.primitives import INT16, STRING
 from millrace_protocol.schema import Message, wire
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Refusal(Message):
     """Why the whole request was refused."""
 

@@ -11,7 +11,7 @@ PIECES_MAX = 2_000
 """How many pieces one answer holds, of all its partitions together (W-4.23.2)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartitionRange(Message):
     """A range to cut."""
 
@@ -22,7 +22,7 @@ class PartitionRange(Message):
     piece_bytes: int = wire(INT64, "how large a piece is to be; at least 1", unit="bytes")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SplitRangesRequest(Request):
     """One range per entry."""
 
@@ -31,7 +31,7 @@ class SplitRangesRequest(Request):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RangePiece(Message):
     """One piece. It begins where the one before it ends, the first where the range begins."""
 
@@ -39,7 +39,7 @@ class RangePiece(Message):
     size_bytes: int = wire(INT64, "what it takes on the broker's disk", unit="bytes")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartitionPieces(Message):
     """The pieces of one range."""
 
@@ -53,7 +53,7 @@ class PartitionPieces(Message):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SplitRangesResponse(Message):
     """One result per range, in its order."""
 

@@ -12,8 +12,8 @@ from collections.abc import Generator
 from functools import partial
 
 from millrace_protocol.api import APIS, Api, ApiKey
-from millrace_protocol.codec import decode, decode_in_pieces, encode
-from millrace_protocol.compiled import encode_in_pieces
+from millrace_protocol.codec import decode, encode
+from millrace_protocol.compiled import decode_in_pieces, encode_in_pieces
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_protocol.framing import (
     RequestHeader,

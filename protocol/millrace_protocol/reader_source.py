@@ -1,0 +1,289 @@
+"""Source of the functions that decode one version of a message, made from its declaration.
+
+There are two for each message. `decode` is the fast one: it trusts the bytes, and raises
+`ValueError` or `struct.error` for a broken body without a reason. `decode_steps` is a generator
+that checks every field, raises the `WireError` of a broken one, and yields whenever the entries
+it was sent are used up.
+
+Both read a run of fixed-width fields, together with the length of the string or array behind
+them, by one `struct` call. `python -m millrace_protocol.generated FetchRequest` prints them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import uuid
+
+from millrace_protocol import body_errors
+from millrace_protocol.errors import WireError
+from millrace_protocol.primitives import (
+    BOOLEAN,
+    INT32,
+    RECORDS,
+    UUID,
+    ArrayOf,
+    Sized,
+    String,
+    WireType,
+)
+from millrace_protocol.schema import Message, StructOf, arrays_of, codec, has_records
+from millrace_protocol.source_text import (
+    ENTRY_BYTES_LOG2,
+    FORMATS,
+    NUMBERS,
+    SourceText,
+    format_size,
+)
+
+_LOCALS = ("body", "data", "position", "start", "end", "entries", "elements_left", "error")
+Buffer = bytes | bytearray | memoryview
+
+
+def reader_source(cls: type[Message], version: int, *, in_steps: bool) -> SourceText:
+    """The function that decodes `cls`.
+
+    The fast one takes a whole body. The one in steps takes a message that starts at a position,
+    and returns it and the position behind it.
+    """
+    return _Reader(cls, version, in_steps=in_steps).text
+
+
+@dataclasses.dataclass(slots=True)
+class _RunField:
+    """A fixed-width field, or the length of another, and the local variable for it."""
+
+    name: str
+    type: WireType
+    variable: str
+
+
+class _Reader:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
+        type_ = codec(cls, version)
+        self._cls = cls
+        self._in_steps = in_steps
+        # A string is decoded faster from bytes than from a memoryview.
+        self._is_view = in_steps or has_records(type_)
+        self._counts_elements = len(list(arrays_of(type_))) > 1
+        self._run: list[_RunField] = []
+        self._element_start = ""
+        self._variables = set(_LOCALS)
+        self.text = SourceText("decode_steps(data, position, end)" if in_steps else "decode(body)")
+        if in_steps:
+            self.text.add("entries = yield")
+        else:
+            self.text.add(f"data = {'memoryview' if self._is_view else 'bytes'}(body)")
+            self.text.add("position = 0")
+        if self._counts_elements:
+            self.text.add(f"elements_left = {cls.elements_max}")
+        message = self._struct(type_, "", "")
+        if in_steps:
+            self.text.add(f"return {message}, position")
+        else:
+            self._check("position != len(data)", "ValueError")
+            self.text.add(f"return {message}")
+
+    def _struct(self, type_: StructOf, prefix: str, path: str) -> str:
+        """Reads the fields; the expression that makes the message of them."""
+        variables = [self._variable(prefix + name) for name in type_.names]
+        for name, field_type, variable in zip(type_.names, type_.types, variables, strict=True):
+            self._field(field_type, name, variable, path)
+        self._end_run(path)
+        cls = self.text.use(type_.cls.__name__, type_.cls)
+        declared = tuple(field.name for field in dataclasses.fields(type_.cls))
+        if declared[: len(variables)] == type_.names:
+            return f"{cls}({', '.join(variables)})"
+        # A field of a later version stands between those of this one.
+        pairs = zip(type_.names, variables, strict=True)
+        return f"{cls}({', '.join(f'{name}={variable}' for name, variable in pairs)})"
+
+    def _field(self, type_: WireType, name: str, variable: str, path: str) -> None:
+        if type_ in FORMATS:
+            self._run.append(_RunField(name, type_, variable))
+        elif isinstance(type_, Sized):
+            self._sized(type_, name, variable, path)
+        elif isinstance(type_, ArrayOf):
+            self._array(type_, name, variable, path)
+        else:
+            raise TypeError(f"a field of type {type_.spec_name} has no reader")
+
+    def _variable(self, name: str) -> str:
+        if name in self._variables:
+            raise TypeError(f"two variables of the reader of {self._cls.__name__} are {name}")
+        self._variables.add(name)
+        return name
+
+    def _end_run(self, path: str) -> None:
+        if self._run:
+            self.text.add(f"position += {self._read_run(path)}")
+
+    def _read_run(self, path: str) -> int:
+        """Reads the run of fields at `position`, which stays; the size of the run."""
+        text, run = self.text, tuple(self._run)
+        self._run.clear()
+        formats = "".join(FORMATS[field.type] for field in run)
+        size = format_size(formats)
+        error = "ValueError"
+        if self._in_steps:
+            names = text.use(f"run_{run[0].variable}", tuple((f.name, f.type) for f in run))
+            where = _literal(path)
+            error = f"{text.use('run_error', run_error)}({names}, {where}, data, position, end)"
+            self._check(f"end - position < {size}", error)
+        targets = ", ".join(field.variable for field in run)
+        text.add(f"{targets}{',' * (len(run) == 1)} = {text.unpack(formats)}(data, position)")
+        for field in run:
+            name = field.variable
+            if field.type is BOOLEAN:
+                self._check(f"{name} > 1", error)
+                text.add(f"{name} = {name} == 1")
+            elif field.type is UUID:
+                text.add(f"{name} = {text.use('UUID', uuid.UUID)}(bytes={name})")
+        return size
+
+    def _check(self, condition: str, error: str) -> None:
+        with self.text.block(f"if {condition}:"):
+            self.text.add(f"raise {error}")
+
+    def _error(self, name: str, *arguments: str) -> str:
+        """A call of one of `body_errors`; without steps nothing is said."""
+        if not self._in_steps:
+            return "ValueError"
+        return f"{self.text.use(name, getattr(body_errors, name))}({', '.join(arguments)})"
+
+    def _length(self, type_: WireType, name: str, variable: str, path: str) -> str:
+        """Adds the length of a field to the run, to end it."""
+        self._run.append(_RunField(name, type_, self._variable(variable)))
+        return variable
+
+    def _sized(self, type_: Sized, name: str, variable: str, path: str) -> None:
+        text, where = self.text, _literal(path + name)
+        size = self._length(type_.length, name, f"{variable}_size", path)
+        text.add(f"start = position + {self._read_run(path)}")
+        type_name = repr(type_.spec_name)
+        wrong = self._error(
+            "bad_length", where, type_name, size, f"start - {format_size(FORMATS[type_.length])}"
+        )
+        if not type_.nullable:
+            self._check(f"{size} < 0", wrong)
+            self._value(type_, variable, size, where)
+            return
+        with text.block(f"if {size} < 0:"):
+            self._check(f"{size} != -1", wrong)
+            text.add("position = start", f"{variable} = None")
+        with text.block("else:"):
+            self._value(type_, variable, size, where)
+
+    def _value(self, type_: Sized, variable: str, size: str, where: str) -> None:
+        """Reads `size` bytes at `start`; a fast reader notices behind them that they are short."""
+        text = self.text
+        text.add(f"position = start + {size}")
+        if self._in_steps:
+            values = (where, repr(type_.spec_name), f"size={size}", "left=end - start")
+            self._check("position > end", self._error("short_value", *values, "position=start"))
+            if type_ is RECORDS:
+                text.add(f"{self._element_start} += {size}")
+        value = "data[start:position]"
+        if not isinstance(type_, String):
+            if type_ is not RECORDS and self._is_view:
+                value = f"bytes({value})"
+            text.add(f"{variable} = {value}")
+        elif not self._in_steps:
+            value += ".tobytes()" if self._is_view else ""
+            text.add(f"{variable} = {value}.decode()")
+        else:
+            with text.block("try:"):
+                text.add(f"{variable} = str({value}, 'utf-8')")
+            with text.block("except UnicodeDecodeError as error:"):
+                text.add(f"raise {self._error('not_utf8', where, 'error', 'start')} from None")
+
+    def _array(self, type_: ArrayOf, name: str, variable: str, path: str) -> None:
+        text = self.text
+        count = self._length(INT32, name, f"{variable}_count", path)
+        self._end_run(path)
+        if not type_.nullable:
+            self._elements(type_.element, variable, count, path + name)
+            return
+        with text.block(f"if {count} == -1:"):
+            text.add(f"{variable} = None")
+        with text.block("else:"):
+            self._elements(type_.element, variable, count, path + name)
+
+    def _elements(self, element: WireType, variable: str, count: str, path: str) -> None:
+        self._check_count(count, _literal(path))
+        if element in NUMBERS:
+            self._numbers(element, variable, count, path)
+            return
+        text = self.text
+        index = self._variable(f"{variable}_index")
+        text.add(f"{variable} = []")
+        with text.block(f"for {index if self._in_steps else '_'} in range({count}):"):
+            if self._in_steps:
+                self._element_start = self._variable(f"{variable}_start")
+                text.add(f"{self._element_start} = position")
+            path = f"{path}[{{{index}}}]"
+            if isinstance(element, StructOf):
+                value = self._struct(element, f"{variable}_", f"{path}.")
+            else:
+                value = self._variable(f"{variable}_element")
+                self._field(element, "", value, path)
+                self._end_run(path)
+            text.add(f"{variable}.append({value})")
+            if self._in_steps:
+                size = f"(position - {variable}_start >> {ENTRY_BYTES_LOG2})"
+                text.add(f"entries -= 1 + {size}")
+                with text.block("if entries <= 0:"):
+                    text.add("entries = yield")
+        text.add(f"{variable} = tuple({variable})")
+
+    def _check_count(self, count: str, where: str) -> None:
+        limits = f"array_max={self._cls.array_max}, elements_max={self._cls.elements_max}"
+        error = self._error(
+            "bad_count", where, count, "left=end - position", limits, "position=position - 4"
+        )
+        wrong = f"not 0 <= {count} <= {self._cls.array_max}"
+        if self._in_steps:
+            wrong += f" or {count} > end - position"
+        if self._counts_elements:
+            self.text.add(f"elements_left -= {count}")
+            wrong += " or elements_left < 0"
+        self._check(wrong, error)
+
+    def _numbers(self, element: WireType, variable: str, count: str, path: str) -> None:
+        """Reads an array of integers by one call."""
+        text, letter = self.text, FORMATS[element]
+        size = format_size(letter)
+        if self._in_steps:
+            whole = f"(end - position) // {size}"
+            values = (f"f'{path}[{{{whole}}}]'", repr(element.spec_name), f"size={size}")
+            error = self._error(
+                "short_value",
+                *values,
+                f"left=(end - position) % {size}",
+                f"position=position + {whole} * {size}",
+            )
+            self._check(f"{count} * {size} > end - position", error)
+        unpack = text.use("unpack_from", struct.unpack_from)
+        text.add(f"{variable} = {unpack}(f'>{{{count}}}{letter}', data, position)")
+        text.add(f"position += {count} * {size}")
+
+
+def run_error(
+    fields: tuple[tuple[str, WireType], ...], path: str, data: Buffer, position: int, end: int
+) -> WireError:
+    """The error of the first field at `position` that is short, or that is no boolean."""
+    for name, type_ in fields:
+        size = format_size(FORMATS[type_])
+        if end - position < size:
+            return body_errors.short_value(
+                path + name, type_.spec_name, size=size, left=end - position, position=position
+            )
+        if type_ is BOOLEAN and data[position] > 1:
+            return body_errors.bad_boolean(path + name, data[position], position)
+        position += size
+    raise AssertionError(f"every field at {path} is whole")
+
+
+def _literal(path: str) -> str:
+    """Source of a field's path; the index of an element is a variable of the function."""
+    return f"f{path!r}" if "{" in path else repr(path)
