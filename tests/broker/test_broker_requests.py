@@ -194,7 +194,8 @@ async def test_requests_that_name_nothing_get_an_empty_answer(wire: Wire) -> Non
 @pytest.mark.parametrize("request_", crowded(2_001), ids=lambda r: type(r).__name__)
 async def test_more_than_2000_entries_are_refused_whole(wire: Wire, request_: Message) -> None:
     """W-6.4"""
-    code, sentence = await wire.refused(request_)
+    code, message = await wire.refused(request_)
+    sentence = message.replace(",", "")
     assert code is ErrorCode.INVALID_REQUEST
     assert "2001" in sentence
     assert "2000" in sentence
