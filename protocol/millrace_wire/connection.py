@@ -73,8 +73,9 @@ class ConnectionConfig:
 async def connect(
     dial: Dial, address: Address, config: ConnectionConfig, *, scratch: Scratch | None = None
 ) -> Connection:
-    """Connects and exchanges Hello, within `connect_timeout_ms`. Raises `ConnectFailed`.
+    """Connects and exchanges Hello, within `connect_timeout_ms`.
 
+    Raises `ConnectFailed`, and `RequestRefused` where the broker takes no further connection.
     Connections of one event loop may share a `scratch`, of `SCRATCH_BYTES`.
     """
     connection = Connection(address, config, scratch or Scratch(SCRATCH_BYTES))
