@@ -31,7 +31,7 @@ SHORT_LIMITS = {
     "MILLRACE_LIMITS__LINGER_MS": "100",
 }
 """The environment of a broker without patience, for what would take a minute otherwise."""
-SERVE = (sys.executable, "-m", "millrace", "serve", "--listen", "127.0.0.1:0")
+SERVE = (sys.executable, "-m", "millrace_cli", "serve", "--listen", "127.0.0.1:0")
 GOOD = "good"
 """The well-behaved client's topic."""
 TOPIC = "hostile"

@@ -104,7 +104,7 @@ class _Writer(threading.Thread):
 
 def _spark_command(servers: str, out: Path, *more: str) -> list[str]:
     return [
-        *(sys.executable, "-m", "millrace", "spark", "import", TOPIC),
+        *(sys.executable, "-m", "millrace_cli", "spark", "import", TOPIC),
         *("--to", str(out), "--group", GROUP, "--servers", servers, "--quiet"),
         *("--max-partition-bytes", PIECE_BYTES, "--master", "local[2,3]", "--conf", FAST_START),
         *more,
