@@ -345,6 +345,7 @@ class Consumer(Sharing, Generic[K, V]):
             in_flight_requests=self._positions.in_flight_requests,
             last_fetch_ms=None if last is None else monotonic_ms() - last,
             group=None if self._group is None else self._group.health(),
+            waiting=self._positions.waiting(),
         )
 
     def events(self) -> AsyncIterator[Event]:

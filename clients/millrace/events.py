@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from millrace.errors import MillraceError
@@ -99,7 +99,10 @@ class GroupHealth:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHealth:
-    """A consumer at a moment. `last_fetch_ms` is how long ago a broker last answered a fetch."""
+    """A consumer at a moment. `last_fetch_ms` is how long ago a broker last answered a fetch.
+
+    `waiting` has the partitions that are not read, and why; they are tried again in the background.
+    """
 
     state: State
     last_error: MillraceError | None
@@ -108,6 +111,7 @@ class ConsumerHealth:
     in_flight_requests: int
     last_fetch_ms: int | None
     group: GroupHealth | None = None
+    waiting: Mapping[TopicPartition, MillraceError] = field(default_factory=dict)
 
 
 class EventFeed:

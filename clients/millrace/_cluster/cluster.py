@@ -49,10 +49,14 @@ created is known to some brokers before others."""
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads a partition; `node_id` -1 for nobody."""
+    """The broker that leads a partition; `node_id` is -1 while there is none.
+
+    `replica_id` is a broker that holds the partition, -1 where none is known.
+    """
 
     node_id: int
     epoch: int
+    replica_id: int = -1
 
 
 class Cluster:
@@ -113,6 +117,16 @@ class Cluster:
         """The leader as far as known, or None: ask for a refresh then."""
         leader = self.leaders.get(topic, {}).get(partition)
         return leader if leader is not None and leader.node_id >= 0 else None
+
+    def leader_or_replica(self, topic: str, partition: int) -> Leader | None:
+        """The leader, or while there is none a broker that holds the partition.
+
+        That broker refuses requests for the partition and says why, which no metadata does.
+        """
+        leader = self.leaders.get(topic, {}).get(partition)
+        if leader is None or leader.node_id >= 0:
+            return leader
+        return Leader(leader.replica_id, -1) if leader.replica_id >= 0 else None
 
     def partition_count(self, topic: str) -> int | None:
         """How many partitions the topic has, as far as known."""
@@ -211,7 +225,8 @@ class Cluster:
         known = self.leaders.get(topic.name, {})
         leaders: dict[int, Leader] = {}
         for partition in topic.partitions:
-            leader = Leader(partition.leader_id, partition.leader_epoch)
+            replica_id = partition.replicas[0] if partition.replicas else -1
+            leader = Leader(partition.leader_id, partition.leader_epoch, replica_id)
             before = known.get(partition.partition)
             # A broker that lags behind must not take us back to an older leader.
             if before is not None and before.epoch > leader.epoch >= 0:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from millrace._cluster.cluster import Cluster
 from millrace._cluster.connection import Connection
-from millrace.errors import MillraceError, ProtocolViolation, again, broker_error
+from millrace.errors import BrokerError, MillraceError, ProtocolViolation, again, broker_error
 from millrace.records import TopicPartition
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.schema import Request
@@ -78,11 +78,16 @@ async def _learn(cluster: Cluster, unanswered: Mapping[TopicPartition, object]) 
     for where in unanswered:
         count = cluster.partition_count(where.topic)
         if count is not None and not 0 <= where.partition < count:
-            raise broker_error(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"there is no such partition: {where.topic} has {count}",
-                about=str(where),
-            )
+            raise no_such_partition(where, count)
+
+
+def no_such_partition(where: TopicPartition, count: int) -> BrokerError:
+    """The error for a partition number that the topic, with `count` partitions, does not have."""
+    return broker_error(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"there is no such partition: {where.topic} has {count}",
+        about=str(where),
+    )
 
 
 async def _ask_each(
@@ -96,10 +101,10 @@ async def _ask_each(
     by_leader: dict[int, list[Q]] = {}
     error: MillraceError | None = None
     for where, question in unanswered.items():
-        leader = cluster.leader(*where)
+        leader = cluster.leader_or_replica(*where)
         if leader is None:
             error = broker_error(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody leads it now", about=str(where)
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, "no broker leads it now", about=str(where)
             )
         else:
             by_leader.setdefault(leader.node_id, []).append(question)

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import LANE_FETCH, LANE_LONG_POLL, Cluster
-from millrace._cluster.offsets import list_offsets
+from millrace._cluster.leaders import no_such_partition
 from millrace._consumer.positions import Fetch, Lookup, Positions
 from millrace.config import ConsumerConfig
 from millrace.errors import MillraceError, again
 from millrace.events import EventFeed, EventKind
 from millrace.records import TopicPartition
 from millrace_protocol.messages.fetch import FetchResponse
+from millrace_protocol.messages.list_offsets import ListOffsetsResponse
 
 
 class Fetcher:
@@ -72,8 +73,8 @@ class Fetcher:
         plan = self._positions.plan(monotonic_ms(), self._leader_of)
         for fetch in plan.fetches:
             tasks.start(self._fetch(fetch), name=f"millrace-fetch-{fetch.node_id}")
-        if plan.lookup is not None:
-            tasks.start(self._look_up(plan.lookup), name="millrace-offsets")
+        for lookup in plan.lookups:
+            tasks.start(self._look_up(lookup), name=f"millrace-lookup-{lookup.node_id}")
         if plan.unknown_topics and not self._finding:
             self._finding = True
             finding = self._find(plan.unknown_topics, on_metadata)
@@ -89,7 +90,7 @@ class Fetcher:
             self.data.set()
 
     def _leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
-        leader = self._cluster.leader(topic, partition)
+        leader = self._cluster.leader_or_replica(topic, partition)
         return None if leader is None else (leader.node_id, leader.epoch)
 
     async def _fetch(self, fetch: Fetch) -> None:
@@ -100,29 +101,27 @@ class Fetcher:
                 fetch.request, FetchResponse, timeout_ms=self._config.request_timeout_ms
             )
         except MillraceError as error:
-            self._note(error)
-            self._positions.on_fetch_failed(fetch, monotonic_ms())
+            self._positions.on_fetch_failed(fetch, again(error), monotonic_ms())
         else:
             self.last_fetch_ms = monotonic_ms()
             self._positions.on_fetched(fetch, answer.partitions, self.last_fetch_ms)
             for reset in self._positions.resets:
                 self._feed.emit(EventKind.OFFSET_RESET, reset.sentence)
             self._positions.resets.clear()
+        self._tell_failures()
         self._wake.set()
 
     async def _look_up(self, lookup: Lookup) -> None:
-        questions = {state.where: timestamp_ms for state, _, timestamp_ms in lookup.asked}
         try:
-            answers = await list_offsets(
-                self._cluster, questions, timeout_ms=self._config.request_timeout_ms
+            connection = await self._cluster.connection(lookup.node_id)
+            answer = await connection.call(
+                lookup.request, ListOffsetsResponse, timeout_ms=self._config.request_timeout_ms
             )
-        except MillraceError as caught:
-            error = again(caught)
-            self._note(error)
-            self._positions.on_lookup_failed(lookup, error, monotonic_ms())
+        except MillraceError as error:
+            self._positions.on_lookup_failed(lookup, again(error), monotonic_ms())
         else:
-            offsets = {where: answer.offset for where, answer in answers.items()}
-            self._positions.on_looked_up(lookup, offsets)
+            self._positions.on_looked_up(lookup, answer.partitions, monotonic_ms())
+        self._tell_failures()
         self.data.set()
         self._wake.set()
 
@@ -138,7 +137,14 @@ class Fetcher:
             for topic in sorted(topics & self._cluster.topic_errors.keys()):
                 denied = self._cluster.topic_errors[topic]
                 self._positions.on_topic_denied(topic, denied, monotonic_ms())
-            found = all(self._is_led(where) for where in self._positions.assigned())
+            found = True
+            for where in self._positions.assigned():
+                found &= self._is_led(where)
+                count = self._cluster.partition_count(where.topic)
+                if count is not None and where.partition >= count:
+                    missing = no_such_partition(where, count)
+                    self._positions.on_partition_denied(where, missing, monotonic_ms())
+            self._tell_failures()
         if found:
             self._find_attempts = 0
         else:
@@ -148,7 +154,7 @@ class Fetcher:
         self._wake.set()
 
     def _is_led(self, where: TopicPartition) -> bool:
-        return self._cluster.leader(*where) is not None
+        return self._cluster.leader_or_replica(*where) is not None
 
     async def _keep_fresh(self, on_metadata: Callable[[], None]) -> None:
         while True:
@@ -159,6 +165,12 @@ class Fetcher:
                 self._note(error)
             else:
                 on_metadata()
+
+    def _tell_failures(self) -> None:
+        """Tells why partitions wait for another try."""
+        for error in self._positions.failures:
+            self._note(error)
+        self._positions.failures.clear()
 
     def _note(self, error: MillraceError) -> None:
         """Tells of an error that is met by trying again; once, however often it is met."""

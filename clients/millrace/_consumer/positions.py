@@ -31,13 +31,21 @@ from millrace.errors import (
     MillraceError,
     NoCommittedOffset,
     OffsetOutOfRange,
+    StorageFailed,
     broker_error,
 )
 from millrace.records import TopicPartition
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import FetchPartition, FetchPartitionResult, FetchRequest
-from millrace_protocol.messages.list_offsets import EARLIEST, LATEST
+from millrace_protocol.messages.list_offsets import (
+    EARLIEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResult,
+)
 from millrace_protocol.records import batch_ranges
+from millrace_protocol.schema import Request
 
 DENIALS_MAX = 4
 """Times a broker must deny a topic before it is believed: it may just have been created."""
@@ -70,7 +78,8 @@ class PartitionState:
 
     `reset` is the timestamp to look up (-2 earliest, -1 latest) while the position is not known;
     None then means that only the user can say where to begin.
-    `hot`: the next fetch may find something at once.
+    `hot`: the next fetch may find something at once. `error` is raised to the user; `last_error`
+    is why the partition was not read last, and is tried again until it is None.
     """
 
     __slots__ = (
@@ -83,6 +92,7 @@ class PartitionState:
         "holds",
         "hot",
         "in_flight",
+        "last_error",
         "paused",
         "position",
         "reset",
@@ -106,6 +116,7 @@ class PartitionState:
         self.buffered_bytes = 0
         self.high_watermark: int | None = None
         self.error: MillraceError | None = None
+        self.last_error: MillraceError | None = None
         self.retry_at_ms = 0
         self.attempts = 0
         self.denials = 0
@@ -126,10 +137,14 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Offsets to look up; ends in `on_looked_up` or `on_lookup_failed`."""
+    """Offsets to look up at one broker; ends in `on_looked_up` or `on_lookup_failed`.
 
-    asked: tuple[tuple[PartitionState, int, int], ...]
-    """`(state, version, timestamp_ms)`."""
+    `asked` are the partitions in the request's order, each with its version.
+    """
+
+    node_id: int
+    request: ListOffsetsRequest
+    asked: tuple[tuple[PartitionState, int], ...]
 
 
 @dataclass(slots=True)
@@ -137,7 +152,7 @@ class Plan:
     """What to ask now, and when to look again (None: not before something happens)."""
 
     fetches: list[Fetch] = field(default_factory=list)
-    lookup: Lookup | None = None
+    lookups: list[Lookup] = field(default_factory=list)
     unknown_topics: set[str] = field(default_factory=set)
     deadline_ms: int | None = None
 
@@ -164,6 +179,8 @@ class Positions:
         self.in_flight_requests = 0
         self.stale_topics: set[str] = set()
         self.resets: list[OffsetReset] = []
+        self.failures: list[MillraceError] = []
+        """Why partitions wait for another try, each reason once; the caller reports and clears."""
         self._config = config
         self._rng = rng
         self._states: dict[TopicPartition, PartitionState] = {}
@@ -183,6 +200,14 @@ class Positions:
     def assigned(self) -> list[TopicPartition]:
         """All partitions, in the order they are served in."""
         return list(self._states)
+
+    def waiting(self) -> dict[TopicPartition, MillraceError]:
+        """The partitions whose last fetch or lookup failed, and why; each is tried again."""
+        return {
+            where: state.last_error
+            for where, state in self._states.items()
+            if state.last_error is not None
+        }
 
     # User calls
 
@@ -290,7 +315,7 @@ class Positions:
         plan = Plan()
         plan.unknown_topics, self.stale_topics = self.stale_topics, set()
         by_leader: dict[tuple[int, bool], list[tuple[PartitionState, int]]] = {}
-        lookups: list[tuple[PartitionState, int, int]] = []
+        lookups: dict[int, list[PartitionState]] = {}
         for state in self._states.values():
             if state.in_flight or state.error is not None or state.holds:
                 continue
@@ -298,23 +323,23 @@ class Positions:
                 if plan.deadline_ms is None or state.retry_at_ms < plan.deadline_ms:
                     plan.deadline_ms = state.retry_at_ms
                 continue
-            if state.position is None:
-                if state.reset is None:
-                    state.error = no_committed_offset(state.where)
-                    self._note_ready(state)
-                    continue
-                state.in_flight = True
-                lookups.append((state, state.version, state.reset))
+            if state.position is None and state.reset is None:
+                state.error = no_committed_offset(state.where)
+                self._note_ready(state)
                 continue
-            if state.paused or state.buffered_bytes > self._config.max_partition_bytes:
+            if state.position is not None and (
+                state.paused or state.buffered_bytes > self._config.max_partition_bytes
+            ):
                 continue
             leader = leader_of(*state.where)
             if leader is None:
                 plan.unknown_topics.add(state.where.topic)
+            elif state.position is None:
+                lookups.setdefault(leader[0], []).append(state)
             else:
                 by_leader.setdefault((leader[0], state.hot), []).append((state, leader[1]))
-        if lookups:
-            plan.lookup = Lookup(tuple(lookups))
+        for node_id, states in lookups.items():
+            plan.lookups += _lookups(node_id, states)
         for (node_id, hot), wanted in by_leader.items():
             fetch = self._fetch(node_id, hot, wanted)
             if fetch is not None:
@@ -370,41 +395,61 @@ class Positions:
                 )
                 self._refused(state, result, error, now_ms)
             else:
-                state.attempts = state.denials = 0
+                self._recovered(state)
                 state.high_watermark = result.high_watermark
                 if len(result.records):
                     self._buffer(state, _kept(result.records), result.high_watermark)
                 state.hot = found_some and state.fetch_offset < result.high_watermark
 
-    def on_fetch_failed(self, fetch: Fetch, now_ms: int) -> None:
+    def on_fetch_failed(self, fetch: Fetch, error: MillraceError, now_ms: int) -> None:
         """No answer will come to a fetch."""
         self._fetch_ended(fetch)
         for state, version in fetch.asked:
             if state.version == version:
                 state.in_flight = False
                 self.stale_topics.add(state.where.topic)
-                self._back_off(state, now_ms)
+                self._retry(state, error, now_ms)
 
-    def on_looked_up(self, lookup: Lookup, offsets: dict[TopicPartition, int]) -> None:
-        """The offsets of a lookup; -1, where no record is that late, goes on at the end."""
-        for state, version, _ in lookup.asked:
+    def on_looked_up(
+        self, lookup: Lookup, results: tuple[ListOffsetsResult, ...], now_ms: int
+    ) -> None:
+        """A broker answered a lookup, each partition for itself.
+
+        Offset -1, where no record is that late, goes on at the end.
+        """
+        by_partition = {(result.topic, result.partition): result for result in results}
+        for state, version in lookup.asked:
             if state.version != version:
                 continue
             state.in_flight = False
-            offset = offsets[state.where]
-            if offset < 0:
+            result = by_partition.get(state.where)
+            if result is None:
+                self._back_off(state, now_ms)
+            elif result.error_code:
+                error = broker_error(
+                    result.error_code, result.error_message, about=str(state.where)
+                )
+                self._stumble(state, error, now_ms)
+            elif result.offset < 0:
                 state.reset = LATEST
-                continue
-            state.attempts = state.denials = 0
-            state.position = state.fetch_offset = offset
-            state.reset = None
+            else:
+                self._recovered(state)
+                state.position = state.fetch_offset = result.offset
+                state.reset = None
 
     def on_lookup_failed(self, lookup: Lookup, error: MillraceError, now_ms: int) -> None:
         """A lookup failed: tries again later, or tells the user where that is vain."""
-        for state, version, _ in lookup.asked:
+        for state, version in lookup.asked:
             if state.version == version:
                 state.in_flight = False
+                self.stale_topics.add(state.where.topic)
                 self._stumble(state, error, now_ms)
+
+    def on_partition_denied(self, where: TopicPartition, error: MillraceError, now_ms: int) -> None:
+        """The metadata has the topic, and no such partition."""
+        state = self._states[where]
+        if not state.in_flight and state.error is None:
+            self._stumble(state, error, now_ms)
 
     def on_topic_denied(self, topic: str, error: MillraceError, now_ms: int) -> None:
         """The metadata has an error in place of a topic."""
@@ -447,12 +492,25 @@ class Positions:
             self.stale_topics.add(state.where.topic)
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             state.denials += 1
-        if error.retriable and state.denials < DENIALS_MAX:
-            self._back_off(state, now_ms)
+        # An offline partition returns when its broker's disk does: the others go on meanwhile.
+        passes = error.retriable or isinstance(error, StorageFailed)
+        if passes and state.denials < DENIALS_MAX:
+            self._retry(state, error, now_ms)
             return
         state.denials = 0
         state.error = error
         self._note_ready(state)
+
+    def _retry(self, state: PartitionState, error: MillraceError, now_ms: int) -> None:
+        """Tries again later, and says why, once for as long as it stays the same."""
+        if str(error) != str(state.last_error):
+            self.failures.append(error)
+        state.last_error = error
+        self._back_off(state, now_ms)
+
+    def _recovered(self, state: PartitionState) -> None:
+        state.attempts = state.denials = 0
+        state.last_error = None
 
     def _buffer(self, state: PartitionState, data: bytes | memoryview, high_watermark: int) -> None:
         """Takes the whole batches of an answer, as far as their offsets can be true.
@@ -517,6 +575,21 @@ class Positions:
         self.in_flight_requests -= 1
         self._fetching.discard((fetch.node_id, fetch.hot))
         self._reserved_bytes -= fetch.request.max_bytes
+
+
+def _lookups(node_id: int, states: list[PartitionState]) -> list[Lookup]:
+    """Requests for one broker, each with as many partitions as a request may name (W-6.4)."""
+    found = []
+    for start in range(0, len(states), Request.array_max):
+        asked = states[start : start + Request.array_max]
+        questions = []
+        for state in asked:
+            assert state.reset is not None
+            state.in_flight = True
+            questions.append(ListOffsetsPartition(*state.where, state.reset))
+        request = ListOffsetsRequest(tuple(questions))
+        found.append(Lookup(node_id, request, tuple((state, state.version) for state in asked)))
+    return found
 
 
 def _kept(records: bytes | memoryview) -> bytes | memoryview:

@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 from millrace._consumer.fetch_buffer import Reading
 from millrace._consumer.positions import Plan, Positions
 from millrace.config import ConsumerConfig
-from millrace.errors import CorruptMessage
+from millrace.errors import ConnectionLost, CorruptMessage
 from millrace.records import TopicPartition
 from millrace_protocol.messages.fetch import FetchPartitionResult
-from millrace_protocol.messages.list_offsets import EARLIEST
+from millrace_protocol.messages.list_offsets import EARLIEST, ListOffsetsResult
 from millrace_protocol.records import encode_batch
 from tests.clients.fake_broker import Log
 
 CONFIG = ConsumerConfig(
     max_partition_bytes=400, fetch_max_bytes=800, buffer_bytes=2000, retry_backoff_ms=10
 )
+LOST = ConnectionLost("the connection was lost")
 
 
 class Rig:
@@ -43,12 +44,15 @@ class Rig:
         return self.positions.plan(self.now_ms, lambda *_: (0, 0))
 
     def serve(self, plan: Plan, *, works: bool) -> None:
-        if plan.lookup is not None:
-            offsets = {state.where: 0 for state, _, _ in plan.lookup.asked}
-            self.positions.on_looked_up(plan.lookup, offsets)
+        for lookup in plan.lookups:
+            found = tuple(
+                ListOffsetsResult(asked.topic, asked.partition, 0, None, -1, 0, 0)
+                for asked in lookup.request.partitions
+            )
+            self.positions.on_looked_up(lookup, found, self.now_ms)
         for fetch in plan.fetches:
             if not works:
-                self.positions.on_fetch_failed(fetch, self.now_ms)
+                self.positions.on_fetch_failed(fetch, LOST, self.now_ms)
                 continue
             results = []
             for wanted in fetch.request.partitions:
