@@ -35,5 +35,8 @@ class Job:
     def of(cls, fields: Mapping[str, Any]) -> Job:
         """The inverse of `dataclasses.asdict`, by way of JSON."""
         return cls(
-            fields["source"], fields["sink"], Shape(**fields["shape"]), tuple(fields["columns"])
+            fields["source"],
+            fields["sink"],
+            Shape(**fields["shape"]),
+            tuple(fields["columns"]),
         )

@@ -25,8 +25,8 @@ from millrace_protocol.codec import decode
 from millrace_protocol.framing import HEADER_SIZE, LENGTH_SIZE
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.records import check_batches, encode_batch, offset_after, read_header
-from millrace_spark.arrow_columns import arrow_schema
-from millrace_spark.range_reader import FETCH_BYTES
+from millrace_spark.reading.arrow_columns import arrow_schema
+from millrace_spark.reading.range_reader import FETCH_BYTES
 
 BUFFER_BYTES = FETCH_BYTES + (64 << 10)
 """Room for what is asked for, and what of the response is not records."""

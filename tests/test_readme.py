@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import write_script
 from tests.quick_spark import needs_java
 
 ROOT = Path(__file__).parent.parent
@@ -109,6 +110,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     nc = binaries / "nc"
     nc.write_text(NC.format(python=sys.executable))
     nc.chmod(0o755)
+    write_script(binaries)
     work = tmp_path / "work"
     work.mkdir()
     (work / "examples").symlink_to(ROOT / "examples")

@@ -1,4 +1,4 @@
-"""Spark reads topics: `spark.read.format("millrace")`, with no jar and no registration.
+"""The Spark connector: `spark.read.format("millrace")`, with no jar and no registration.
 
     from millrace_spark import session
 
@@ -10,8 +10,8 @@
         .load()
     )
 
-The options are `options.ReadOptions`, the columns `schema.COLUMNS`. Importing this package imports
-neither pyspark nor pyarrow. Needs `pip install 'millrace[spark]'` and Java 17 or newer.
+`options` has the options of a read, and `reading.schema` its columns. Importing this package
+imports neither pyspark nor pyarrow. Needs `pip install 'millrace[spark]'` and Java 17 or newer.
 """
 
 from millrace_spark.errors import (
@@ -22,8 +22,8 @@ from millrace_spark.errors import (
     RowRefused,
     SchemaError,
 )
-from millrace_spark.repeats import without_repeats
 from millrace_spark.spark_session import session
+from millrace_spark.writing.deduplication import without_duplicates
 
 __all__ = [
     "DataLost",
@@ -33,5 +33,5 @@ __all__ = [
     "RowRefused",
     "SchemaError",
     "session",
-    "without_repeats",
+    "without_duplicates",
 ]

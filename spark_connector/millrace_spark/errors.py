@@ -1,7 +1,7 @@
-"""What the connector raises beside the errors of the clients.
+"""The errors of the connector, beside those of the clients.
 
-Spark shows an error of a worker as text, so each one is a sentence that stands alone and says what
-to do. Owns also that this sentence is the first thing in that text.
+Spark shows an error of a worker as text. So each message is complete and tells the user what to do,
+and `message_first` puts it at the beginning of that text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from millrace.errors import ConfigError, MillraceError
 
 
 class OptionError(ConfigError):
-    """An option that cannot work; `option` is its name and `reason` what to do about it."""
+    """A wrong option; `option` is its name, and `reason` tells what to do."""
 
     def __init__(self, option: str, reason: str) -> None:
         super().__init__(option, reason)
@@ -24,32 +24,32 @@ class OptionError(ConfigError):
 
 
 class SchemaError(ConfigError):
-    """A schema given by the user that names a column there is not, or gives it another type."""
+    """A user's schema with an unknown column, or with a wrong type of a column."""
 
 
 class DataLost(MillraceError):
-    """Records that were asked for, or planned, are not in the log any more."""
+    """Requested or planned records are no longer in the log."""
 
 
 class ReadTimedOut(MillraceError):
-    """Nothing came within `deadline_ms`; the sentence says what stood in the way."""
+    """No records within `deadline_ms`; the message has the last error."""
 
 
 class RowRefused(MillraceError):
-    """A row that cannot be written as a record; the sentence names the column."""
+    """A row that cannot be written as a record; the message names the column."""
 
 
 class JavaNotFound(MillraceError):
-    """Spark needs Java, and none was found."""
+    """There is no Java, which Spark needs."""
 
 
-class sentence_first:  # noqa: N801 - read as a statement: `with sentence_first():`
-    """Around what Spark calls: an error of ours is told before any traceback, and not behind.
+class message_first:  # noqa: N801 - read as a statement: `with message_first():`
+    """Wraps an entry point, so that Spark shows a `MillraceError` before its traceback.
 
-    Spark passes on what Python prints for an error: its cause, then its traceback, then itself.
-    But first it takes the cause away and leaves out its own part of the traceback, unless that
-    is all there is. So the traceback ends here, and a copy of the error becomes its cause. An
-    error of ours tells all there is to know; of others nothing is taken away.
+    Spark shows the text that Python prints for an error: its cause, its traceback, its message.
+    Before, Spark removes the cause and its own frames, unless no other frames are left. So this
+    removes the traceback and sets a copy of the error as its cause. Other errors keep their
+    tracebacks.
     """
 
     def __enter__(self) -> None:

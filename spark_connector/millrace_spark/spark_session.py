@@ -1,7 +1,7 @@
-"""A local Spark session that works where plain pyspark fails in ways that are hard to read.
+"""A local Spark session with settings that plain pyspark lacks.
 
-Owns the settings that make it so, each with its reason. A cluster has settings of its own and
-needs none of this.
+Owns these settings, each with its reason. Without them pyspark fails on some machines with messages
+that do not name the cause. A cluster has settings of its own.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ def session(
     master: str = "local[*,3]",
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A Spark session on this machine; the running one if there is one.
+    """A Spark session on this machine; the running session if there is one.
 
-    `conf` goes over the settings made here. `master` is `local[threads,tries]`: plain `local[*]`
-    never tries a task again. Raises `JavaNotFound`, and `ImportError` without pyspark.
+    `conf` overrides the settings made here. `master` is `local[threads,attempts]`: with plain
+    `local[*]` Spark never retries a task. Raises `JavaNotFound`, and `ImportError` without pyspark.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ImportError("session() needs pyspark: pip install 'millrace[spark]'") from error
     _require_java()
-    # Workers are the `python3` of the PATH otherwise, which may lack this very package; Spark
-    # then reports no more than a worker that exited.
+    # By default, workers run the `python3` of the PATH, which may lack this package. Spark then
+    # reports only that a worker exited.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
@@ -54,7 +54,7 @@ _SETTINGS = {
     "spark.driver.bindAddress": LOOPBACK,
     # Cheaper than TCP between the JVM and its Python workers.
     "spark.python.unix.domain.socket.enabled": "true",
-    # The other one starts processes to rename files on a local disk: 0.1 s in each micro-batch.
+    # The default manager starts processes to rename local files: 0.1 s in each micro-batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager"

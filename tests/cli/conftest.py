@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -17,8 +16,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from millrace_cli.main import app
+from tests.command_line import COMMAND
 
-COMMAND = (sys.executable, "-P", "-m", "millrace_cli")
 TIMEOUT_S = 30
 
 

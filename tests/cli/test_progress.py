@@ -9,13 +9,13 @@ import pytest
 from millrace.records import TopicPartition
 from millrace_cli import progress as module
 from millrace_cli.progress import StderrProgress
-from millrace_spark.pipeline.directory import LandingDirectory
-from millrace_spark.pipeline.landing_task import Landed
-from millrace_spark.pipeline.ledger import Landing, Span
+from millrace_spark.pipeline.directory import ImportDirectory
+from millrace_spark.pipeline.ledger import ImportBatch, Span
 from millrace_spark.pipeline.progress import Counts, NoProgress, import_counts
-from millrace_spark.ranges import OffsetRange
+from millrace_spark.pipeline.range_task import RangeResult
+from millrace_spark.reading.ranges import OffsetRange
 
-LANDING = Landing(
+LANDING = ImportBatch(
     7,
     {TopicPartition("clicks", 0): Span("t1", 0, 300)},
     (OffsetRange("clicks", "t1", 0, 0, 100), OffsetRange("clicks", "t1", 0, 100, 300)),
@@ -26,10 +26,10 @@ def test_lines_show_rows_rate_and_lag_of_finished_ranges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "LINE_S", 0)
-    directory = LandingDirectory(str(tmp_path))
+    directory = ImportDirectory(str(tmp_path))
     counts = import_counts(directory, LANDING)
     with StderrProgress().watching("importing", counts, total=len(LANDING)):
-        directory.mark(7, 1, Landed(190, 1_000, 1).encode())
+        directory.mark(7, 1, RangeResult(190, 1_000, 1).encode())
         directory.mark(7, 0, "spoiled by a power cut")
     captured = capsys.readouterr()
     assert captured.err.splitlines()[-1].startswith("importing: 190 rows, ")

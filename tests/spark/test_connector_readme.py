@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ import pytest
 
 from millrace.sync import Admin
 from millrace_server.testing import BrokerThread
-from millrace_spark.option_names import BATCH_ONLY, BOTH, STREAM_ONLY
-from millrace_spark.range_reader import FETCH_BYTES
+from millrace_spark.options.option_names import BATCH_ONLY, BOTH, STREAM_ONLY
+from millrace_spark.options.write_options import NAMES
+from millrace_spark.reading.range_reader import FETCH_BYTES
 from millrace_spark.worker_memory import KEPT_BYTES_MAX
-from millrace_spark.write_options import NAMES
+from tests.command_line import write_script
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "spark_connector" / "README.md").read_text("utf-8")
@@ -34,8 +34,9 @@ def blocks(language: str) -> list[str]:
 def test_the_code_runs_from_top_to_bottom(
     spark: Any, broker: BrokerThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    write_script(tmp_path)
     here = {
-        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
+        "PATH": os.pathsep.join((str(tmp_path), os.environ["PATH"])),
         "MILLRACE_SERVERS": broker.servers,
     }
     commands = blocks("bash")[0]

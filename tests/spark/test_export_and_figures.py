@@ -164,10 +164,10 @@ def test_what_cannot_be_exported_is_said_before_a_record_is_sent(
 
     fails(UnknownTopicOrPartition, "sent", file_format="json")
     admin.create_topic("sent", partitions=1)
-    fails(ConfigError, "--key: there is no column 'no' in the files; there are id, name",
+    fails(ConfigError, "--key: the files have no column 'no'; they have id, name",
           file_format="json", key="no")  # fmt: skip
     fails(JobFailed, "PATH_NOT_FOUND", directory=str(tmp_path / "none"))
-    fails(ConfigError, "files of parquet have their own", schema=parse_schema("a int"))
+    fails(ConfigError, "files of parquet have a schema", schema=parse_schema("a int"))
     fails(ConfigError, "'xml' is none of parquet", file_format="xml")
     assert admin.list_offsets({("sent", 0): "latest"})["sent", 0].offset == 0  # type: ignore[index]
 
@@ -203,7 +203,7 @@ def test_hours_have_records_bytes_and_distinct_keys(
     )
     assert found.numeric == {"records", "bytes", "keys"} and not found.is_cut
     assert spark.read.parquet(str(tmp_path / "figures")).count() == 3
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         AggregateSettings((visits,), broker.servers, to=str(tmp_path / "figures"))
 
 

@@ -46,10 +46,10 @@ def test_imports_land_what_is_new_and_only_that(
             max_partition_bytes="16k",
         )
         first = import_topics(lambda: spark, settings)
-        assert (first.landings, first.records, first.lag) == (1, 9_001, 0)
+        assert (first.batches, first.records, first.lag) == (1, 9_001, 0)
         assert first.group == "import-clicks-views-out"
         assert first.files > 4, "a partition was read in pieces"
-        assert import_topics(never, settings).landings == 0
+        assert import_topics(never, settings).batches == 0
         producer.send_many("views", [b"-2", b"-3"])
         assert import_topics(lambda: spark, settings).records == 2
         found = spark.read.parquet(str(tmp_path / "out")).selectExpr(
@@ -84,7 +84,7 @@ def test_following_lands_until_it_is_stopped_and_leaves_no_lag(
                 return False
 
         done = follow_topics(lambda: spark, settings, stop=More(), every_s=0.1)
-    assert (done.landings, done.records, done.lag) == (2, 3, 0)
+    assert (done.batches, done.records, done.lag) == (2, 3, 0)
 
 
 @pytest.mark.spark
@@ -99,8 +99,8 @@ def test_the_error_of_a_task_is_the_error_of_the_import(
     with pytest.raises(RecordUnfit) as caught:
         import_topics(lambda: spark, settings)
     assert str(caught.value) == (
-        "unfit-0 [0, 1): a key or value is not UTF-8 text; --format parquet takes any bytes, in a "
-        "directory of its own"
+        "unfit-0 [0, 1): a key or value is not UTF-8 text; use --format parquet, which takes "
+        "any bytes, with another directory"
     )
 
 

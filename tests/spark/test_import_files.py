@@ -18,17 +18,17 @@ from millrace.records import TopicPartition
 from millrace.sync import Admin, Consumer, Producer
 from millrace_server.testing import BrokerThread
 from millrace_spark.errors import DataLost
-from millrace_spark.pipeline.directory import LandingDirectory
+from millrace_spark.pipeline.directory import ImportDirectory
 from millrace_spark.pipeline.errors import DirectoryInUse, ImportRefused, LedgerError, RecordUnfit
+from millrace_spark.pipeline.import_plan import ImportPolicy
 from millrace_spark.pipeline.import_run import ImportSettings
 from millrace_spark.pipeline.importer import Importer
-from millrace_spark.pipeline.landing_plan import Wishes
-from millrace_spark.pipeline.landing_task import Landed, LandingTask, file_name
 from millrace_spark.pipeline.ledger import Ledger, Span
 from millrace_spark.pipeline.partition_paths import cut, partition_columns
+from millrace_spark.pipeline.range_task import RangeResult, RangeTask, file_name
 from millrace_spark.pipeline.topic_log import TopicLog
 from millrace_spark.pipeline.value_schema import parse_schema
-from millrace_spark.ranges import OffsetRange
+from millrace_spark.reading.ranges import OffsetRange
 from tests.spark.import_here import InThisProcess, run_here
 
 HOUR_MS = 3_600_000
@@ -208,19 +208,21 @@ def test_a_task_that_runs_again_keeps_the_file_that_somebody_may_be_reading(
     broker: BrokerThread, admin: Admin, tmp_path: Path
 ) -> None:
     produced(broker, admin, "again", [b"1", b"2"])
-    directory = LandingDirectory(str(tmp_path / "out"))
+    directory = ImportDirectory(str(tmp_path / "out"))
     log = TopicLog(broker.servers)
     (where, extent) = next(iter(log.extents(["again"]).items()))
     wanted = OffsetRange("again", extent.topic_id, 0, 0, 2)
-    shape = ImportSettings(("again",), "out").shape
+    shape = ImportSettings(("again",), "out").layout
     options = log.read_options({where: Span(extent.topic_id, 0, 2)})
-    task = LandingTask(directory, 1, shape, options)
-    first = task.land(0, wanted)
+    task = RangeTask(directory, 1, shape, options)
+    first = task.write(0, wanted)
     path = tmp_path / "out" / file_name(wanted, "parquet")
     before = written(path)
-    assert task.land(0, wanted) == first
+    assert task.write(0, wanted) == first
     assert written(path) == before
-    assert {index: Landed.decode(text) for index, text in directory.marks(1).items()} == {0: first}
+    assert {index: RangeResult.decode(text) for index, text in directory.markers(1).items()} == {
+        0: first
+    }
 
 
 def test_a_topic_that_was_deleted_or_created_again_is_told_of(
@@ -240,22 +242,22 @@ def test_a_landing_whose_topic_was_deleted_is_finished_without_it_only_when_aske
     broker: BrokerThread, admin: Admin, tmp_path: Path
 ) -> None:
     produced(broker, admin, "doomed", [b"1"])
-    directory = LandingDirectory(str(tmp_path / "out"))
+    directory = ImportDirectory(str(tmp_path / "out"))
     settings = ImportSettings(("doomed",), str(tmp_path / "out"), broker.servers)
     log = TopicLog(broker.servers)
-    fresh = Ledger("d1", "import-doomed", settings.shape)
+    fresh = Ledger("d1", "import-doomed", settings.layout)
     with directory.locked():
         tasks = InThisProcess(directory, log)
-        importer = Importer.opened(directory, log, tasks, fresh=fresh, group=None)
-        assert importer.plan(["doomed"], Wishes()) is not None
+        importer = Importer.open(directory, log, tasks, fresh=fresh, group=None)
+        assert importer.begin_batch(["doomed"], ImportPolicy()) is not None
         admin.delete_topic("doomed")
         with pytest.raises(DataLost, match=r"deleted.*--skip-lost"):
-            importer.land()
+            importer.write_batch()
         lenient = TopicLog(broker.servers, skip_lost=True)
-        importer = Importer.opened(
+        importer = Importer.open(
             directory, lenient, InThisProcess(directory, lenient), fresh=fresh, group=None
         )
-        assert importer.land() == Landed(0, 0, 0)
+        assert importer.write_batch() == RangeResult(0, 0, 0)
 
 
 def test_a_group_with_members_is_refused_before_anything_is_written(
@@ -273,9 +275,9 @@ def test_a_group_with_members_is_refused_before_anything_is_written(
 
 
 def test_two_imports_into_one_directory_are_one_too_many(tmp_path: Path) -> None:
-    directory = LandingDirectory(str(tmp_path / "out"))
+    directory = ImportDirectory(str(tmp_path / "out"))
     with directory.locked(), pytest.raises(DirectoryInUse, match=r"by process \d+ on "):
-        LandingDirectory(f"file://{tmp_path}/out").locked().__enter__()
+        ImportDirectory(f"file://{tmp_path}/out").locked().__enter__()
     with directory.locked():
         pass
 
@@ -284,7 +286,7 @@ def test_a_directory_with_files_of_somebody_else_is_refused(tmp_path: Path) -> N
     (tmp_path / "data.parquet").touch()
     with (
         pytest.raises(ImportRefused, match="files that no import wrote"),
-        LandingDirectory(str(tmp_path)).locked(),
+        ImportDirectory(str(tmp_path)).locked(),
     ):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
@@ -293,13 +295,13 @@ def test_a_directory_with_files_of_somebody_else_is_refused(tmp_path: Path) -> N
 @pytest.mark.parametrize("place", ["s3://bucket/clicks", "s3a:clicks", "hdfs:/clicks", "a:b/c"])
 def test_a_place_that_is_no_local_path_is_refused(place: str) -> None:
     with pytest.raises(ConfigError, match=f"--to {place}: only local paths"):
-        LandingDirectory(place)
+        ImportDirectory(place)
 
 
 @pytest.mark.parametrize("place", ["file:clicks", "file://host/clicks", "file:", "file:////x"])
 def test_a_file_uri_without_a_whole_path_is_refused(place: str) -> None:
-    with pytest.raises(ConfigError, match=f"--to {place}: a file URI has the whole path"):
-        LandingDirectory(place)
+    with pytest.raises(ConfigError, match=f"--to {place}: a file URI needs an absolute path"):
+        ImportDirectory(place)
 
 
 @pytest.mark.parametrize(
@@ -314,11 +316,11 @@ def test_a_file_uri_without_a_whole_path_is_refused(place: str) -> None:
     ],
 )
 def test_a_local_path_is_taken_as_spark_takes_it(place: str, path: str) -> None:
-    assert LandingDirectory(place).path == Path.cwd() / path
+    assert ImportDirectory(place).path == Path.cwd() / path
 
 
 def test_a_ledger_that_is_damaged_stops_the_import(tmp_path: Path) -> None:
-    directory = LandingDirectory(str(tmp_path / "out"))
+    directory = ImportDirectory(str(tmp_path / "out"))
     with directory.locked():
         (tmp_path / "out/_millrace/ledger.json").write_bytes(b"{")
         with pytest.raises(LedgerError, match=r"ledger.json is damaged.*another directory"):
@@ -326,15 +328,15 @@ def test_a_ledger_that_is_damaged_stops_the_import(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_has_left_half_written_is_removed(tmp_path: Path) -> None:
-    directory = LandingDirectory(str(tmp_path / "out"))
+    directory = ImportDirectory(str(tmp_path / "out"))
     with directory.locked():
         staged = directory.staged()
         file, path = staged.__enter__()
         file.write(b"half")
         directory.mark(3, 0, "done")
         assert path.exists()
-        directory.sweep()
-        assert not path.exists() and directory.marks(3) == {}
+        directory.delete_temporary()
+        assert not path.exists() and directory.markers(3) == {}
         staged.__exit__(None, None, None)
 
 
@@ -352,7 +354,7 @@ def test_names_of_files_are_bounded_and_never_hidden() -> None:
 def test_a_directory_that_would_hide_a_field_from_spark_is_refused() -> None:
     assert partition_columns(["Date"], ["key", "Date"]) == ("Date",)
     for wanted, field in (("date", "Date"), ("hour", "Date"), ("hour", "HOUR")):
-        with pytest.raises(ConfigError, match=f"the field {field} would be hidden by it"):
+        with pytest.raises(ConfigError, match=f"would hide the field {field},"):
             partition_columns([wanted], ["key", field])
 
 
@@ -373,10 +375,10 @@ def test_bytes_that_could_not_be_told_from_null_are_told_of() -> None:
     paths = [path for path, _ in cut(keys, ["key"])]
     assert paths == ["key=a", "key=__HIVE_DEFAULT_PARTITION__"]
     empty = pa.RecordBatch.from_pydict({"key": [b"a", None, b""], "n": [1, 2, 3]})
-    with pytest.raises(RecordUnfit, match="key is empty, and would be in one directory with"):
+    with pytest.raises(RecordUnfit, match="key is empty, and would be in the directory for null"):
         list(cut(empty, ["key"]))
     literal = pa.RecordBatch.from_pydict({"at": ["__HIVE_DEFAULT_PARTITION__"], "n": [1]})
-    with pytest.raises(RecordUnfit, match=r"at has the value __HIVE\w+, which is the name"):
+    with pytest.raises(RecordUnfit, match=r"at has the value __HIVE\w+, which stands for null"):
         list(cut(literal, ["at"]))
 
 
@@ -388,7 +390,7 @@ def test_a_value_too_long_for_a_name_is_told_of() -> None:
 
 def test_a_field_that_spark_takes_for_another_column_is_refused() -> None:
     for schema in ("timestamp long, Record_Timestamp long", "`_Corrupt_Record` string"):
-        with pytest.raises(ConfigError, match=r"another column (record_t|_corrupt_r)"):
+        with pytest.raises(ConfigError, match=r"another column is named (record_t|_corrupt_r)"):
             ImportSettings(("clicks",), "out", schema=parse_schema(schema))
 
 
@@ -396,5 +398,5 @@ def test_columns_that_are_not_there_are_named() -> None:
     assert partition_columns(["hour", "date", "key"], ["key", "value"]) == ("date", "hour", "key")
     with pytest.raises(ConfigError, match="no column 'region'; there are date, hour, key, value"):
         partition_columns(["region"], ["key", "value"])
-    with pytest.raises(ConfigError, match="leave a column"):
+    with pytest.raises(ConfigError, match="leave at least one column"):
         partition_columns(["key"], ["key"])

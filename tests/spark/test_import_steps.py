@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from millrace.records import TopicPartition
 from millrace_spark.errors import DataLost
 from millrace_spark.pipeline.errors import ImportRefused, LedgerError
+from millrace_spark.pipeline.import_plan import Committed, Extent, ImportPolicy, commit_metadata
 from millrace_spark.pipeline.importer import Importer
-from millrace_spark.pipeline.landing_plan import Committed, Extent, Wishes, note_of
-from millrace_spark.pipeline.landing_task import Landed, file_name
-from millrace_spark.pipeline.ledger import Landing, Ledger, Shape, Span, decode, encode
-from millrace_spark.ranges import OffsetRange
+from millrace_spark.pipeline.ledger import FileLayout, ImportBatch, Ledger, Span, decode, encode
+from millrace_spark.pipeline.range_task import RangeResult, file_name
+from millrace_spark.reading.ranges import OffsetRange
 
 TOPIC = "clicks"
 GROUP = "import"
 PIECE = 3
-FRESH = Ledger("d1", GROUP, Shape())
+FRESH = Ledger("d1", GROUP, FileLayout())
 
 
 def at(partition: int) -> TopicPartition:
@@ -61,15 +61,15 @@ class World:
         self.stored = encode(ledger)
         self.step()
 
-    def marks(self, landing: int) -> dict[int, str]:
+    def markers(self, landing: int) -> dict[int, str]:
         return {index: text for (number, index), text in self.marked.items() if number == landing}
 
-    def sweep(self) -> None:
+    def delete_temporary(self) -> None:
         self.step()
         self.marked.clear()
         self.step()
 
-    def sweep_staging(self) -> None:
+    def delete_staging(self) -> None:
         self.step()
 
     # Log
@@ -98,15 +98,15 @@ class World:
 
     # Tasks
 
-    def __call__(self, ledger: Ledger, ranges: Mapping[int, OffsetRange]) -> dict[int, Landed]:
-        assert ledger.landing is not None
+    def __call__(self, ledger: Ledger, ranges: Mapping[int, OffsetRange]) -> dict[int, RangeResult]:
+        assert ledger.batch is not None
         for index, wanted in ranges.items():
             self.step()
             name = file_name(wanted, "parquet")
             assert self.files.setdefault(name, wanted) == wanted, "a name is one range"
             self.step()
-            self.marked[ledger.landing.number, index] = Landed(len(wanted), 1, 1).encode()
-        return {index: Landed(len(wanted), 1, 1) for index, wanted in ranges.items()}
+            self.marked[ledger.batch.number, index] = RangeResult(len(wanted), 1, 1).encode()
+        return {index: RangeResult(len(wanted), 1, 1) for index, wanted in ranges.items()}
 
     # What the tests do
 
@@ -115,23 +115,23 @@ class World:
         before = self.extents_now.get(at(partition), Extent("t1", 0, 0))
         self.extents_now[at(partition)] = before._replace(latest=before.latest + count)
 
-    def run(self, wishes: Wishes, *, steps: int | None = None) -> int:
+    def run(self, wishes: ImportPolicy, *, steps: int | None = None) -> int:
         """One run of the command, killed after so many steps; returns the records landed."""
         self.steps_left = steps
-        importer = Importer.opened(self, self, self, fresh=FRESH, group=None)
-        importer.clear()
+        importer = Importer.open(self, self, self, fresh=FRESH, group=None)
+        importer.clean_up()
         landed = 0
-        if importer.ledger.landing is not None:
-            landed += importer.land().records
-        if importer.plan([TOPIC], wishes) is not None:
-            landed += importer.land().records
+        if importer.ledger.batch is not None:
+            landed += importer.write_batch().records
+        if importer.begin_batch([TOPIC], wishes) is not None:
+            landed += importer.write_batch().records
         return landed
 
     def planned(self, directory_id: str) -> Importer:
         """An importer with a landing under way, of which nothing is there yet."""
-        fresh = Ledger(directory_id, GROUP, Shape())
-        importer = Importer.opened(self, self, self, fresh=fresh, group=None)
-        assert importer.plan([TOPIC], Wishes()) is not None
+        fresh = Ledger(directory_id, GROUP, FileLayout())
+        importer = Importer.open(self, self, self, fresh=fresh, group=None)
+        assert importer.begin_batch([TOPIC], ImportPolicy()) is not None
         return importer
 
     def landed(self) -> Counter[tuple[int, int]]:
@@ -164,12 +164,12 @@ def test_every_record_lands_once_wherever_runs_are_killed(
         for partition, count in grown:
             world.grow(partition, count)
         try:
-            world.run(Wishes(records_max=records_max), steps=steps)
+            world.run(ImportPolicy(records_max=records_max), steps=steps)
         except Killed:
             if is_power_cut:
                 world.marked.clear()
         assert max(world.landed().values(), default=1) == 1
-    world.run(Wishes())
+    world.run(ImportPolicy())
     assert world.landed() == {
         (where.partition, offset): 1
         for where, extent in world.extents_now.items()
@@ -179,7 +179,7 @@ def test_every_record_lands_once_wherever_runs_are_killed(
         where: extent.latest for where, extent in world.extents_now.items()
     }
     last = world.load()
-    assert last is None or (last.landing is None and not world.marked)
+    assert last is None or (last.batch is None and not world.marked)
 
 
 def test_a_run_killed_at_each_of_its_steps_is_finished_by_the_next() -> None:
@@ -189,10 +189,10 @@ def test_a_run_killed_at_each_of_its_steps_is_finished_by_the_next() -> None:
         world.grow(0, 7)
         world.grow(1, 2)
         try:
-            world.run(Wishes(), steps=steps)
+            world.run(ImportPolicy(), steps=steps)
         except Killed:
             world.grow(0, 5)
-            world.run(Wishes())
+            world.run(ImportPolicy())
             assert len(world.landed()) == 14 and set(world.landed().values()) == {1}
             steps += 1
             continue
@@ -205,9 +205,9 @@ def test_of_two_directories_that_take_a_group_for_new_one_is_refused_before_it_l
     first.grow(0, 5)
     second.extents_now, second.group = first.extents_now, first.group
     importers = first.planned("d1"), second.planned("d2")
-    assert importers[0].land().records == 5
+    assert importers[0].write_batch().records == 5
     with pytest.raises(ImportRefused, match="imports into"):
-        importers[1].land()
+        importers[1].write_batch()
     assert not second.files and first.group[at(0)].offset == 5
 
 
@@ -215,12 +215,12 @@ def test_a_partition_that_another_directory_takes_for_new_is_refused_before_it_l
     first, second = World(), World()
     first.grow(0, 5)
     second.extents_now, second.group = first.extents_now, first.group
-    assert first.run(Wishes()) == 5
+    assert first.run(ImportPolicy()) == 5
     first.grow(1, 2)
     importer = first.planned("d1")
-    second.commit(GROUP, {at(1): Span("t1", 0, 0)}, note_of("d2", "/data/other"))
+    second.commit(GROUP, {at(1): Span("t1", 0, 0)}, commit_metadata("d2", "/data/other"))
     with pytest.raises(ImportRefused, match="/data/other"):
-        importer.land()
+        importer.write_batch()
     assert sum(first.landed().values()) == 5
 
 
@@ -230,26 +230,26 @@ def test_a_directory_whose_group_was_taken_while_it_landed_commits_nothing() -> 
     second.extents_now, second.group = first.extents_now, first.group
     importer = first.planned("d1")
 
-    def overtaken(ledger: Ledger, ranges: Mapping[int, OffsetRange]) -> dict[int, Landed]:
+    def overtaken(ledger: Ledger, ranges: Mapping[int, OffsetRange]) -> dict[int, RangeResult]:
         landed = first(ledger, ranges)
         # It had looked before the other's note was there.
-        note = note_of("another", "/data/other")
+        note = commit_metadata("another", "/data/other")
         second.commit(ledger.group, {at(0): Span("", 0, 0)}, note)
         return landed
 
     importer.tasks = overtaken
     with pytest.raises(ImportRefused, match="/data/other"):
-        importer.land()
-    assert first.group == {at(0): Committed(0, note_of("another", "/data/other"))}
+        importer.write_batch()
+    assert first.group == {at(0): Committed(0, commit_metadata("another", "/data/other"))}
 
 
 def test_a_topic_taken_from_its_end_lands_what_comes_between_two_runs() -> None:
     world = World()
     world.grow(0, 5)
-    assert world.run(Wishes(from_latest=True)) == 0
+    assert world.run(ImportPolicy(from_latest=True)) == 0
     world.grow(0, 2)
     world.grow(1, 3)
-    assert world.run(Wishes(from_latest=True)) == 5
+    assert world.run(ImportPolicy(from_latest=True)) == 5
     assert set(world.landed()) == {(0, 5), (0, 6), (1, 0), (1, 1), (1, 2)}
 
 
@@ -257,7 +257,7 @@ def test_a_group_that_a_reader_has_left_is_gone_on_with() -> None:
     world = World()
     world.grow(0, 5)
     world.group[at(0)] = Committed(3, "a consumer's own text")
-    assert world.run(Wishes()) == 2
+    assert world.run(ImportPolicy()) == 2
     assert set(world.landed()) == {(0, 3), (0, 4)}
 
 
@@ -266,90 +266,93 @@ def test_a_landing_is_as_large_as_was_asked_for_and_takes_from_every_partition()
     world.grow(0, 100)
     world.grow(1, 2)
     world.grow(2, 50)
-    assert world.run(Wishes(records_max=21)) == 21
+    assert world.run(ImportPolicy(records_max=21)) == 21
     assert Counter(partition for partition, _ in world.landed()) == {0: 10, 1: 2, 2: 9}
 
 
 @pytest.mark.parametrize(
     ("offset", "sentence"),
-    [(2, r"\[2, 5\) would land twice"), (7, r"\[5, 7\) would be left out")],
+    [(2, r"\[2, 5\) would be imported twice"), (7, r"\[5, 7\) would be left out")],
 )
 def test_a_group_that_was_taken_elsewhere_is_refused(offset: int, sentence: str) -> None:
     world = World()
     world.grow(0, 5)
-    world.run(Wishes())
+    world.run(ImportPolicy())
     world.grow(0, 5)
     world.group[at(0)] = Committed(offset)
     before = world.stored
     with pytest.raises(ImportRefused, match=f"{sentence}.*reset import --topic clicks:0 --to-off"):
-        world.run(Wishes())
+        world.run(ImportPolicy())
     assert world.stored == before
 
 
 def test_a_commit_that_the_broker_has_forgotten_changes_nothing() -> None:
     world = World()
     world.grow(0, 5)
-    world.run(Wishes())
+    world.run(ImportPolicy())
     world.grow(0, 1)
-    world.group[at(0)] = Committed(2, note_of("d1", "/data"))
-    assert world.run(Wishes()) == 1
+    world.group[at(0)] = Committed(2, commit_metadata("d1", "/data"))
+    assert world.run(ImportPolicy()) == 1
     world.group.clear()
     world.grow(0, 1)
-    assert world.run(Wishes()) == 1
+    assert world.run(ImportPolicy()) == 1
     assert world.group[at(0)].offset == 7
 
 
 def test_a_group_that_lands_in_another_directory_is_refused() -> None:
     world = World()
     world.grow(0, 5)
-    world.group[at(0)] = Committed(2, note_of("d2", "/data/there"))
+    world.group[at(0)] = Committed(2, commit_metadata("d2", "/data/there"))
     with pytest.raises(ImportRefused, match=r"group import imports into /data/there.*group delete"):
-        world.run(Wishes())
+        world.run(ImportPolicy())
     assert world.stored is None
 
 
 def test_a_topic_that_was_created_again_is_refused() -> None:
     world = World()
     world.grow(0, 5)
-    world.run(Wishes())
+    world.run(ImportPolicy())
     world.extents_now[at(0)] = Extent("t2", 0, 9)
     with pytest.raises(ImportRefused, match=r"deleted and created again.*another directory"):
-        world.run(Wishes())
+        world.run(ImportPolicy())
 
 
 def test_records_that_retention_took_first_are_told_of_and_left_out_only_when_asked_to() -> None:
     world = World()
     world.grow(0, 5)
-    world.run(Wishes())
+    world.run(ImportPolicy())
     world.extents_now[at(0)] = Extent("t1", 8, 10)
     with pytest.raises(DataLost, match=r"\[5, 8\) are gone.*--skip-lost"):
-        world.run(Wishes())
-    assert world.run(Wishes(skip_lost=True)) == 2
+        world.run(ImportPolicy())
+    assert world.run(ImportPolicy(skip_lost=True)) == 2
     assert world.group[at(0)].offset == 10
 
 
 def test_a_log_that_was_cut_back_behind_the_import_is_refused() -> None:
     world = World()
     world.grow(0, 5)
-    world.run(Wishes())
+    world.run(ImportPolicy())
     world.extents_now[at(0)] = Extent("t1", 0, 4)
     with pytest.raises(ImportRefused, match=r"stopped at offset 5, and the log ends at 4"):
-        world.run(Wishes(skip_lost=True))
+        world.run(ImportPolicy(skip_lost=True))
 
 
 def test_a_directory_keeps_its_group_and_the_form_of_its_files() -> None:
     world = World()
     world.grow(0, 1)
-    world.run(Wishes())
-    with pytest.raises(ImportRefused, match="takes what group import stopped at"):
-        Importer.opened(world, world, world, fresh=FRESH, group="other")
+    world.run(ImportPolicy())
+    with pytest.raises(ImportRefused, match="is imported with group import"):
+        Importer.open(world, world, world, fresh=FRESH, group="other")
     for shape, sentence in (
-        (Shape("csv"), "files of parquet, and --format says csv"),
-        (Shape(partition_by=("date", "hour")), "files of none, and --partition-by says date,hour"),
+        (FileLayout("csv"), "files of parquet, and --format is csv"),
+        (
+            FileLayout(partition_by=("date", "hour")),
+            "files of none, and --partition-by is date,hour",
+        ),
     ):
         fresh = Ledger("d1", GROUP, shape)
         with pytest.raises(ImportRefused, match=sentence):
-            Importer.opened(world, world, world, fresh=fresh, group=None)
+            Importer.open(world, world, world, fresh=fresh, group=None)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"version": 2}', b'{"version": 1}', b"null"])
@@ -359,7 +362,7 @@ def test_a_damaged_ledger_is_called_so(data: bytes) -> None:
 
 
 def test_a_ledger_comes_back_from_its_bytes() -> None:
-    landing = Landing(3, {at(1): Span("t1", 4, 9)}, (OffsetRange(TOPIC, "t1", 1, 4, 6),))
+    landing = ImportBatch(3, {at(1): Span("t1", 4, 9)}, (OffsetRange(TOPIC, "t1", 1, 4, 6),))
     held = {at(0): Span("t1", 0, 7), TopicPartition("views", 12): Span("t2", 5, 5)}
-    ledger = Ledger("d1", GROUP, Shape("json", ("date",), "{}"), held, 2, landing)
+    ledger = Ledger("d1", GROUP, FileLayout("json", ("date",), "{}"), held, 2, landing)
     assert decode(encode(ledger)) == ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millrace_spark.pipeline.imported_files import import_types
-from millrace_spark.schema import COLUMNS
+from millrace_spark.reading.schema import COLUMNS
 
 TEXTS = dict.fromkeys(COLUMNS, "string")
 JSON = TEXTS | {

@@ -15,17 +15,17 @@ from millrace.errors import UnknownTopicOrPartition
 from millrace.records import TopicPartition
 from millrace.sync import Admin, Consumer, Producer
 from millrace_server.testing import BrokerThread
-from millrace_spark.arrow_columns import arrow_batches
-from millrace_spark.bounds import AtTime, Edge
 from millrace_spark.errors import DataLost, OptionError
-from millrace_spark.log_watch import LogWatch
-from millrace_spark.micro_batches import MicroBatches
-from millrace_spark.options import ReadOptions, parse_read_options
-from millrace_spark.planner import plan
-from millrace_spark.range_reader import read_range
-from millrace_spark.stream_offsets import StreamOffsets
-from millrace_spark.write_options import parse_write_options
-from millrace_spark.writing import write_rows
+from millrace_spark.options.bounds import AtTime, Edge
+from millrace_spark.options.read_options import ReadOptions, parse_read_options
+from millrace_spark.options.write_options import parse_write_options
+from millrace_spark.reading.arrow_columns import arrow_batches
+from millrace_spark.reading.planner import plan
+from millrace_spark.reading.range_reader import read_range
+from millrace_spark.streaming.log_client import LogClient
+from millrace_spark.streaming.micro_batches import MicroBatches
+from millrace_spark.streaming.stream_offsets import StreamOffsets
+from millrace_spark.writing.row_writer import write_rows
 
 Range = tuple[str, int, int, int]
 """`(topic, partition, start_offset, end_offset)`"""
@@ -63,12 +63,12 @@ def ranges(broker: BrokerThread, **options: str) -> list[Range]:
 @pytest.fixture
 def streams(broker: BrokerThread) -> Iterator[Callable[..., MicroBatches]]:
     """Makes streams without Spark around them."""
-    watches: list[LogWatch] = []
+    watches: list[LogClient] = []
 
     def make(**options: str) -> MicroBatches:
         given = {"millrace.servers": broker.servers, "deadlineMs": "5000", **options}
         read = parse_read_options(given, is_stream=True)
-        watches.append(LogWatch(read))
+        watches.append(LogClient(read))
         return MicroBatches(read, watches[-1])
 
     yield make
@@ -111,7 +111,7 @@ def test_assign_reads_the_partitions_named(broker: BrokerThread, admin: Admin) -
 
 
 def test_only_one_of_subscribe_subscribe_pattern_and_assign(broker: BrokerThread) -> None:
-    with pytest.raises(OptionError, match="cannot be beside"):
+    with pytest.raises(OptionError, match="conflicts with"):
         batch(broker, subscribe="a", subscribePattern="a")
     with pytest.raises(OptionError, match="one of subscribe, subscribePattern, assign"):
         batch(broker)

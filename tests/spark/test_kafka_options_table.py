@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from millrace_spark import write_options
 from millrace_spark.errors import OptionError
-from millrace_spark.option_names import BATCH_ONLY, BOTH, STREAM_ONLY
-from millrace_spark.options import parse_read_options
-from millrace_spark.schema import COLUMNS
-from millrace_spark.write_options import parse_write_options
-from millrace_spark.write_schema import check_frame
+from millrace_spark.options import write_options
+from millrace_spark.options.option_names import BATCH_ONLY, BOTH, STREAM_ONLY
+from millrace_spark.options.read_options import parse_read_options
+from millrace_spark.options.write_options import parse_write_options
+from millrace_spark.reading.schema import COLUMNS
+from millrace_spark.writing.write_schema import check_frame
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spark-kafka-options.md").read_text("utf-8")

@@ -15,8 +15,8 @@ from millrace.sync import Admin
 from millrace.sync import Producer as SyncProducer
 from millrace_server.testing import BrokerThread
 from millrace_spark import JavaNotFound, session
-from millrace_spark.arrow_columns import arrow_schema
-from millrace_spark.schema import COLUMNS, ddl
+from millrace_spark.reading.arrow_columns import arrow_schema
+from millrace_spark.reading.schema import COLUMNS, ddl
 
 pytestmark = [
     pytest.mark.spark,
@@ -238,7 +238,7 @@ def test_an_error_begins_with_its_sentence(spark: Any, servers: str) -> None:
     assert "UnknownTopicOrPartition: nowhere: There is no topic 'nowhere'" in told(caught)
     with pytest.raises(Exception, match="DataLost") as caught:
         load(spark, servers, endingOffsets='{"clicks": {"2": 1001}}').count()
-    assert "DataLost: clicks-2: records [1000, 1001) are not there" in told(caught)
+    assert "DataLost: clicks-2: records [1000, 1001) do not exist" in told(caught)
 
 
 def test_a_task_that_finds_its_topic_gone_begins_with_the_sentence(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millrace_spark.narrowing import Condition
+from millrace_spark.reading.filter_pushdown import Condition
 
 sql = pytest.importorskip("pyspark.sql.datasource", reason="needs pyspark: '.[dev,spark]'")
 pytestmark = pytest.mark.spark
@@ -31,7 +31,7 @@ NOON_US = 1_769_860_800_000_001
 def test_a_filter_is_a_condition_and_goes_back_unless_it_is_exact(
     kind: str, column: str, value: Any, operator: Any, is_exact: bool
 ) -> None:
-    from millrace_spark.filters import translate
+    from millrace_spark.reading.spark_filters import translate
 
     given = getattr(sql, kind)((column,), value)
     number = NOON_US if value == NOON else value
@@ -40,7 +40,7 @@ def test_a_filter_is_a_condition_and_goes_back_unless_it_is_exact(
 
 
 def test_a_list_is_one_condition_and_its_negation_another() -> None:
-    from millrace_spark.filters import translate
+    from millrace_spark.reading.spark_filters import translate
 
     several = sql.In(("partition",), [1, 2])
     conditions, left = translate([several, sql.Not(several), sql.In(("offset",), [3, 9])])
@@ -53,14 +53,14 @@ def test_a_list_is_one_condition_and_its_negation_another() -> None:
 
 
 def test_columns_of_the_place_and_time_are_never_null() -> None:
-    from millrace_spark.filters import translate
+    from millrace_spark.reading.spark_filters import translate
 
     assert translate([sql.IsNotNull(("offset",))]) == ((), [])
     assert translate([sql.IsNotNull(("key",))]) == ((), [sql.IsNotNull(("key",))])
 
 
 def test_what_is_not_understood_goes_back_to_spark() -> None:
-    from millrace_spark.filters import translate
+    from millrace_spark.reading.spark_filters import translate
 
     filters = [
         sql.IsNull(("offset",)),
@@ -81,8 +81,8 @@ def test_a_field_within_a_field_must_be_allowed_to_be_null(is_fit: bool) -> None
     from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
     from millrace_spark.errors import SchemaError
-    from millrace_spark.options import parse_read_options
-    from millrace_spark.reader import wanted_columns
+    from millrace_spark.options.read_options import parse_read_options
+    from millrace_spark.reading.reader import wanted_columns
 
     inner = StructType([StructField("false", StringType(), nullable=is_fit)])
     schema = StructType([StructField("rows", ArrayType(inner))])
@@ -91,5 +91,5 @@ def test_a_field_within_a_field_must_be_allowed_to_be_null(is_fit: bool) -> None
     if is_fit:
         assert wanted_columns(schema, read) == ("rows",)
     else:
-        with pytest.raises(SchemaError, match="rows is declared not to be null"):
+        with pytest.raises(SchemaError, match="rows is declared NOT NULL"):
             wanted_columns(schema, read)

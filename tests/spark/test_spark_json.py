@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from millrace.records import RecordBatch, TopicPartition
 from millrace_protocol.records import encode_batch
-from millrace_spark.arrow_columns import arrow_batches
 from millrace_spark.errors import SchemaError
-from millrace_spark.json_values import CORRUPT, check_fields, parse_json
+from millrace_spark.reading.arrow_columns import arrow_batches
+from millrace_spark.reading.json_values import CORRUPT, check_fields, parse_json
 
 USER = pa.field("user", pa.int64())
 PAGE = pa.field("page", pa.string())
@@ -135,9 +135,9 @@ def test_a_schema_of_nothing_but_the_corrupt_text_finds_what_is_no_object() -> N
 @pytest.mark.parametrize(
     ("field", "reason"),
     [
-        (pa.field("m", pa.map_(pa.string(), pa.int64())), "m has a type that is not read"),
+        (pa.field("m", pa.map_(pa.string(), pa.int64())), "m has a type that JSON cannot hold"),
         (pa.field("s", pa.struct([("m", pa.map_(pa.string(), pa.int64()))])), "s has a type"),
-        (pa.field("i", pa.duration("us")), "i has a type that is not read from JSON"),
+        (pa.field("i", pa.duration("us")), "i has a type that JSON cannot hold"),
         (pa.field(CORRUPT, pa.binary()), "make it a string"),
     ],
 )

@@ -11,13 +11,13 @@ from types import ModuleType
 
 import pytest
 
-from millrace_spark import bounds, options, quantities, selection
-from millrace_spark.bounds import AtOffsets, AtTime, AtTimes, Bound, Edge
 from millrace_spark.errors import OptionError, SchemaError
-from millrace_spark.option_names import BATCH_ONLY, BOTH, STREAM_ONLY
-from millrace_spark.options import ReadOptions, parse_read_options
-from millrace_spark.schema import COLUMNS, check_columns, columns_of, schema_of
-from millrace_spark.selection import Assign, Subscribe, SubscribePattern
+from millrace_spark.options import bounds, option_parsing, read_options, selection
+from millrace_spark.options.bounds import AtOffsets, AtTime, AtTimes, Bound, Edge
+from millrace_spark.options.option_names import BATCH_ONLY, BOTH, STREAM_ONLY
+from millrace_spark.options.read_options import ReadOptions, parse_read_options
+from millrace_spark.options.selection import Assign, Subscribe, SubscribePattern
+from millrace_spark.reading.schema import COLUMNS, check_columns, columns_of, schema_of
 
 SERVERS = {"millrace.servers": "localhost:9092"}
 NEEDED = {**SERVERS, "subscribe": "clicks"}
@@ -182,7 +182,7 @@ WRONG = [
     ({**NEEDED, "kafkaConsumer.pollTimeoutMs": "1"}, "kafkaConsumer.pollTimeoutMs", "deadlineMs"),
     ({**NEEDED, "fetchOffset.numRetries": "1"}, "fetchOffset.numRetries", "deadlineMs"),
     (SERVERS, "subscribe", "one of subscribe, subscribePattern, assign"),
-    ({**NEEDED, "assign": '{"a": [0]}'}, "assign", "cannot be beside subscribe"),
+    ({**NEEDED, "assign": '{"a": [0]}'}, "assign", "conflicts with subscribe"),
     ({**NEEDED, "subscribe": " , "}, "subscribe", "names no topic"),
     ({**SERVERS, "subscribePattern": "a("}, "subscribePattern", "not a regular expression"),
     ({**SERVERS, "subscribePattern": " "}, "subscribePattern", "is empty"),
@@ -208,7 +208,7 @@ WRONG = [
     ({**NEEDED, "endingOffsets": "9"}, "endingOffsets", "a time goes into endingTimestamp"),
     ({**NEEDED, "startingTimestamp": "2026-01-31T12:00:00"}, "startingTimestamp", "no time zone"),
     ({**NEEDED, "endingTimestamp": "1969-12-31T23:59:59Z"}, "endingTimestamp", "before 1970"),
-    ({**NEEDED, "endingTimestamp": "9" * 5000}, "endingTimestamp", "beyond"),
+    ({**NEEDED, "endingTimestamp": "9" * 5000}, "endingTimestamp", "more than a timestamp"),
     ({**NEEDED, "startingOffsets": "{"}, "startingOffsets", "is not JSON such as"),
     ({**NEEDED, "startingOffsets": '{"clicks": 5}'}, "startingOffsets", "object of partitions"),
     ({**NEEDED, "startingOffsets": '{"clicks": {"x": 5}}'}, "startingOffsets", "not a partition"),
@@ -338,7 +338,7 @@ def test_fields_of_json_may_be_beside_columns_of_the_record() -> None:
         ([("value", "string", True)], "value is binary and not string"),
         ([("value", "binary", False)], "leave it nullable"),
         ([("value", "binary", True), ("value", "binary", True)], "named twice"),
-        ([("headers", COLUMNS["headers"], True)], "with includeHeaders only"),
+        ([("headers", COLUMNS["headers"], True)], "needs the option includeHeaders"),
         ([], "at least one column"),
     ],
 )
@@ -350,7 +350,7 @@ def test_a_schema_that_cannot_be_read_is_refused(
 
 
 def test_a_field_of_json_cannot_have_the_name_of_a_column_of_the_record() -> None:
-    with pytest.raises(SchemaError, match="timestamp is the record's own"):
+    with pytest.raises(SchemaError, match="timestamp is a column of the record"):
         check_columns([("timestamp", "string", True)], batch(valueFormat="json"))
 
 
@@ -370,7 +370,7 @@ def test_every_option_is_of_one_kind() -> None:
     assert len({name.lower() for name in names}) == len(names)
 
 
-@pytest.mark.parametrize("module", [bounds, options, quantities, selection])
+@pytest.mark.parametrize("module", [bounds, read_options, option_parsing, selection])
 def test_what_the_documentation_shows_is_true(module: ModuleType) -> None:
     failed, attempted = doctest.testmod(module)
     assert (failed, attempted > 0) == (0, True)

@@ -9,12 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millrace.records import TopicPartition
-from millrace_spark.bounds import AtOffsets, AtTime, AtTimes, Bound, Edge
 from millrace_spark.errors import DataLost, OptionError
-from millrace_spark.options import ReadOptions
-from millrace_spark.pieces import Piece, at_least, at_most, joined, split, target_bytes
-from millrace_spark.ranges import LogExtent, OffsetRange, plan_ranges
-from millrace_spark.selection import Subscribe
+from millrace_spark.options.bounds import AtOffsets, AtTime, AtTimes, Bound, Edge
+from millrace_spark.options.read_options import ReadOptions
+from millrace_spark.options.selection import Subscribe
+from millrace_spark.reading.pieces import Piece, at_least, at_most, joined, split, target_bytes
+from millrace_spark.reading.ranges import LogExtent, OffsetRange, plan_ranges
 
 CLICKS_0 = TopicPartition("clicks", 0)
 
@@ -91,8 +91,8 @@ def test_a_record_written_while_planning_is_not_read() -> None:
     [
         (at(0), Edge.LATEST, r"records \[0, 3\) are gone.*retention", [(3, 10)]),
         (at(0), at(2), r"records \[0, 2\) are gone.*retention", []),
-        (at(12), Edge.LATEST, r"records \[10, 12\) are not there", []),
-        (at(5), at(12), r"records \[10, 12\) are not there", [(5, 10)]),
+        (at(12), Edge.LATEST, r"records \[10, 12\) do not exist", []),
+        (at(5), at(12), r"records \[10, 12\) do not exist", [(5, 10)]),
     ],
 )
 def test_offsets_that_are_not_in_the_log_fail_or_are_skipped_as_fail_on_data_loss_says(

@@ -19,15 +19,20 @@ from millrace.sync import Admin, Producer
 from millrace_protocol.records import check_batches, encode_batch
 from millrace_protocol.records.arrow import ArrowFetch
 from millrace_server.testing import BrokerThread
-from millrace_spark import arrow_columns, planner
-from millrace_spark.arrow_columns import BATCH_BYTES_MAX, ROWS_MAX, arrow_batches, arrow_schema
 from millrace_spark.errors import DataLost, OptionError, ReadTimedOut
-from millrace_spark.options import ReadOptions, parse_read_options
-from millrace_spark.patience import started
-from millrace_spark.planner import plan
-from millrace_spark.range_reader import FETCH_BYTES, read_range
-from millrace_spark.ranges import LogExtent, OffsetRange
-from millrace_spark.schema import COLUMNS
+from millrace_spark.options.read_options import ReadOptions, parse_read_options
+from millrace_spark.reading import arrow_columns, planner
+from millrace_spark.reading.arrow_columns import (
+    BATCH_BYTES_MAX,
+    ROWS_MAX,
+    arrow_batches,
+    arrow_schema,
+)
+from millrace_spark.reading.planner import plan
+from millrace_spark.reading.range_reader import FETCH_BYTES, read_range
+from millrace_spark.reading.ranges import LogExtent, OffsetRange
+from millrace_spark.reading.schema import COLUMNS
+from millrace_spark.retry import start_with_retry
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +217,9 @@ def test_planning_gives_up_at_the_deadline_when_no_broker_answers() -> None:
     nobody = parse_read_options(
         {"millrace.servers": "127.0.0.1:1", "subscribe": "x", "deadlineMs": "200"}, is_stream=False
     )
-    with pytest.raises(ConnectionFailed, match=r"no broker at 127\.0\.0\.1:1.*for deadlineMs=200"):
+    with pytest.raises(
+        ConnectionFailed, match=r"no broker at 127\.0\.0\.1:1.*until deadlineMs=200"
+    ):
         plan(nobody)
 
 
@@ -228,7 +235,7 @@ def test_a_broker_that_is_away_for_a_moment_is_tried_again() -> None:
         made.append(Client())
         return made[-1]
 
-    assert started(make, deadline_ms=60_000) is made[2]
+    assert start_with_retry(make, deadline_ms=60_000) is made[2]
 
 
 def test_a_read_gives_up_when_nothing_comes_before_the_deadline(

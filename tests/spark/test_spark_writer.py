@@ -11,8 +11,8 @@ import pytest
 
 from millrace.sync import Admin, Consumer, Producer
 from millrace_server.testing import BrokerThread
-from millrace_spark import SchemaError, without_repeats
-from millrace_spark.repeats import ATTEMPT, BATCH, MARKS, QUERY, TASK
+from millrace_spark import SchemaError, without_duplicates
+from millrace_spark.writing.deduplication import ATTEMPT, BATCH, HEADERS, QUERY, TASK
 
 pytestmark = [
     pytest.mark.spark,
@@ -143,14 +143,14 @@ def test_a_stream_from_its_checkpoint_loses_nothing_and_its_repeats_can_be_dropp
     with Producer(servers) as producer:
         producer.send_many("streamed", [b"mine", b"mine", None])
     frame = read(spark, servers, "streamed")
-    kept = [row.value for row in without_repeats(frame).select("value").collect()]
+    kept = [row.value for row in without_duplicates(frame).select("value").collect()]
     assert Counter(kept) == Counter([*(text.encode() for text in wanted), b"mine", b"mine", None])
-    assert without_repeats(frame).columns == frame.columns
-    with pytest.raises(SchemaError, match="the marks are headers"):
-        without_repeats(frame.drop("headers"))
+    assert without_duplicates(frame).columns == frame.columns
+    with pytest.raises(SchemaError, match="the frame has no headers"):
+        without_duplicates(frame.drop("headers"))
 
     marks = [dict(record.headers) for record in consumed(servers, "streamed") if record.headers]
-    assert all(tuple(mark) == MARKS for mark in marks)
+    assert all(tuple(mark) == HEADERS for mark in marks)
     assert len({mark[QUERY] for mark in marks}) == 1
     assert {mark[BATCH] for mark in marks} == {b"0", b"1"}
     assert {mark[TASK] for mark in marks} == {b"0", b"1"}
@@ -162,7 +162,7 @@ def test_of_attempts_of_a_task_the_fullest_is_kept_and_the_latest_of_equals(
 ) -> None:
     def attempt(task: str, name: str, values: str) -> list[Any]:
         marks = (b"q", b"1", task.encode(), name.encode())
-        headers = list(zip(MARKS, marks, strict=True))
+        headers = list(zip(HEADERS, marks, strict=True))
         return [(headers, "t", f"{name}:{value}") for value in values]
 
     rows = [
@@ -176,7 +176,7 @@ def test_of_attempts_of_a_task_the_fullest_is_kept_and_the_latest_of_equals(
     frame = spark.createDataFrame(
         rows, "headers array<struct<key:string,value:binary>>, topic string, value string"
     )
-    kept = sorted(row.value for row in without_repeats(frame).collect())
+    kept = sorted(row.value for row in without_duplicates(frame).collect())
     assert kept == ["02:a", "02:b", "02:c", "05:x", "05:x", "05:y", "none", "plain"]
 
 

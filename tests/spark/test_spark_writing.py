@@ -16,8 +16,8 @@ from millrace.records import Headers
 from millrace.sync import Admin, Consumer, Producer
 from millrace_server.testing import BrokerThread
 from millrace_spark.errors import RowRefused
-from millrace_spark.write_options import WriteOptions
-from millrace_spark.writing import Tally, write_rows
+from millrace_spark.options.write_options import WriteOptions
+from millrace_spark.writing.row_writer import Tally, write_rows
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TYPES = {
@@ -47,7 +47,7 @@ def write(
     batches: Sequence[Mapping[str, Any]],
     *,
     topic: str | None = None,
-    marks: Headers = (),
+    headers: Headers = (),
     **types: pa.DataType,
 ) -> Tally:
     """Writes columns given as lists, a batch after the other."""
@@ -57,7 +57,7 @@ def write(
         pa.record_batch({name: pa.array(items, kinds[name]) for name, items in batch.items()})
         for batch in batches
     ]
-    return write_rows(iter(made), tuple(batches[0]), options, marks=marks)
+    return write_rows(iter(made), tuple(batches[0]), options, headers=headers)
 
 
 def records(servers: str, tally: Tally) -> list[Any]:
@@ -128,30 +128,30 @@ def test_keys_go_where_the_producer_puts_them_in_the_order_of_the_rows(servers: 
         assert written == sorted(written)
 
 
-@pytest.mark.parametrize("marks", [(), (("query", b"7"),)])
+@pytest.mark.parametrize("headers", [(), (("query", b"7"),)])
 def test_a_topic_that_takes_small_batches_gets_all_rows_in_parts(
-    servers: str, marks: Headers
+    servers: str, headers: Headers
 ) -> None:
     values = [b"%05d" % number + bytes(95) for number in range(5_000)]
     batches = [{"value": values[:4_000]}, {"value": values[4_000:]}]
-    tally = write(servers, batches, topic="narrow", marks=marks)
+    tally = write(servers, batches, topic="narrow", headers=headers)
     assert tally.rows == 5_000
     assert sorted(record.value for record in records(servers, tally)) == values
     with pytest.raises(RowRefused, match="a row is too large for a record of topic narrow"):
         write(servers, [{"value": [b"fits", bytes(30_000)]}], topic="narrow")
 
 
-def test_rows_without_keys_are_all_written_and_marks_stand_behind_their_headers(
+def test_rows_without_keys_are_all_written_and_headers_are_appended(
     servers: str,
 ) -> None:
-    marks: Headers = (("millrace.query", b"q"), ("millrace.batch", b"7"))
+    headers: Headers = (("millrace.query", b"q"), ("millrace.batch", b"7"))
     values = [b"%d" % number for number in range(5_000)]
-    tally = write(servers, [{"value": values}, {"value": values}], topic="clicks", marks=marks)
-    found = [record for record in records(servers, tally) if record.headers == marks]
+    tally = write(servers, [{"value": values}, {"value": values}], topic="clicks", headers=headers)
+    found = [record for record in records(servers, tally) if record.headers == headers]
     assert sorted(record.value for record in found) == sorted(2 * values)
     batch = {"value": [b"v"], "headers": [[("own", b"1")]]}
-    tally = write(servers, [batch], topic="clicks", marks=marks)
-    assert [record.headers for record in records(servers, tally)] == [(("own", b"1"), *marks)]
+    tally = write(servers, [batch], topic="clicks", headers=headers)
+    assert [record.headers for record in records(servers, tally)] == [(("own", b"1"), *headers)]
 
 
 ITEM = st.none() | st.binary(max_size=9) | st.sampled_from([b"v" * 60_000, b"w" * 90_000])
@@ -200,7 +200,7 @@ def test_no_rows_are_no_records(servers: str) -> None:
 @pytest.mark.parametrize(
     ("batch", "topic", "error", "sentence"),
     [
-        ({"value": [b"v"], "topic": [None]}, None, RowRefused, "^topic: a row has none; fill"),
+        ({"value": [b"v"], "topic": [None]}, None, RowRefused, "^topic: a row has no topic; fill"),
         (
             {"value": [b"v", b"w"], "partition": [0, 3]},
             "views",
@@ -218,7 +218,7 @@ def test_no_rows_are_no_records(servers: str) -> None:
             {"value": [b"v", bytes(2 << 20)]},
             "views",
             RowRefused,
-            "^value: a row is too large for a record of topic views, which has at most 1048576",
+            "^value: a row is too large for a record of topic views: the limit is 1048576",
         ),
         ({"value": [b"v"]}, "nowhere", UnknownTopicOrPartition, "no topic 'nowhere'; create it"),
         (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from millrace_spark import OptionError, SchemaError
-from millrace_spark.write_options import WriteOptions, parse_write_options
-from millrace_spark.write_schema import HEADERS, check_frame
+from millrace_spark.options.write_options import WriteOptions, parse_write_options
+from millrace_spark.writing.write_schema import HEADERS, check_frame
 
 SERVERS = {"millrace.servers": "localhost:9092"}
 
@@ -82,7 +82,7 @@ def test_records_are_made_of_kafkas_columns_and_others_are_left_out() -> None:
         ([("value", "string"), ("partition", "bigint")], r"^partition: must be int, .*cast it"),
         ([("value", "string"), ("topic", "int")], r"^topic: must be string"),
         ([("value", "string"), ("headers", "map<string,binary>")], r"^headers: must be array<"),
-        ([("value", "string"), ("value", "string")], r"^value: there are two columns"),
+        ([("value", "string"), ("value", "string")], r"^value: two columns"),
     ],
 )
 def test_a_column_that_no_record_can_be_made_of_is_named(

@@ -1,4 +1,4 @@
-"""Topics into files and files into topics, with Spark: the library below `millrace spark`.
+"""Import of topics into files, export of files to topics, and topic statistics, with Spark.
 
 Importing this package imports neither pyspark nor pyarrow.
 """

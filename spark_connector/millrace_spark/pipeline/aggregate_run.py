@@ -1,11 +1,10 @@
-"""Figures of topics: records, bytes and distinct keys by columns, or whatever a query asks.
+"""Topic statistics: records, bytes and distinct keys by columns, or the result of a query.
 
-Owns the view of records that a query sees, and the query that is made of `--by`. The reading is the
-connector's.
+Owns the view of records for queries, and the query for `--by`. The connector reads.
 
-The view is called `records`, and for one topic as the topic too. It has the columns of a read,
-`date` and `hour` of the timestamp in UTC, and with a schema the fields of the values; a column of
-the record that has a field's name is called `record_NAME`.
+The view is called `records`; with one topic, it has the topic's name too. It has the columns of a
+read, `date` and `hour` of the timestamp in UTC, and with a schema the fields of the values. A
+record's column with the name of a field is called `record_NAME`.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.errors import ConfigError
-from millrace_spark.bounds import parse_time
-from millrace_spark.options import parse_read_options
+from millrace_spark.options.bounds import parse_time
+from millrace_spark.options.read_options import parse_read_options
 from millrace_spark.pipeline.spark_tasks import error_of_task
 from millrace_spark.pipeline.value_schema import field_names, own_name
 
@@ -36,25 +35,25 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 @dataclass(frozen=True, slots=True)
 class AggregateSettings:
-    """What to count. Raises `ConfigError` when it is made of what cannot work."""
+    """The topics and the query. Raises `ConfigError`."""
 
     topics: tuple[str, ...]
     servers: str = "localhost:9092"
     by: tuple[str, ...] = ("hour",)
-    """The columns whose values have a row each."""
+    """The columns to group by."""
     schema: str | None = None
-    """Of the values, as `value_schema.parse_schema` makes it."""
+    """The schema of the values, from `value_schema.parse_schema`."""
     sql: str | None = None
     """A query over the view instead of `by`."""
     since: str | None = None
-    """First time, included: ISO-8601 with its zone, or milliseconds."""
+    """Earliest time, included: ISO 8601 with a time zone, or milliseconds."""
     until: str | None = None
-    """Last time, excluded."""
+    """Latest time, excluded."""
     to: str | None = None
-    """Where the rows go as files; None: nowhere."""
+    """The directory for the rows as files; None: no files."""
     file_format: str = "parquet"
     rows_max: int = 1_000
-    """Rows that are returned; files have all."""
+    """Most rows of the result; files have all rows."""
     deadline_ms: int = 30_000
 
     def __post_init__(self) -> None:
@@ -67,13 +66,13 @@ class AggregateSettings:
         if not 1 <= self.rows_max <= ROWS_MAX:
             raise ConfigError(f"--limit: from 1 to {ROWS_MAX:,}; --to DIR takes any number")
         if self.to is not None and Path(self.to).exists():
-            raise ConfigError(f"--to {self.to} is there already; name a directory that is not")
+            raise ConfigError(f"--to {self.to} exists already; name a new directory")
         if self.sql is not None:
             if not self.sql.strip():
                 raise ConfigError("--sql: the file has no query")
             return
         if not self.by:
-            raise ConfigError("--by: name a column, as hour or key")
+            raise ConfigError("--by: name a column, such as hour or key")
         for name in self.by:
             if name not in self.columns:
                 raise ConfigError(f"--by: no column {name!r}; there are {', '.join(self.columns)}")
@@ -89,8 +88,8 @@ class AggregateSettings:
     def read_options(self) -> dict[str, str]:
         """The options of the connector's reader.
 
-        All that is as late as `since` is behind where it begins; what is not is left to a filter,
-        as is `until`: times in a log need not rise.
+        The read starts at the first record at or after `since`. A filter removes later records of
+        earlier times, and records after `until`, because times in a log need not rise.
         """
         options = {
             "millrace.servers": self.servers,
@@ -102,8 +101,8 @@ class AggregateSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """The rows of an answer, at most as many as were asked for."""
+class Statistics:
+    """The rows of the result, at most `rows_max`."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -113,18 +112,18 @@ class Figures:
     """Whether there were more rows."""
 
 
-def aggregate(spark: Callable[[], SparkSession], settings: AggregateSettings) -> Figures:
-    """Counts, or asks the query. Raises `ConfigError`, `JobFailed`, and what the reader does."""
+def aggregate(spark: Callable[[], SparkSession], settings: AggregateSettings) -> Statistics:
+    """Runs the query. Raises `ConfigError`, `JobFailed` and the errors of the reader."""
     running = spark()
     try:
         _make_views(running, settings)
         found = running.sql(settings.sql or query_of(settings))
         if settings.to is not None:
-            # Twice the work for a query, and the same rows on screen and in the files.
+            # Cached, so that the query runs once, and the result and the files have the same rows.
             found = found.cache()
             found.write.format(settings.file_format).mode("errorifexists").save(settings.to)
         rows = _texts(found).limit(settings.rows_max + 1).collect()
-        return Figures(
+        return Statistics(
             tuple(found.columns),
             tuple(tuple(row) for row in rows[: settings.rows_max]),
             frozenset(each.name for each in found.schema if _is_number(each.dataType.typeName())),
@@ -135,30 +134,27 @@ def aggregate(spark: Callable[[], SparkSession], settings: AggregateSettings) ->
 
 
 def query_of(settings: AggregateSettings) -> str:
-    """The query that `--by` stands for.
-
-    Hours are in order of time; other values by how many records they have.
-    """
+    """The query for `--by`, ordered by time for `date` and `hour`, and else by record count."""
     fields = [] if settings.schema is None else field_names(settings.schema)
     key, value = (quoted(own_name(name, fields)) for name in ("key", "value"))
     times = {own_name(name, fields) for name in _TIMES}
     groups = [quoted(name) for name in settings.by]
-    told = [f"string({group}) AS {group}" if group == key else group for group in groups]
-    figures = [
+    selected = [f"string({group}) AS {group}" if group == key else group for group in groups]
+    aggregates = [
         "count(*) AS records",
         f"coalesce(sum(octet_length({key})), 0) + coalesce(sum(octet_length({value})), 0) AS bytes",
     ]
     if key not in groups:
-        figures.append(f"count(DISTINCT {key}) AS keys")
+        aggregates.append(f"count(DISTINCT {key}) AS keys")
     order = groups if times & set(settings.by) else ["records DESC", *groups]
     return (
-        f"SELECT {', '.join([*told, *figures])} FROM {VIEW} "
+        f"SELECT {', '.join([*selected, *aggregates])} FROM {VIEW} "
         f"GROUP BY {', '.join(groups)} ORDER BY {', '.join(order)}"
     )
 
 
 def _texts(found: DataFrame) -> DataFrame:
-    """The rows as Spark writes them: times in the session's zone, and not in this machine's."""
+    """The rows as text from Spark, so that times are in the session's time zone."""
     from pyspark.sql import functions as f
 
     return found.toDF(*(str(index) for index in range(len(found.columns)))).select(
@@ -191,7 +187,7 @@ def _view(frame: DataFrame, settings: AggregateSettings) -> DataFrame:
     if settings.schema is None:
         return frame.select(*columns)
     struct = StructType.fromJson(json.loads(settings.schema))
-    # Not the reader's own parsing, which has no other name for a record's column.
+    # Not the reader's JSON parsing, which cannot rename a record's column.
     value = f.from_json(f.col("value").cast("string"), struct)
     columns += [value.getField(name).alias(name) for name in fields]
     return frame.select(*columns)
@@ -204,7 +200,7 @@ def _moment(option: str, text: str) -> Column:
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL takes it."""
+    """A column's name in SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 

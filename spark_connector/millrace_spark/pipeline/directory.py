@@ -1,15 +1,15 @@
-"""The directory that an import lands in: its lock, its ledger, its files, each whole or not there.
+"""The directory of an import: its lock, its ledger, and its files, which appear complete.
 
     DIR/
       part-clicks-0-00000000000000000000-00000000000000065536.parquet    (or in date=.../)
       _millrace/lock            held while an import runs; the kernel drops it with the process
-      _millrace/ledger.json     what DIR holds, and the landing under way
-      _millrace/done/7/12       what became of range 12 of landing 7, while that is under way
+      _millrace/ledger.json     the imported offsets, and the open batch
+      _millrace/done/7/12       marker: the result of range 12 of batch 7, while batch 7 is open
       _millrace/staging/        files that are being written
 
-Owns durability: bytes are synced before a name points to them, and the name before anybody is told.
-Readers of files (Spark, pyarrow, DuckDB with a glob) pass by what begins with `_`. Local paths, and
-those that all machines of a cluster mount.
+Owns durability: a file is synced before it gets its name, and the name before the call returns.
+Readers of files (Spark, pyarrow, DuckDB with a glob) ignore names that begin with `_`. Paths are
+local, or mounted on all machines of a cluster.
 """
 
 from __future__ import annotations
@@ -31,26 +31,28 @@ from millrace_spark.pipeline.ledger import Ledger, decode, encode
 
 OWN = "_millrace"
 LEDGER_BYTES_MAX = 256 * 1024 * 1024
-_MARK_BYTES_MAX = 1 << 20
+_MARKER_BYTES_MAX = 1 << 20
 _URI = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?:(?://)?(?P<path>/(?!/).*)|.*)", re.DOTALL
 )
-"""A scheme as Spark sees one: before the first slash. Nothing in the path is decoded, as there."""
+"""A scheme as in Spark: before the first slash. As in Spark, the path is not decoded."""
 
 
-class LandingDirectory:
-    """A directory of landed records. Cheap to make, and picklable: holds only the path."""
+class ImportDirectory:
+    """A directory of imported records. Cheap to construct, and picklable: has only the path."""
 
     def __init__(self, path: str) -> None:
         """Takes `/x`, `x`, `file:/x` and `file:///x`; raises `ConfigError` for another URI."""
         uri = _URI.fullmatch(path)
         if uri is not None and uri["scheme"] != "file":
             raise ConfigError(
-                f"--to {path}: only local paths, and those mounted on every machine of the "
-                "cluster, can be landed in so that a crash leaves no half file"
+                f"--to {path}: only local paths, or paths mounted on every machine of the "
+                "cluster; other file systems do not commit a file atomically"
             )
         if uri is not None and uri["path"] is None:
-            raise ConfigError(f"--to {path}: a file URI has the whole path, as file:/data/clicks")
+            raise ConfigError(
+                f"--to {path}: a file URI needs an absolute path, such as file:/data/clicks"
+            )
         self.path = Path(path if uri is None else uri["path"]).absolute()
 
     def __str__(self) -> str:
@@ -58,15 +60,15 @@ class LandingDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Makes the directory if need be, and keeps other imports out of it.
+        """Creates a missing directory, and excludes other imports from it.
 
-        Raises `DirectoryInUse`, and `ImportRefused` for a directory with files of somebody else.
+        Raises `DirectoryInUse`, and `ImportRefused` for a directory with other files.
         """
         own = self.path / OWN
         if self.path.is_dir() and not own.is_dir() and any(self.path.iterdir()):
             raise ImportRefused(
-                f"{self.path} has files that no import wrote; give --to a directory that is empty "
-                "or not there yet"
+                f"{self.path} has files that no import wrote; give an empty or new directory with "
+                "--to"
             )
         _make_durably(own)
         fd = os.open(own / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -85,7 +87,7 @@ class LandingDirectory:
             holder = os.pread(fd, 300, 0).decode(errors="replace").strip()
             raise DirectoryInUse(
                 f"{self.path} is being imported into by {holder or 'another process'}: wait for "
-                "it, stop it, or give --to another directory"
+                "it, stop it, or give another directory with --to"
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
@@ -117,7 +119,7 @@ class LandingDirectory:
 
     @contextmanager
     def staged(self) -> Iterator[tuple[IO[bytes], Path]]:
-        """A new file that no reader sees, gone afterwards unless `publish` has named it."""
+        """A new file that readers ignore; it is deleted unless `commit_file` has renamed it."""
         directory = self.path / OWN / "staging"
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{os.getpid()}-{secrets.token_hex(8)}"
@@ -125,15 +127,15 @@ class LandingDirectory:
             try:
                 yield file, path
             finally:
-                # Who stopped in the middle leaves nothing.
+                # A failed caller leaves no file.
                 with suppress(FileNotFoundError):
                     path.unlink()
 
-    def publish(self, file: IO[bytes], staged: Path, name: str) -> None:
-        """Names a staged file; durable when this returns.
+    def commit_file(self, file: IO[bytes], staged: Path, name: str) -> None:
+        """Renames a staged file; durable when this returns.
 
-        A file of this name has the same records, from a task that was killed, or that Spark ran
-        twice at once; it stays, because somebody may be reading it.
+        An existing file of this name has the same records, from a killed task, or from a second
+        attempt that Spark ran at the same time. It stays, because readers may have it open.
         """
         _sync(file)
         path = self.path / name
@@ -142,50 +144,50 @@ class LandingDirectory:
             staged.unlink(missing_ok=True)
         else:
             staged.rename(path)
-        # All of them: whoever made one may have been killed before it was durable.
+        # All directories: a killed task may have created one and not synced it.
         for directory in (path.parent, *path.parent.parents):
             _sync_directory(directory)
             if directory == self.path:
                 break
 
-    # Marks of ranges that are done
+    # Markers of finished ranges
 
-    def mark(self, landing: int, index: int, text: str) -> None:
-        """Notes that all files of a range are there. Lost in a power cut, which costs a rereading.
+    def mark(self, batch_number: int, index: int, text: str) -> None:
+        """Marks a range as finished, for the progress and for a run after a crash.
 
-        Is seen by a run after a crash, and by the progress of this one.
+        A marker is not synced: a power failure may lose it, and the range is written again.
         """
-        directory = self.path / OWN / "done" / str(landing)
+        directory = self.path / OWN / "done" / str(batch_number)
         directory.mkdir(parents=True, exist_ok=True)
         with self.staged() as (file, staged):
             file.write(text.encode())
             file.flush()
             staged.rename(directory / str(index))
 
-    def marks(self, landing: int, *, known: Container[int] = ()) -> dict[int, str]:
-        """The texts of the ranges of a landing that are done; those known are not read again."""
-        directory = self.path / OWN / "done" / str(landing)
+    def markers(self, batch_number: int, *, known: Container[int] = ()) -> dict[int, str]:
+        """The texts of the markers of a batch, except for the ranges in `known`."""
+        directory = self.path / OWN / "done" / str(batch_number)
         found: dict[int, str] = {}
         with suppress(FileNotFoundError):
             for path in directory.iterdir():
                 if int(path.name) in known:
                     continue
                 with suppress(FileNotFoundError), path.open("rb") as file:
-                    found[int(path.name)] = file.read(_MARK_BYTES_MAX).decode(errors="replace")
+                    found[int(path.name)] = file.read(_MARKER_BYTES_MAX).decode(errors="replace")
         return found
 
-    def sweep(self) -> None:
-        """Removes what only a landing under way needs."""
+    def delete_temporary(self) -> None:
+        """Deletes the files that only an open batch needs."""
         for name in ("staging", "done"):
             shutil.rmtree(self.path / OWN / name, ignore_errors=True)
 
-    def sweep_staging(self) -> None:
-        """Removes files that a killed process has left half written."""
+    def delete_staging(self) -> None:
+        """Deletes the unfinished files of a killed process."""
         shutil.rmtree(self.path / OWN / "staging", ignore_errors=True)
 
 
 def _make_durably(path: Path) -> None:
-    """Makes a directory and those above it, each durable in its own parent."""
+    """Creates a directory with its parents, and syncs the parent of each."""
     if path.is_dir():
         return
     _make_durably(path.parent)

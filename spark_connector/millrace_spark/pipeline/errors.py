@@ -1,6 +1,6 @@
-"""What the pipeline raises beside the errors of the connector and of the clients.
+"""The errors of the pipeline, beside those of the connector and of the clients.
 
-Each is one sentence that stands alone and says what to do.
+Each message is complete and tells the user what to do.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from millrace.errors import ConfigError, MillraceError
 
 
 class ImportRefused(MillraceError):
-    """Records would land twice, or not at all."""
+    """Records would be imported twice, or left out."""
 
 
 class DirectoryInUse(ImportRefused):
@@ -17,16 +17,16 @@ class DirectoryInUse(ImportRefused):
 
 
 class LedgerError(MillraceError):
-    """The account of a directory is not one, or a step of it is out of order."""
+    """The ledger of a directory is damaged, or a step is out of order."""
 
 
 class RecordUnfit(MillraceError):
-    """A record cannot be written in the format that was asked for."""
+    """A record cannot be written in the requested format."""
 
 
 class SchemaFileError(ConfigError):
-    """A file that should hold a schema does not, or one that records cannot have."""
+    """A schema file cannot be read, or its schema is not possible for records."""
 
 
 class JobFailed(MillraceError):
-    """Spark gave up; the sentence is that of the error in its worker, if it has one."""
+    """The Spark job failed; the message is that of the worker's error, if there is one."""

@@ -1,7 +1,7 @@
-"""Files into a topic: what Spark reads of a directory is published by the connector's writer.
+"""The export of files to a topic: Spark reads the files, and the connector's writer sends the rows.
 
-Owns how a row becomes a record. A record is written at least once: run twice, it publishes twice,
-and a task that Spark tries again repeats what it had sent.
+Owns the conversion of a row to a record. Each row is sent at least once: a second run sends all
+rows again, and a task that Spark retries repeats its rows.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from urllib.parse import unquote
 from millrace.config import ClientOptions, parse_servers
 from millrace.errors import ConfigError, TopicAlreadyExists
 from millrace.sync import Admin
-from millrace_spark.patience import started
+from millrace_spark.options.write_options import parse_write_options
 from millrace_spark.pipeline.imported_files import import_types
-from millrace_spark.pipeline.partition_paths import MADE
+from millrace_spark.pipeline.partition_paths import DERIVED
 from millrace_spark.pipeline.progress import Counts, NoProgress, Progress
 from millrace_spark.pipeline.spark_tasks import error_of_task
-from millrace_spark.schema import COLUMNS, ddl
-from millrace_spark.write_options import parse_write_options
-from millrace_spark.write_schema import HEADERS
+from millrace_spark.reading.schema import COLUMNS, ddl
+from millrace_spark.retry import start_with_retry
+from millrace_spark.writing.write_schema import HEADERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 FORMATS = ("parquet", "orc", "csv", "json")
 _BYTES = ("binary", "string")
-_IMPORT_COLUMNS = frozenset((*COLUMNS, *MADE))
+_IMPORT_COLUMNS = frozenset((*COLUMNS, *DERIVED))
 _CSV = {"header": "true", "multiLine": "true", "escape": '"'}
-"""RFC 4180, as imports write it: a quote in quotes is doubled, and lines may end within them."""
+"""RFC 4180, as imports write it: quotes are doubled, and quoted cells may have line breaks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportSettings:
-    """What to publish, and where. Raises `ConfigError` when it is made of what cannot work."""
+    """The files and the topic of an export. Raises `ConfigError`."""
 
     directory: str
-    """Anything Spark reads: a directory, a file, a URI."""
+    """A path that Spark reads: a directory, a file, a URI."""
     topic: str
     servers: str = "localhost:9092"
     file_format: str = "parquet"
     key: str | None = None
     """The column that becomes the key."""
     value: str | None = None
-    """A column, or `json`: all columns as an object. None: records that were imported go back as
-    they were, and other rows as JSON."""
+    """A column, or `json`: all columns as an object. None: imported records as they were, and other
+    rows as JSON."""
     schema: str | None = None
-    """Of the files, for csv and json; as `value_schema.parse_schema` makes it. With one, rows are
-    not taken for records that were imported."""
+    """The schema of csv and json files, from `value_schema.parse_schema`. With a schema, the export
+    does not treat rows as imported records."""
     partitions: int | None = None
-    """Create the topic with so many, if it is not there. None: it must be there."""
+    """Partitions of a missing topic, which the export creates. None: the topic must exist."""
     compression: str = "none"
     deadline_ms: int = 30_000
 
@@ -65,7 +65,7 @@ class ExportSettings:
         if self.file_format not in FORMATS:
             raise ConfigError(f"--format: {self.file_format!r} is none of {', '.join(FORMATS)}")
         if self.schema is not None and self.file_format not in ("csv", "json"):
-            raise ConfigError(f"--schema: files of {self.file_format} have their own; leave it out")
+            raise ConfigError(f"--schema: files of {self.file_format} have a schema; leave it out")
 
     @property
     def write_options(self) -> dict[str, str]:
@@ -80,7 +80,7 @@ class ExportSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExportSummary:
-    """What a run has published."""
+    """The totals of a run."""
 
     topic: str
     records: int
@@ -88,7 +88,7 @@ class ExportSummary:
 
     @property
     def records_per_s(self) -> float:
-        """Over the whole run."""
+        """The mean over the run."""
         return self.records / max(self.elapsed_s, 1e-3)
 
 
@@ -98,11 +98,13 @@ def export_files(
     *,
     progress: Progress | None = None,
 ) -> ExportSummary:
-    """Publishes every row. Raises `ConfigError`, `JobFailed` and what the clients do."""
+    """Sends every row. Raises `ConfigError`, `JobFailed` and the errors of the clients."""
     began = time.monotonic()
     progress = progress or NoProgress()
     options: ClientOptions = {"client_id": "millrace-spark"}
-    admin = started(lambda: Admin(settings.servers, **options), deadline_ms=settings.deadline_ms)
+    admin = start_with_retry(
+        lambda: Admin(settings.servers, **options), deadline_ms=settings.deadline_ms
+    )
     with closing(admin):
         _require_topic(admin, settings)
         before = _end(admin, settings.topic)
@@ -112,11 +114,11 @@ def export_files(
             return Counts(_end(admin, settings.topic) - before)
 
         with progress.watching("exporting", poll, total=None):
-            records = _published(spark(), settings)
+            records = _send(spark(), settings)
     return ExportSummary(settings.topic, records, time.monotonic() - began)
 
 
-def _published(spark: SparkSession, settings: ExportSettings) -> int:
+def _send(spark: SparkSession, settings: ExportSettings) -> int:
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -132,7 +134,7 @@ def _published(spark: SparkSession, settings: ExportSettings) -> int:
 
 
 def _records(spark: SparkSession, settings: ExportSettings) -> DataFrame:
-    """The rows as the writer takes them. Raises `ConfigError` for a column that is not there."""
+    """The rows in the columns of the writer. Raises `ConfigError` for a missing column."""
     from pyspark.sql.types import StructType
 
     reader = spark.read.format(settings.file_format)
@@ -143,38 +145,41 @@ def _records(spark: SparkSession, settings: ExportSettings) -> DataFrame:
     frame = reader.load(settings.directory)
     imported = None
     if settings.value is None and settings.schema is None:
-        imported = _import_in(reader, frame, settings)
+        imported = _imported_frame(reader, frame, settings)
     kinds = _kinds(frame if imported is None else imported)
     for option, name in (("--key", settings.key), ("--value", settings.value)):
         if name is not None and name not in kinds and (option, name) != ("--value", "json"):
             raise ConfigError(
-                f"{option}: there is no column {name!r} in the files; there are {', '.join(kinds)}"
+                f"{option}: the files have no column {name!r}; they have {', '.join(kinds)}"
             )
-    return _others(frame, settings) if imported is None else _imported(imported, settings)
+    return (
+        _row_records(frame, settings) if imported is None else _imported_records(imported, settings)
+    )
 
 
-def _import_in(
+def _imported_frame(
     reader: DataFrameReader, frame: DataFrame, settings: ExportSettings
 ) -> DataFrame | None:
-    """The records of an import, with the types they had; None if the rows are no import's."""
+    """The rows with the types of an import; None if an import did not write the files."""
     base, directories = _directories(frame)
     types = import_types(
         settings.file_format, _kinds(frame), directories.intersection(frame.columns)
     )
     if types is None and directories.difference(frame.columns):
-        # One directory of an import: of the path that it is given, Spark takes no columns.
+        # A subdirectory of an import: Spark finds no columns in the path that it is given.
         reader = reader.option("basePath", base)
         kinds = _kinds(reader.load(settings.directory))
         types = import_types(settings.file_format, kinds, directories)
     if types is None:
         return None
-    # No record may hold the text that stands for null: in CSV, quotes tell the two apart.
+    # A random text for null, because no record may have it: in CSV an empty cell is null, and
+    # empty quotes are an empty text.
     reader = reader.options(mode="FAILFAST", nullValue=token_hex(16))
     return reader.schema(ddl(types)).load(settings.directory)
 
 
-def _imported(frame: DataFrame, settings: ExportSettings) -> DataFrame:
-    """Records as they were, of the columns of an import."""
+def _imported_records(frame: DataFrame, settings: ExportSettings) -> DataFrame:
+    """The records of the columns of an import, as they were."""
     from pyspark.sql import functions as f
 
     kinds = _kinds(frame)
@@ -185,8 +190,8 @@ def _imported(frame: DataFrame, settings: ExportSettings) -> DataFrame:
     return frame.select(*columns)
 
 
-def _others(frame: DataFrame, settings: ExportSettings) -> DataFrame:
-    """Records of rows: of one column, or of all as an object."""
+def _row_records(frame: DataFrame, settings: ExportSettings) -> DataFrame:
+    """A record for each row: of one column, or of all columns as an object."""
     from pyspark.sql import functions as f
 
     kinds = _kinds(frame)
@@ -206,8 +211,7 @@ def _kinds(frame: DataFrame) -> dict[str, str]:
 
 
 def _directories(frame: DataFrame) -> tuple[str, set[str]]:
-    """The columns of an import that are not in the files but in their paths, `column=value`, and
-    where these directories begin."""
+    """The root of the directories `column=value`, and the columns of an import in their names."""
     names: set[str] = set()
     for path in frame.inputFiles()[:1]:
         *parts, _ = unquote(path).split("/")
@@ -226,7 +230,7 @@ def _as_bytes(name: str, kinds: dict[str, str]) -> Any:
 
 
 def _quoted(name: str) -> str:
-    """A column's name as Spark takes it, where a dot would mean a field."""
+    """A column's name in backquotes, because Spark takes a dot for a field."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -241,7 +245,7 @@ def _require_topic(admin: Admin, settings: ExportSettings) -> None:
 
 
 def _end(admin: Admin, topic: str) -> int:
-    """How many records the topic has had."""
+    """The sum of the end offsets of a topic."""
     partitions = admin.describe_topic(topic).partitions
     found = admin.list_offsets({(topic, each.partition): "latest" for each in partitions})
     return sum(each.offset for each in found.values())

@@ -1,7 +1,7 @@
-"""The formats that records land in, and how Arrow batches become a file of each.
+"""The formats of imported files, and their writers of Arrow batches.
 
-Owns the encodings. Text formats have text: a key or value that is not UTF-8 is refused there, so
-that no byte is changed on the way.
+Owns the encodings. Text formats reject a key or value that is not UTF-8, so that no byte is
+changed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ TEXT_FORMATS = ("csv", "json")
 
 
 class Writer(Protocol):
-    """Turns tables of one schema into the bytes of a file."""
+    """Writes tables of one schema to a file."""
 
     def write_table(self, table: pa.Table) -> None:
         """Appends rows."""
 
     def close(self) -> None:
-        """Ends the file's content; the file stays open."""
+        """Writes the end of the content; the file stays open."""
 
 
 def columns_of(file_format: str, columns: Sequence[str]) -> list[str]:
-    """The columns that a format has room for: a line of CSV has none for headers."""
+    """The columns that a format can hold: CSV has no headers."""
     return [name for name in columns if file_format != "csv" or name != "headers"]
 
 
@@ -43,7 +43,7 @@ def open_writer(file_format: str, file: IO[bytes], schema: pa.Schema) -> Writer:
 
 
 def as_text(table: pa.Table) -> pa.Table:
-    """The table with text for bytes, as text formats have it. Raises `RecordUnfit`."""
+    """The table with text in place of bytes, for text formats. Raises `RecordUnfit`."""
     fields = []
     for field in table.schema:
         if pa.types.is_binary(field.type):
@@ -53,8 +53,8 @@ def as_text(table: pa.Table) -> pa.Table:
         return table.cast(pa.schema(fields))
     except pa.ArrowInvalid:
         raise RecordUnfit(
-            "a key or value is not UTF-8 text; --format parquet takes any bytes, in a directory "
-            "of its own"
+            "a key or value is not UTF-8 text; use --format parquet, which takes any bytes, with "
+            "another directory"
         ) from None
 
 
@@ -78,7 +78,7 @@ def _csv(file: IO[bytes], schema: pa.Schema) -> Any:
 
 
 class _Orc:
-    """An ORC file; pyarrow gives it a schema with the first table only."""
+    """An ORC file; pyarrow writes the schema with the first table."""
 
     def __init__(self, writer: Any, schema: pa.Schema) -> None:
         self._writer = writer
@@ -92,7 +92,7 @@ class _Orc:
 
 
 class _JsonLines:
-    """One object in a line; bytes within (of headers) are text too, and times are ISO 8601."""
+    """One object in a line; bytes in headers are text too, and times are ISO 8601."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._file = file
@@ -111,7 +111,7 @@ class _JsonLines:
 
 
 def _json_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    # By far faster than one at a time.
+    # Much faster than one value at a time.
     if pa.types.is_timestamp(column.type):
         return pc.strftime(column, format="%Y-%m-%dT%H:%M:%SZ")
     return column
@@ -123,8 +123,8 @@ def _json_value(value: object) -> object:
             return value.decode()
         except UnicodeDecodeError:
             raise RecordUnfit(
-                "a header is not UTF-8 text; --format parquet takes any bytes, in a directory of "
-                "its own"
+                "a header is not UTF-8 text; use --format parquet, which takes any bytes, with "
+                "another directory"
             ) from None
     if isinstance(value, datetime | date):
         return value.isoformat()

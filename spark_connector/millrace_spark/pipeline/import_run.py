@@ -1,11 +1,11 @@
-"""Imports as a program calls them: one run, or one after another until it is told to stop.
+"""The import of topics into files: once, or repeatedly until the caller stops it.
 
     from millrace_spark import session
     from millrace_spark.pipeline import ImportSettings, import_topics
 
     print(import_topics(session, ImportSettings(("clicks",), to="/data/clicks")))
 
-Owns the settings and their checks, and the summary. The steps are `importer`'s.
+Owns the settings with their checks, and the summary. `importer` has the steps.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millrace.errors import ConfigError
-from millrace_spark.pipeline.directory import LandingDirectory
+from millrace_spark.pipeline.directory import ImportDirectory
 from millrace_spark.pipeline.file_formats import FORMATS
+from millrace_spark.pipeline.import_plan import ImportPolicy
 from millrace_spark.pipeline.importer import Importer
-from millrace_spark.pipeline.landing_plan import Wishes
-from millrace_spark.pipeline.landing_task import Landed
-from millrace_spark.pipeline.ledger import Landing, Ledger, Shape
+from millrace_spark.pipeline.ledger import FileLayout, ImportBatch, Ledger
 from millrace_spark.pipeline.partition_paths import partition_columns
 from millrace_spark.pipeline.progress import NoProgress, Progress, import_counts
-from millrace_spark.pipeline.record_columns import landed_columns, value_fields
+from millrace_spark.pipeline.range_task import RangeResult
+from millrace_spark.pipeline.record_columns import file_columns, value_fields
 from millrace_spark.pipeline.spark_tasks import SparkTasks
 from millrace_spark.pipeline.topic_log import TopicLog
 
@@ -42,23 +42,23 @@ EVERY_S_MAX = 86_400
 
 @dataclass(frozen=True, slots=True)
 class ImportSettings:
-    """What to import, and into what. Raises `ConfigError` when it is made of what cannot work."""
+    """The topics, the directory and the layout of an import. Raises `ConfigError`."""
 
     topics: tuple[str, ...]
     to: str
     servers: str = "localhost:9092"
     group: str | None = None
-    """None: the one the directory has, or else a name made of topics and directory."""
+    """None: the group of the directory; for a new directory, a name from topics and directory."""
     file_format: str = "parquet"
     partition_by: tuple[str, ...] = ()
     schema: str | None = None
-    """Of the values, as `value_schema.parse_schema` makes it; None: values stay bytes."""
+    """The schema of the values, from `value_schema.parse_schema`. None: values stay bytes."""
     start: str = "earliest"
-    """`earliest` or `latest`: where a topic begins that neither directory nor group know."""
+    """`earliest` or `latest`: the start of a topic that is new to directory and group."""
     records_max: int | None = None
-    """Offsets of one landing."""
+    """Most offsets of one batch."""
     skip_lost: bool = False
-    """Go on behind records that are gone."""
+    """Skip records that are gone."""
     max_partition_bytes: str = "128m"
     """Bytes of the log that one task reads."""
     deadline_ms: int = 30_000
@@ -77,11 +77,11 @@ class ImportSettings:
         if self.schema is not None:
             fields = value_fields(self.schema)
             seen: set[str] = set()
-            for name in map(str.lower, landed_columns(Shape(self.file_format, (), self.schema))):
+            for name in map(str.lower, file_columns(FileLayout(self.file_format, (), self.schema))):
                 if name in seen:
                     raise ConfigError(
-                        f"--schema: there is another column {name}, and case is no difference to "
-                        "Spark; leave the field out"
+                        f"--schema: another column is named {name}, and Spark ignores case; leave "
+                        "the field out"
                     )
                 seen.add(name)
             if self.file_format == "csv":
@@ -89,34 +89,34 @@ class ImportSettings:
                     if field.type.num_fields:
                         raise ConfigError(
                             f"--format csv: {field.name} is {field.type}, and a cell of CSV has "
-                            "one value; choose another format"
+                            "one value; use another format"
                         )
-        _ = self.shape
+        _ = self.layout
 
     @property
-    def shape(self) -> Shape:
-        """What the files are to look like."""
-        bare = Shape(self.file_format, (), self.schema)
-        columns = partition_columns(self.partition_by, landed_columns(bare))
-        return Shape(self.file_format, columns, self.schema)
+    def layout(self) -> FileLayout:
+        """The format and the columns of the files."""
+        bare = FileLayout(self.file_format, (), self.schema)
+        columns = partition_columns(self.partition_by, file_columns(bare))
+        return FileLayout(self.file_format, columns, self.schema)
 
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """What a run has landed, what an earlier one had left among it."""
+    """The totals of a run, including a batch that it finished for an earlier run."""
 
     group: str
-    landings: int
+    batches: int
     records: int
     size_bytes: int
     files: int
     elapsed_s: float
     lag: int
-    """Offsets that came after the run had planned its last landing."""
+    """Offsets that were appended after the plan of the last batch."""
 
     @property
     def records_per_s(self) -> float:
-        """Over the whole run."""
+        """The mean over the run."""
         return self.records / max(self.elapsed_s, 1e-3)
 
 
@@ -126,11 +126,12 @@ def import_topics(
     *,
     progress: Progress | None = None,
 ) -> ImportSummary:
-    """Lands what the topics have now and the directory has not, and what an earlier run left.
+    """Imports all new records of the topics, up to their current ends.
 
-    Run again after any failure: each record lands once. `spark` makes the session, and is called
-    only when there is something to land. Raises `ConfigError`, `ImportRefused`, `DirectoryInUse`,
-    `DataLost`, `RecordUnfit`, `JobFailed`, `OSError`, and what the clients do.
+    Finishes the batch of an earlier run first. After any failure, run it again: each record is
+    imported once. `spark` returns the session; it is called only if there are records. Raises
+    `ConfigError`, `ImportRefused`, `DirectoryInUse`, `DataLost`, `RecordUnfit`, `JobFailed`,
+    `OSError`, and the errors of the clients.
     """
     return _run(spark, settings, progress or NoProgress(), lambda: False)
 
@@ -143,9 +144,9 @@ def follow_topics(
     every_s: float = 10.0,
     progress: Progress | None = None,
 ) -> ImportSummary:
-    """Imports every `every_s` seconds until `stop` is set; ends after the landing under way.
+    """Imports every `every_s` seconds until `stop` is set; finishes the current batch.
 
-    Raises what `import_topics` does, at the first failure that waiting does not cure.
+    Raises the errors of `import_topics`.
     """
     if not EVERY_S_MIN <= every_s <= EVERY_S_MAX:
         raise ConfigError(f"--every: from {EVERY_S_MIN} to {EVERY_S_MAX:,} seconds")
@@ -159,16 +160,16 @@ def _run(
     is_again: Callable[[], bool],
 ) -> ImportSummary:
     started = time.monotonic()
-    directory = LandingDirectory(settings.to)
+    directory = ImportDirectory(settings.to)
     log = TopicLog(
         settings.servers, settings.deadline_ms, settings.max_partition_bytes, settings.skip_lost
     )
-    wishes = Wishes(settings.start == "latest", settings.skip_lost, settings.records_max)
+    policy = ImportPolicy(settings.start == "latest", settings.skip_lost, settings.records_max)
     fresh = Ledger(
-        secrets.token_hex(8), settings.group or _default_group(settings, directory), settings.shape
+        secrets.token_hex(8), settings.group or _default_group(settings, directory), settings.layout
     )
     with directory.locked():
-        importer = Importer.opened(
+        importer = Importer.open(
             directory,
             log,
             SparkTasks(spark, directory, log),
@@ -177,39 +178,39 @@ def _run(
         )
         group = importer.ledger.group
         progress.message(f"group {group} into {directory}")
-        importer.clear()
-        landed = []
-        landing = importer.ledger.landing
-        if landing is not None:
-            progress.message(f"finishing what a run has left: {len(landing):,} offsets")
-            landed.append(_watched(importer, directory, landing, progress))
+        importer.clean_up()
+        results = []
+        batch = importer.ledger.batch
+        if batch is not None:
+            progress.message(f"finishing the batch of an earlier run: {len(batch):,} offsets")
+            results.append(_write_batch(importer, directory, batch, progress))
         while True:
-            landing = importer.plan(settings.topics, wishes)
-            if landing is not None:
-                landed.append(_watched(importer, directory, landing, progress))
+            batch = importer.begin_batch(settings.topics, policy)
+            if batch is not None:
+                results.append(_write_batch(importer, directory, batch, progress))
             if not is_again():
                 break
         lag = importer.lag(settings.topics)
     return ImportSummary(
         group,
-        len(landed),
-        sum(each.records for each in landed),
-        sum(each.size_bytes for each in landed),
-        sum(each.files for each in landed),
+        len(results),
+        sum(each.records for each in results),
+        sum(each.size_bytes for each in results),
+        sum(each.files for each in results),
         time.monotonic() - started,
         lag,
     )
 
 
-def _watched(
-    importer: Importer, directory: LandingDirectory, landing: Landing, progress: Progress
-) -> Landed:
-    counts = import_counts(directory, landing)
-    with progress.watching("importing", counts, total=len(landing)):
-        return importer.land()
+def _write_batch(
+    importer: Importer, directory: ImportDirectory, batch: ImportBatch, progress: Progress
+) -> RangeResult:
+    counts = import_counts(directory, batch)
+    with progress.watching("importing", counts, total=len(batch)):
+        return importer.write_batch()
 
 
-def _default_group(settings: ImportSettings, directory: LandingDirectory) -> str:
-    """The same for the same topics and directory, so that a schedule need not name it."""
+def _default_group(settings: ImportSettings, directory: ImportDirectory) -> str:
+    """A group name that is the same for the same topics and directory."""
     name = f"import-{'-'.join(settings.topics)}-{directory.path.name}"
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:GROUP_CHARS_MAX]

@@ -1,14 +1,14 @@
-"""Importing: one landing after another, each finished before the next is opened.
+"""The steps of an import: one batch after another.
 
-Owns the order of the steps, which is all that exactly once rests on:
+Owns the order of the steps, which makes an import exactly once:
 
-    1  the ledger with the landing is stored      ranges, and so file names, are fixed
-    2  every range is read and its files named    again after a crash: the same files
-    3  the group's offsets are committed          again after a crash: the same offsets
-    4  the ledger without the landing is stored
+    1  store the ledger with the batch            ranges, and so file names, are fixed
+    2  read every range, commit its files         after a crash: the same files again
+    3  commit the group's offsets                 after a crash: the same offsets again
+    4  store the ledger without the batch
 
-Of partitions that are new to the directory, the offsets where they begin are committed in front of
-step 2, for the note beside them: it tells whose they are to those who would take them for new.
+For partitions that are new to the directory, the importer commits their start offsets before step
+2. The metadata of this commit names the directory, so that another import rejects the group.
 
 Knows brokers, Spark and the disk by three small interfaces only.
 """
@@ -22,47 +22,47 @@ from typing import Protocol
 from millrace.records import TopicPartition
 from millrace_spark.errors import DataLost
 from millrace_spark.pipeline.errors import ImportRefused, LedgerError
-from millrace_spark.pipeline.landing_plan import (
+from millrace_spark.pipeline.import_plan import (
     Committed,
     Extent,
-    Wishes,
-    is_news,
-    note_of,
-    require_not_elsewhere,
+    ImportPolicy,
+    commit_metadata,
+    has_new_offsets,
+    require_own_group,
     spans,
 )
-from millrace_spark.pipeline.landing_task import Landed
-from millrace_spark.pipeline.ledger import Landing, Ledger, Shape, Span
-from millrace_spark.ranges import OffsetRange
+from millrace_spark.pipeline.ledger import FileLayout, ImportBatch, Ledger, Span
+from millrace_spark.pipeline.range_task import RangeResult
+from millrace_spark.reading.ranges import OffsetRange
 
 
 class Directory(Protocol):
-    """Where ledger and marks are; `directory.LandingDirectory`."""
+    """Stores the ledger and the markers of finished ranges; `directory.ImportDirectory`."""
 
     def load(self) -> Ledger | None: ...
     def store(self, ledger: Ledger) -> None: ...
-    def marks(self, landing: int) -> dict[int, str]: ...
-    def sweep(self) -> None: ...
-    def sweep_staging(self) -> None: ...
+    def markers(self, batch_number: int) -> dict[int, str]: ...
+    def delete_temporary(self) -> None: ...
+    def delete_staging(self) -> None: ...
 
 
 class Log(Protocol):
-    """Topics and the group; `topic_log.TopicLog`."""
+    """The topics and the group on the brokers; `topic_log.TopicLog`."""
 
     def extents(self, topics: Iterable[str]) -> dict[TopicPartition, Extent]: ...
     def committed(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Committed]: ...
     def split(self, spans: Mapping[TopicPartition, Span]) -> tuple[OffsetRange, ...]: ...
-    def commit(self, group: str, spans: Mapping[TopicPartition, Span], note: str) -> None: ...
+    def commit(self, group: str, spans: Mapping[TopicPartition, Span], metadata: str) -> None: ...
 
 
 class Tasks(Protocol):
-    """Who lands ranges; `spark_tasks.SparkTasks`."""
+    """Writes the files of ranges; `spark_tasks.SparkTasks`."""
 
     def __call__(
         self, ledger: Ledger, ranges: Mapping[int, OffsetRange]
-    ) -> Mapping[int, Landed]: ...
+    ) -> Mapping[int, RangeResult]: ...
 
 
 @dataclass(slots=True)
@@ -75,121 +75,123 @@ class Importer:
     ledger: Ledger
 
     @classmethod
-    def opened(
+    def open(
         cls, directory: Directory, log: Log, tasks: Tasks, *, fresh: Ledger, group: str | None
     ) -> Importer:
-        """An importer with the directory's ledger, or with `fresh` for one that has none.
+        """An importer with the directory's ledger, or with `fresh` for a new directory.
 
-        Raises `ImportRefused` if the directory has another group than `group`, or other files
-        than those of the shape of `fresh`.
+        Raises `ImportRefused` if the directory has another group than `group`, or another file
+        layout than `fresh`.
         """
         ledger = directory.load()
         if ledger is None:
             return cls(directory, log, tasks, fresh)
         if group is not None and group != ledger.group:
             raise ImportRefused(
-                f"{directory} takes what group {ledger.group} stopped at; leave --group out, or "
-                "give --to another directory"
+                f"{directory} is imported with group {ledger.group}; leave --group out, or give "
+                "another directory with --to"
             )
-        _require_shape(directory, ledger.shape, fresh.shape)
+        _require_layout(directory, ledger.layout, fresh.layout)
         return cls(directory, log, tasks, ledger)
 
-    def clear(self) -> None:
-        """Removes what a killed run has left half written; the first thing to do."""
-        if self.ledger.landing is None:
-            self.directory.sweep()
+    def clean_up(self) -> None:
+        """Deletes unfinished files of a killed run; the first step of a run."""
+        if self.ledger.batch is None:
+            self.directory.delete_temporary()
         else:
-            self.directory.sweep_staging()
+            self.directory.delete_staging()
 
-    def plan(self, topics: Iterable[str], wishes: Wishes) -> Landing | None:
-        """Opens the landing of what is there now; None if nothing is new.
+    def begin_batch(self, topics: Iterable[str], policy: ImportPolicy) -> ImportBatch | None:
+        """Begins a batch of all new records; None if there are none.
 
         Raises `ImportRefused`, `DataLost` and the errors of the clients, all before any effect.
         """
         extents = self.log.extents(topics)
         committed = self.log.committed(self.ledger.group, extents)
-        found = spans(self.ledger, extents, committed, wishes)
-        if not is_news(self.ledger, found):
+        found = spans(self.ledger, extents, committed, policy)
+        if not has_new_offsets(self.ledger, found):
             return None
-        landing = Landing(self.ledger.landings + 1, found, self.log.split(found))
-        opened = self.ledger.opened(landing)
-        self.directory.store(opened)
-        self.ledger = opened
-        return landing
+        batch = ImportBatch(self.ledger.batch_count + 1, found, self.log.split(found))
+        begun = self.ledger.begin(batch)
+        self.directory.store(begun)
+        self.ledger = begun
+        return batch
 
-    def land(self) -> Landed:
-        """Lands what `plan` has opened, or what an earlier run left under way."""
-        landing = self.ledger.landing
-        if landing is None:
-            raise LedgerError("no landing is under way")
+    def write_batch(self) -> RangeResult:
+        """Writes and commits the open batch, which `begin_batch` or an earlier run began."""
+        batch = self.ledger.batch
+        if batch is None:
+            raise LedgerError("no batch is open")
         new = {
-            where: span for where, span in landing.spans.items() if where not in self.ledger.held
+            where: span for where, span in batch.spans.items() if where not in self.ledger.imported
         }
         if new:
-            self._require_own(new)
+            self._require_own_group(new)
             self._commit({w: replace(s, end_offset=s.start_offset) for w, s in new.items()})
-            self._require_own(new)
-        done = self._done(landing)
-        # Who looked into the group before those notes were there may have left its own since.
-        self._require_own(landing.spans)
-        self._commit(landing.spans)
-        landed = self.ledger.landed()
-        self.directory.store(landed)
-        self.ledger = landed
-        self.directory.sweep()
-        return Landed(
-            sum(each.records for each in done.values()),
-            sum(each.size_bytes for each in done.values()),
-            sum(each.files for each in done.values()),
+            self._require_own_group(new)
+        results = self._results(batch)
+        # Another import may have read the group before the commit above, and committed since.
+        self._require_own_group(batch.spans)
+        self._commit(batch.spans)
+        committed = self.ledger.commit()
+        self.directory.store(committed)
+        self.ledger = committed
+        self.directory.delete_temporary()
+        return RangeResult(
+            sum(each.records for each in results.values()),
+            sum(each.size_bytes for each in results.values()),
+            sum(each.files for each in results.values()),
         )
 
     def lag(self, topics: Iterable[str]) -> int:
-        """How many offsets the logs have that have not landed."""
-        held = self.ledger.held
+        """The number of offsets in the logs that are not imported."""
+        imported = self.ledger.imported
         return sum(
-            extent.latest - (held[where].end_offset if where in held else extent.earliest)
+            extent.latest - (imported[where].end_offset if where in imported else extent.earliest)
             for where, extent in self.log.extents(topics).items()
         )
 
     def _commit(self, spans: Mapping[TopicPartition, Span]) -> None:
-        note = note_of(self.ledger.directory_id, str(self.directory))
-        self.log.commit(self.ledger.group, spans, note)
+        metadata = commit_metadata(self.ledger.directory_id, str(self.directory))
+        self.log.commit(self.ledger.group, spans, metadata)
 
-    def _require_own(self, partitions: Iterable[TopicPartition]) -> None:
+    def _require_own_group(self, partitions: Iterable[TopicPartition]) -> None:
         for where, each in self.log.committed(self.ledger.group, partitions).items():
-            require_not_elsewhere(self.ledger, where, each)
+            require_own_group(self.ledger, where, each)
 
-    def _done(self, landing: Landing) -> dict[int, Landed]:
-        """What became of every range; lands those that are not done yet."""
-        done = _decoded(self.directory.marks(landing.number))
-        left = {index: each for index, each in enumerate(landing.ranges) if index not in done}
-        if left:
+    def _results(self, batch: ImportBatch) -> dict[int, RangeResult]:
+        """The result of every range; writes the ranges that are not finished."""
+        results = _decoded(self.directory.markers(batch.number))
+        open_ranges = {
+            index: each for index, each in enumerate(batch.ranges) if index not in results
+        }
+        if open_ranges:
             try:
-                done.update(self.tasks(self.ledger, left))
+                results.update(self.tasks(self.ledger, open_ranges))
             except DataLost as error:
-                raise DataLost(f"{error}; for an import that is --skip-lost") from error
-        if missing := [str(each) for i, each in enumerate(landing.ranges) if i not in done]:
-            raise LedgerError(f"Spark is done, and there is no word of {', '.join(missing[:3])}")
-        return done
+                raise DataLost(f"{error}; in an import, set --skip-lost") from error
+        if missing := [str(each) for i, each in enumerate(batch.ranges) if i not in results]:
+            raise LedgerError(f"the Spark job has no result of {', '.join(missing[:3])}")
+        return results
 
 
-def _decoded(marks: Mapping[int, str]) -> dict[int, Landed]:
-    decoded = {index: Landed.decode(text) for index, text in marks.items()}
-    return {index: landed for index, landed in decoded.items() if landed is not None}
+def _decoded(markers: Mapping[int, str]) -> dict[int, RangeResult]:
+    decoded = {index: RangeResult.decode(text) for index, text in markers.items()}
+    return {index: result for index, result in decoded.items() if result is not None}
 
 
-def _require_shape(directory: Directory, held: Shape, wanted: Shape) -> None:
-    for option, has, says in (
-        ("--format", held.format, wanted.format),
-        ("--partition-by", ",".join(held.partition_by), ",".join(wanted.partition_by)),
+def _require_layout(directory: Directory, current: FileLayout, wanted: FileLayout) -> None:
+    for option, has, wants in (
+        ("--format", current.format, wanted.format),
+        ("--partition-by", ",".join(current.partition_by), ",".join(wanted.partition_by)),
     ):
-        if has != says:
+        if has != wants:
             raise ImportRefused(
-                f"{directory} has files of {has or 'none'}, and {option} says {says or 'none'}; "
-                "give what it has, or --to another directory"
+                f"{directory} has files of {has or 'none'}, and {option} is {wants or 'none'}; "
+                "give the same, or another directory with --to"
             )
-    if held.schema != wanted.schema:
+    if current.schema != wanted.schema:
         raise ImportRefused(
-            f"{directory} has files of {'another' if held.schema else 'no'} --schema; give what "
-            "it has, or --to another directory"
+            f"{directory} has files of {'another' if current.schema else 'no'} --schema; give the "
+            "same, or another directory with --to"
         )

@@ -1,15 +1,16 @@
-"""What a directory holds of each partition, and the landing that is under way: the ledger.
+"""The ledger of an import directory: the imported offsets, and the open batch.
 
-Owns the document, its steps and its form as JSON. Refuses to know files and brokers: `directory`
-stores it, `landing_plan` says what lands next.
+Owns the document, its transitions and its JSON. Knows no files and no brokers: `directory` stores
+it, and `import_plan` plans the next batch.
 
-    rest ── opened(landing) ──► under way ── landed() ──► rest
-             │                    │
-             before any file      after every file is durable and the group's offsets are committed
+    no batch ── begin(batch) ──► open batch ── commit() ──► no batch
+                │                              │
+                before any file                after all files are durable and the group's offsets
+                                               are committed
 
-Invariant: a file of `[start, end)` is in the directory, or being written, only if that range is
-part of `held`, or of `landing`; so a ledger that was stored before the first file of a landing is
-all that a run after a crash needs. Bounded: what has landed is one interval for each partition.
+Invariant: a file of `[start, end)` is in the directory, or being written, only if `imported` or the
+open batch contains that range. So after a crash the ledger alone tells what to finish. Bounded:
+`imported` has one interval for each partition.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from typing import Any
 
 from millrace.records import TopicPartition
 from millrace_spark.pipeline.errors import LedgerError
-from millrace_spark.ranges import OffsetRange
+from millrace_spark.reading.ranges import OffsetRange
 
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The offsets `[start_offset, end_offset)` of one incarnation of a topic; may be empty."""
+    """The offsets `[start_offset, end_offset)` of a partition of the topic with that id."""
 
     topic_id: str
     start_offset: int
@@ -39,11 +40,11 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
-    """What lands together: where each partition goes from and to, and the pieces to read.
+class ImportBatch:
+    """The offsets that are imported together: a span of each partition, and the ranges to read.
 
-    The ranges cover the spans, in order and without overlap, but for records that were given up
-    as lost. One range is one task, and names its files.
+    The ranges cover the spans, in order and without overlap, except for records that are skipped as
+    lost. One range is one task, and determines the names of its files.
     """
 
     number: int
@@ -55,69 +56,69 @@ class Landing:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What the files of a directory look like, the same in every landing."""
+class FileLayout:
+    """The format and the columns of the files of a directory, the same in every batch."""
 
     format: str = "parquet"
     partition_by: tuple[str, ...] = ()
     schema: str | None = None
-    """The schema of the values as Spark's JSON; None for values that stay bytes."""
+    """The schema of the values as Spark's JSON; None if values stay bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The account of one directory. `directory_id` stays with it when it is moved."""
+    """The state of an import directory. `directory_id` stays the same if the directory is moved."""
 
     directory_id: str
     group: str
-    shape: Shape
-    held: Mapping[TopicPartition, Span] = field(default_factory=dict)
-    """What has landed, from the first offset on."""
-    landings: int = 0
-    """How many have landed."""
-    landing: Landing | None = None
-    """The one under way."""
+    layout: FileLayout
+    imported: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    """The offsets of all committed batches."""
+    batch_count: int = 0
+    """Committed batches."""
+    batch: ImportBatch | None = None
+    """The open batch."""
 
-    def opened(self, landing: Landing) -> Ledger:
-        """The ledger to store before the first file of a landing."""
-        if self.landing is not None or landing.number != self.landings + 1:
-            raise LedgerError(f"landing {landing.number} cannot follow {self.landings}")
-        return replace(self, landing=landing)
+    def begin(self, batch: ImportBatch) -> Ledger:
+        """The ledger to store before the first file of a batch."""
+        if self.batch is not None or batch.number != self.batch_count + 1:
+            raise LedgerError(f"batch {batch.number} cannot follow {self.batch_count}")
+        return replace(self, batch=batch)
 
-    def landed(self) -> Ledger:
-        """The ledger to store when all files are there and the group's offsets are committed."""
-        if self.landing is None:
-            raise LedgerError("no landing is under way")
-        held = dict(self.held)
-        for where, span in self.landing.spans.items():
-            before = held.get(where, span)
-            held[where] = Span(span.topic_id, before.start_offset, span.end_offset)
-        return replace(self, held=held, landings=self.landing.number, landing=None)
+    def commit(self) -> Ledger:
+        """The ledger to store when all files are durable and the group's offsets are committed."""
+        if self.batch is None:
+            raise LedgerError("no batch is open")
+        imported = dict(self.imported)
+        for where, span in self.batch.spans.items():
+            before = imported.get(where, span)
+            imported[where] = Span(span.topic_id, before.start_offset, span.end_offset)
+        return replace(self, imported=imported, batch_count=self.batch.number, batch=None)
 
     def topics(self) -> set[str]:
-        """The topics of which something has landed."""
-        return {where.topic for where in self.held}
+        """The topics of the committed batches."""
+        return {where.topic for where in self.imported}
 
 
 def encode(ledger: Ledger) -> bytes:
-    """The ledger as JSON."""
+    """The ledger as JSON. The keys are the format on disk; `landing` is the open batch."""
     document = {
         "version": VERSION,
         "directory_id": ledger.directory_id,
         "group": ledger.group,
-        "format": ledger.shape.format,
-        "partition_by": list(ledger.shape.partition_by),
-        "schema": ledger.shape.schema,
-        "landings": ledger.landings,
-        "held": _spans(ledger.held),
+        "format": ledger.layout.format,
+        "partition_by": list(ledger.layout.partition_by),
+        "schema": ledger.layout.schema,
+        "landings": ledger.batch_count,
+        "held": _spans(ledger.imported),
         "landing": None
-        if ledger.landing is None
+        if ledger.batch is None
         else {
-            "number": ledger.landing.number,
-            "spans": _spans(ledger.landing.spans),
+            "number": ledger.batch.number,
+            "spans": _spans(ledger.batch.spans),
             "ranges": [
                 [each.topic, each.topic_id, each.partition, each.start_offset, each.end_offset]
-                for each in ledger.landing.ranges
+                for each in ledger.batch.ranges
             ],
         },
     }
@@ -125,30 +126,30 @@ def encode(ledger: Ledger) -> bytes:
 
 
 def decode(data: bytes) -> Ledger:
-    """The ledger of its JSON. Raises `LedgerError` for what `encode` has not made."""
+    """The ledger from its JSON. Raises `LedgerError` for other documents."""
     try:
         document = json.loads(data)
         if document["version"] != VERSION:
-            raise LedgerError(f"is of version {document['version']}, and this is for {VERSION}")
+            raise LedgerError(f"is of version {document['version']}; this release reads {VERSION}")
         return _ledger(document)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LedgerError(f"is damaged ({type(error).__name__}: {error})") from None
 
 
 def _ledger(document: dict[str, Any]) -> Ledger:
-    landing = document["landing"]
+    batch = document["landing"]
     return Ledger(
         str(document["directory_id"]),
         str(document["group"]),
-        Shape(document["format"], tuple(document["partition_by"]), document["schema"]),
+        FileLayout(document["format"], tuple(document["partition_by"]), document["schema"]),
         _read_spans(document["held"]),
         int(document["landings"]),
         None
-        if landing is None
-        else Landing(
-            int(landing["number"]),
-            _read_spans(landing["spans"]),
-            tuple(OffsetRange(*each) for each in landing["ranges"]),
+        if batch is None
+        else ImportBatch(
+            int(batch["number"]),
+            _read_spans(batch["spans"]),
+            tuple(OffsetRange(*each) for each in batch["ranges"]),
         ),
     )
 

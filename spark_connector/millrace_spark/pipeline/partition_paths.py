@@ -1,7 +1,7 @@
-"""Directories by the values of columns: `date=2026-01-31/hour=07/`, as Hive and Spark have them.
+"""Directories by the values of columns, as in Hive and Spark: `date=2026-01-31/hour=07/`.
 
-Owns the two columns made of the timestamp, the cutting of a batch by values, and the escaping of
-values in names. Source: Spark's `ExternalCatalogUtils.escapePathName`.
+Owns the two columns derived from the timestamp, the partitioning of a batch by values, and the
+escaping of values in names. Source: Spark's `ExternalCatalogUtils.escapePathName`.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from pyarrow import compute as pc
 from millrace.errors import ConfigError
 from millrace_spark.pipeline.errors import RecordUnfit
 
-MADE = {"date": "%Y-%m-%d", "hour": "%H"}
-"""Columns made of the timestamp, in UTC. An hour is one of a date."""
+DERIVED = {"date": "%Y-%m-%d", "hour": "%H"}
+"""Columns derived from the timestamp, in UTC. An hour needs a date."""
 NULL = "__HIVE_DEFAULT_PARTITION__"
 NAME_BYTES_MAX = 255
-"""Longest name of a directory, by every file system of Linux."""
+"""Longest name of a directory in the file systems of Linux."""
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(32)}
 
 
 def partition_columns(wanted: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns to make directories of.
+    """The columns of the directories, with `date` for `hour`.
 
-    Raises `ConfigError` for one that is not there, and for one that is to be made where Spark
-    would take it for a column that is.
+    Raises `ConfigError` for an unknown column, and for a derived column that Spark would confuse
+    with another.
 
     >>> partition_columns(["topic", "hour"], ["topic", "value"])
     ('topic', 'date', 'hour')
     """
     found: list[str] = []
     for name in wanted:
-        if name not in MADE and name not in columns:
+        if name not in DERIVED and name not in columns:
             raise ConfigError(
-                f"--partition-by: no column {name!r}; there are {', '.join((*MADE, *columns))}"
+                f"--partition-by: no column {name!r}; there are {', '.join((*DERIVED, *columns))}"
                 + ("" if "value" not in columns else ", and with --schema those of the values")
             )
         if name == "hour" and name not in columns and "date" not in found:
@@ -47,22 +47,21 @@ def partition_columns(wanted: Sequence[str], columns: Sequence[str]) -> tuple[st
         for column in columns:
             if column != name and column.lower() == name.lower():
                 raise ConfigError(
-                    f"--partition-by: {name} is made of the timestamp, and the field {column} "
-                    f"would be hidden by it, since case is no difference to Spark; give {column}, "
-                    "or call the field something else"
+                    f"--partition-by: {name} is derived from the timestamp, and would hide the "
+                    f"field {column}, because Spark ignores case; give {column}, or rename it"
                 )
     if found and not set(columns) - set(found):
-        raise ConfigError("--partition-by: leave a column for the files")
+        raise ConfigError("--partition-by: leave at least one column for the files")
     return tuple(found)
 
 
 def cut(
     batch: pa.RecordBatch, columns: Sequence[str], *, time: str = "timestamp"
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows by directory, in their order; without the columns that the directory tells.
+    """The rows by directory, in their order, without the columns of the directory.
 
-    `time` is the column that `MADE` are made of. Null and empty text of a field have one directory.
-    Raises `RecordUnfit` for a value that can be no name, and for one that could not be had back.
+    The `DERIVED` columns come from the column `time`. Null and empty text have the same directory.
+    Raises `RecordUnfit` for a value that cannot be a name, or that a reader could not restore.
     """
     rest = batch.drop_columns([name for name in columns if name in batch.schema.names])
     if not columns:
@@ -88,30 +87,29 @@ def cut(
 
 
 def _texts(batch: pa.RecordBatch, column: str, time: str) -> pa.Array:
-    if column in MADE and column not in batch.schema.names:
-        texts = pc.strftime(batch.column(time), format=MADE[column])
+    if column in DERIVED and column not in batch.schema.names:
+        texts = pc.strftime(batch.column(time), format=DERIVED[column])
     else:
         try:
             texts = batch.column(column).cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise RecordUnfit(
-                f"{column} has a value that can be no name of a directory; leave it out of "
+                f"{column} has a value that cannot be the name of a directory; leave it out of "
                 "--partition-by"
             ) from None
     if pc.any(pc.equal(texts, NULL)).as_py():
         raise RecordUnfit(
-            f"{column} has the value {NULL}, which is the name for none; leave it out of "
-            "--partition-by"
+            f"{column} has the value {NULL}, which stands for null; leave it out of --partition-by"
         )
     is_empty = pc.equal(texts, "")
     is_bytes = column in batch.schema.names and pa.types.is_binary(batch.column(column).type)
-    # A key goes back as it was, and is nowhere else.
+    # A key must be restored, and no other column has it.
     if is_bytes and pc.any(is_empty).as_py():
         raise RecordUnfit(
-            f"{column} is empty, and would be in one directory with those that have none; "
-            "leave it out of --partition-by"
+            f"{column} is empty, and would be in the directory for null; leave it out of "
+            "--partition-by"
         )
-    # Spark has one name for null and for empty text, too.
+    # As in Spark, null and empty text have one name.
     return pc.if_else(pc.fill_null(is_empty, True), NULL, texts)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
-from millrace_spark.pipeline.directory import LandingDirectory
-from millrace_spark.pipeline.landing_task import Landed
-from millrace_spark.pipeline.ledger import Landing
+from millrace_spark.pipeline.directory import ImportDirectory
+from millrace_spark.pipeline.ledger import ImportBatch
+from millrace_spark.pipeline.range_task import RangeResult
 
 
 class Counts(NamedTuple):
@@ -53,16 +53,16 @@ class NoProgress:
         return nullcontext()
 
 
-def import_counts(directory: LandingDirectory, landing: Landing) -> Callable[[], Counts]:
-    """A function that counts the finished ranges of `landing` and their records."""
-    done: dict[int, Landed] = {}
+def import_counts(directory: ImportDirectory, batch: ImportBatch) -> Callable[[], Counts]:
+    """A function that counts the finished ranges of `batch` and their records."""
+    done: dict[int, RangeResult] = {}
 
     def poll() -> Counts:
-        for index, text in directory.marks(landing.number, known=done).items():
-            landed = Landed.decode(text)
-            if landed is not None:
-                done[index] = landed
-        offsets = sum(len(landing.ranges[index]) for index in done)
+        for index, text in directory.markers(batch.number, known=done).items():
+            result = RangeResult.decode(text)
+            if result is not None:
+                done[index] = result
+        offsets = sum(len(batch.ranges[index]) for index in done)
         return Counts(sum(each.records for each in done.values()), offsets)
 
     return poll

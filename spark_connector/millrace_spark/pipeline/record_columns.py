@@ -1,8 +1,8 @@
-"""The columns that records land with: those of Spark's Kafka source, or the fields of their values.
+"""The columns of imported files: those of Spark's Kafka source, or the fields of the values.
 
-With a schema, a record is its key, the fields of its value, where it was, and the text of a value
-that could not be parsed, so that nothing is lost. A record's column that has the name of a field is
-called `record_NAME`. Owns the choice; reading is `range_reader`'s, parsing `json_values`'.
+With a schema, a row has the key, the fields of the value, the position, and the text of a value
+that cannot be parsed, so that no data is lost. A record's column with the name of a field is called
+`record_NAME`. Owns the choice; `range_reader` reads, and `json_values` parses.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from millrace_spark.arrow_columns import arrow_batches
-from millrace_spark.json_values import CORRUPT, parse_json
-from millrace_spark.options import ReadOptions
+from millrace_spark.options.read_options import ReadOptions
 from millrace_spark.pipeline.file_formats import columns_of
-from millrace_spark.pipeline.ledger import Shape
+from millrace_spark.pipeline.ledger import FileLayout
 from millrace_spark.pipeline.value_schema import field_names, own_name
-from millrace_spark.range_reader import read_range
-from millrace_spark.ranges import OffsetRange
+from millrace_spark.reading.arrow_columns import arrow_batches
+from millrace_spark.reading.json_values import CORRUPT, parse_json
+from millrace_spark.reading.range_reader import read_range
+from millrace_spark.reading.ranges import OffsetRange
 
 COLUMNS = (
     "key",
@@ -34,37 +34,37 @@ COLUMNS = (
 _BESIDE_FIELDS = ("key", "topic", "partition", "offset", "timestamp")
 
 
-def landed_columns(shape: Shape) -> list[str]:
-    """The names of all columns, those that become directories among them."""
-    if shape.schema is None:
-        return columns_of(shape.format, COLUMNS)
-    fields = [name for name in field_names(shape.schema) if name != CORRUPT]
+def file_columns(layout: FileLayout) -> list[str]:
+    """The names of all columns, including those that become directories."""
+    if layout.schema is None:
+        return columns_of(layout.format, COLUMNS)
+    fields = [name for name in field_names(layout.schema) if name != CORRUPT]
     beside = [own_name(name, fields) for name in _BESIDE_FIELDS]
     return [beside[0], *fields, *beside[1:], CORRUPT]
 
 
-def time_column(shape: Shape) -> str:
+def time_column(layout: FileLayout) -> str:
     """The name of the record's timestamp."""
-    return own_name("timestamp", field_names(shape.schema) if shape.schema else ())
+    return own_name("timestamp", field_names(layout.schema) if layout.schema else ())
 
 
 def record_batches(
-    wanted: OffsetRange, options: ReadOptions, shape: Shape
+    wanted: OffsetRange, options: ReadOptions, layout: FileLayout
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range, in batches of all columns.
 
-    No record stops an import: a timestamp that Spark has no value for is null.
+    A timestamp that Spark cannot hold becomes null, so that no record fails an import.
     """
-    if shape.schema is None:
-        columns = columns_of(shape.format, COLUMNS)
+    if layout.schema is None:
+        columns = columns_of(layout.format, COLUMNS)
         for fetch in read_range(wanted, options):
             yield from arrow_batches(
                 fetch, columns=columns, end_offset=wanted.end_offset, late_times="null"
             )
             del fetch
         return
-    fields = value_fields(shape.schema)
-    names = landed_columns(shape)
+    fields = value_fields(layout.schema)
+    names = file_columns(layout)
     own = {own_name(name, fields.names): name for name in _BESIDE_FIELDS}
     for fetch in read_range(wanted, options):
         for batch in arrow_batches(
@@ -82,11 +82,11 @@ def record_batches(
 
 
 def value_fields(schema: str) -> pa.Schema:
-    """The Arrow types of the fields, and of the text that is none. Raises `SchemaError`."""
+    """The Arrow types of the fields and of the corrupt-record column. Raises `SchemaError`."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    from millrace_spark.json_values import check_fields
+    from millrace_spark.reading.json_values import check_fields
 
     fields = to_arrow_schema(StructType.fromJson(json.loads(schema)), timezone="UTC")
     if CORRUPT not in fields.names:

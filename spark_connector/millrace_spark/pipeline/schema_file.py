@@ -1,6 +1,6 @@
-"""Reading the file that `--schema` or `--sql` names.
+"""Reading of schema and query files.
 
-Owns the bound, and the sentence for a file that is not there. What it says is `value_schema`'s.
+Owns the bound on their size, and the error for a missing file. `value_schema` parses schemas.
 """
 
 from __future__ import annotations

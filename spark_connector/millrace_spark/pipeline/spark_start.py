@@ -1,6 +1,6 @@
-"""The Spark session of a command: on this machine, on a cluster, or through Spark Connect.
+"""The Spark session of a pipeline: on this machine, on a cluster, or through Spark Connect.
 
-Owns what `--master` means. Settings that only this machine needs are `spark_session`'s.
+Owns the meaning of the master's URL. `spark_session` has the settings of a local session.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ QUIET = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
 }
-"""A command says what is to be said itself; and times are UTC's wherever it runs."""
+"""No output of Spark, and times in UTC on every machine."""
 
 
 def start_spark(app_name: str, *, master: str | None, conf: tuple[str, ...] = ()) -> SparkSession:
-    """The session there is, or a new one.
+    """The running session, or a new one.
 
     `master` is Spark's (`local[4]`, `spark://HOST:7077`, `yarn`, `k8s://...`), or `sc://HOST:PORT`
     for Spark Connect; None is this machine with all its cores. Raises `JavaNotFound`,
@@ -41,7 +41,7 @@ def start_spark(app_name: str, *, master: str | None, conf: tuple[str, ...] = ()
     settings = {**QUIET, **parse_conf(conf)}
     try:
         if master is None or master.startswith("local"):
-            _calm_the_jvm()
+            _silence_jvm()
             return session(app_name, master=master or "local[*,3]", conf=settings)
         builder = SparkSession.builder.appName(app_name)
         builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
@@ -52,8 +52,8 @@ def start_spark(app_name: str, *, master: str | None, conf: tuple[str, ...] = ()
         raise error_of_task(error) from error
 
 
-def _calm_the_jvm() -> None:
-    """Keeps it from logging before it knows the session's level; the user's own files go first."""
+def _silence_jvm() -> None:
+    """Turns off the JVM's early logging, unless the user configures Spark."""
     if not os.environ.keys() & {"SPARK_CONF_DIR", "SPARK_HOME"}:
         os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark_conf")
 

@@ -1,6 +1,6 @@
-"""What an import asks of the brokers: how far the logs reach, how far the group is, where to cut.
+"""The requests of an import to the brokers: extents of logs, offsets of the group, and pieces.
 
-Owns these calls. What follows from the answers is `landing_plan`'s.
+Owns these calls. `import_plan` decides from the answers.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from millrace.config import parse_servers
 from millrace.errors import ConfigError
 from millrace.records import TopicPartition
 from millrace.sync import Admin
-from millrace_spark.options import ReadOptions, parse_read_options
-from millrace_spark.patience import client_options, started
+from millrace_spark.options.read_options import ReadOptions, parse_read_options
 from millrace_spark.pipeline.errors import ImportRefused
-from millrace_spark.pipeline.landing_plan import Committed, Extent
+from millrace_spark.pipeline.import_plan import Committed, Extent
 from millrace_spark.pipeline.ledger import Span
-from millrace_spark.planner import plan
-from millrace_spark.ranges import OffsetRange
+from millrace_spark.reading.planner import plan
+from millrace_spark.reading.ranges import OffsetRange
+from millrace_spark.retry import client_options, start_with_retry
 
 PARTITIONS_MAX = 100_000
-"""Of all topics of an import; one question to the brokers names them all."""
+"""Of all topics of an import; one request names all of them."""
 _ANY = {TopicPartition("any", 0): Span("", 0, 1)}
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
-    """The topics of an import on their brokers; connects for each call and holds nothing."""
+    """The topics of an import on their brokers; each call opens and closes a connection."""
 
     servers: str
     deadline_ms: int = 30_000
@@ -42,7 +42,7 @@ class TopicLog:
         self.read_options(_ANY)
 
     def read_options(self, spans: Mapping[TopicPartition, Span]) -> ReadOptions:
-        """The options that read those spans. Raises `ConfigError`."""
+        """The options of a read of those spans. Raises `ConfigError`."""
         partitions: dict[str, list[int]] = {}
         starts: dict[str, dict[str, int]] = {}
         ends: dict[str, dict[str, int]] = {}
@@ -65,7 +65,7 @@ class TopicLog:
         )
 
     def extents(self, topics: Iterable[str]) -> dict[TopicPartition, Extent]:
-        """What every partition of those topics holds.
+        """The log of every partition of those topics.
 
         Raises `UnknownTopicOrPartition`, `ConnectionFailed`.
         """
@@ -91,27 +91,27 @@ class TopicLog:
     def committed(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Committed]:
-        """How far the group has come. Raises `ImportRefused` for a group that has members."""
+        """The group's committed offsets. Raises `ImportRefused` for a group with members."""
         with closing(self._admin()) as admin:
             (described,) = admin.describe_groups([group]).values()
             if described.unwrap().members:
                 raise ImportRefused(
                     f"group {group} has {len(described.unwrap().members)} members, which commit "
-                    "offsets of their own: stop them, or give --group another name"
+                    "their own offsets: stop them, or give another group with --group"
                 )
             found = admin.list_group_offsets(group, partitions)
         return {where: Committed(each.offset, each.metadata) for where, each in found.items()}
 
-    def commit(self, group: str, spans: Mapping[TopicPartition, Span], note: str) -> None:
-        """Takes the group to the ends of the spans. Raises what the broker refuses it with.
+    def commit(self, group: str, spans: Mapping[TopicPartition, Span], metadata: str) -> None:
+        """Commits the ends of the spans for the group. Raises the broker's errors.
 
-        A topic that is gone, or that another has replaced, has no offsets to commit.
+        Skips a topic that was deleted, or deleted and created again.
         """
         with closing(self._admin()) as admin:
             outcomes = admin.describe_topics({where.topic for where in spans})
             ids = {each.name: str(each.value.topic_id) for each in outcomes if each.value}
             offsets = {
-                where: (span.end_offset, note)
+                where: (span.end_offset, metadata)
                 for where, span in spans.items()
                 if ids.get(where.topic) == span.topic_id
             }
@@ -121,10 +121,12 @@ class TopicLog:
                 outcome.unwrap()
 
     def split(self, spans: Mapping[TopicPartition, Span]) -> tuple[OffsetRange, ...]:
-        """The spans in ranges of about equal bytes, each for one task."""
+        """The spans in ranges of about equal bytes, one for each task."""
         wanted = {where: span for where, span in spans.items() if len(span)}
         return tuple(plan(self.read_options(wanted))) if wanted else ()
 
     def _admin(self) -> Admin:
-        options = client_options(self.read_options(_ANY))
-        return started(lambda: Admin(self.servers, **options), deadline_ms=self.deadline_ms)
+        options = client_options(self.deadline_ms)
+        return start_with_retry(
+            lambda: Admin(self.servers, **options), deadline_ms=self.deadline_ms
+        )

@@ -1,7 +1,7 @@
 """The schema of JSON values, from a file: JSON Schema, Spark's own JSON, or `name type, ...`.
 
-Owns the three readings, which end in one form: a struct as Spark's JSON has it. Refuses what a
-column cannot be, with the place in the file. Knows no files and no Spark.
+Owns the three notations, which are converted to one form: a struct in Spark's JSON. Rejects types
+that a column cannot have, with the place in the file. Knows no files and no Spark.
 Source: JSON Schema 2020-12 (`type`, `format`, `properties`, `items`, `anyOf`, `$ref`, `enum`).
 """
 
@@ -49,7 +49,7 @@ def parse_schema(text: str) -> str:
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise SchemaFileError(f"--schema: the file is no JSON: {error}") from None
+            raise SchemaFileError(f"--schema: the file is not JSON: {error}") from None
         if document.get("type") == "struct":
             struct = _of_spark(document, "the struct")
         else:
@@ -57,17 +57,17 @@ def parse_schema(text: str) -> str:
     else:
         struct = _Ddl(text).struct()
     if not struct["fields"]:
-        raise SchemaFileError("--schema: there are no fields in it")
+        raise SchemaFileError("--schema: the file has no fields")
     return json.dumps(struct, separators=(",", ":"))
 
 
 def field_names(schema: str) -> list[str]:
-    """The names of the fields of what `parse_schema` made, in order."""
+    """The names of the fields of a schema from `parse_schema`, in order."""
     return [field["name"] for field in json.loads(schema)["fields"]]
 
 
 def own_name(column: str, fields: Iterable[str]) -> str:
-    """What a record's own column is called beside the fields of its value; case is no difference.
+    """The name of a record's column beside the fields of its value; Spark ignores case.
 
     >>> own_name("timestamp", ["Timestamp", "user"])
     'record_timestamp'
@@ -83,13 +83,13 @@ def _struct(fields: list[tuple[str, Any]], where: str) -> dict[str, Any]:
             raise SchemaFileError(f"--schema: {where} has two fields {name!r}")
         if other is not None:
             raise SchemaFileError(
-                f"--schema: {where} has the fields {other!r} and {name!r}; case is no difference "
-                "to Spark, so leave one out"
+                f"--schema: {where} has the fields {other!r} and {name!r}; Spark ignores case, so "
+                "leave one out"
             )
         seen[name.lower()] = name
     if len(seen) > FIELDS_MAX:
         raise SchemaFileError(f"--schema: {where} has more than {FIELDS_MAX} fields")
-    # Values are what producers sent: whatever a schema says, a field may be missing.
+    # Nullable, because any producer may have sent a value without the field.
     return {
         "type": "struct",
         "fields": [
@@ -103,13 +103,13 @@ def _array(kind: Any) -> dict[str, Any]:
 
 
 class _JsonSchema:
-    """Reads the types of a JSON Schema; `root` is what its references point into."""
+    """Reads the types of a JSON Schema; references point into `root`."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
 
     def struct(self, node: dict[str, Any], where: str, depth: int) -> dict[str, Any]:
-        """An object with the properties it names."""
+        """An object with its properties."""
         properties = node.get("properties")
         if not isinstance(properties, dict) or not properties:
             raise SchemaFileError(
@@ -122,9 +122,9 @@ class _JsonSchema:
 
     def _kind(self, node: Any, where: str, depth: int) -> Any:
         if not isinstance(node, dict):
-            raise SchemaFileError(f"--schema: {where} has {node!r} instead of its schema")
+            raise SchemaFileError(f"--schema: {where} has {node!r} in place of a schema")
         if depth > DEPTH_MAX:
-            raise SchemaFileError(f"--schema: {where} is deeper than {DEPTH_MAX}, or in itself")
+            raise SchemaFileError(f"--schema: {where} is deeper than {DEPTH_MAX}, or recursive")
         if "$ref" in node:
             return self._kind(self._referred(node["$ref"], where), where, depth + 1)
         for choice in ("anyOf", "oneOf"):
@@ -142,7 +142,7 @@ class _JsonSchema:
             return self.struct(node, where, depth)
         if kind == "array":
             if "items" not in node:
-                raise SchemaFileError(f"--schema: the array {where} does not say its items")
+                raise SchemaFileError(f"--schema: the array {where} has no items; add them")
             return _array(self._kind(node["items"], f"the items of {where}", depth + 1))
         if kind in _SCALARS:
             return _SCALARS[kind]
@@ -155,14 +155,14 @@ class _JsonSchema:
         node: Any = self._root
         if not isinstance(reference, str) or not reference.startswith("#/"):
             raise SchemaFileError(
-                f"--schema: {where} refers to {reference!r}; only places within the file "
-                "(#/$defs/...) are looked up"
+                f"--schema: {where} refers to {reference!r}; only references within the file "
+                "(#/$defs/...) are supported"
             )
         for part in reference[2:].split("/"):
             part = part.replace("~1", "/").replace("~0", "~")
             if not isinstance(node, dict) or part not in node:
                 raise SchemaFileError(
-                    f"--schema: {where} refers to {reference}, which is not there"
+                    f"--schema: {where} refers to {reference}, which does not exist"
                 )
             node = node[part]
         return node
@@ -171,13 +171,13 @@ class _JsonSchema:
 def _only(choices: list[Any], where: str) -> Any:
     if len(choices) != 1:
         raise SchemaFileError(
-            f"--schema: {where} may be one of several types, and a column has one; choose it"
+            f"--schema: {where} may be one of several types, and a column has one type; choose one"
         )
     return choices[0]
 
 
 def _of_spark(node: Any, where: str) -> Any:
-    """A type of Spark's JSON, with everything nullable."""
+    """A type of Spark's JSON, with all parts nullable."""
     if isinstance(node, str):
         name = re.sub(r"\(.*\)$", "", node)
         if name in _NAMES.values() or re.fullmatch(r"decimal(\(\d+,\d+\))?", node):
@@ -190,7 +190,7 @@ def _of_spark(node: Any, where: str) -> Any:
         except (KeyError, TypeError):
             raise SchemaFileError(f"--schema: {where} has fields without name or type") from None
         return _struct([(name, _of_spark(kind, name)) for name, kind in fields], where)
-    raise SchemaFileError(f"--schema: {where} is {node!r}, which no JSON value is read as")
+    raise SchemaFileError(f"--schema: {where} is {node!r}, which cannot be read from JSON")
 
 
 class _Ddl:
@@ -215,7 +215,7 @@ class _Ddl:
         """The fields of the whole text."""
         fields = self._fields("", 0)
         if self._at < len(self._tokens):
-            raise SchemaFileError(f"--schema: nothing can stand at {self._next()!r}")
+            raise SchemaFileError(f"--schema: unexpected {self._next()!r} at the end")
         return _struct(fields, "the schema")
 
     def _fields(self, colon: str, depth: int) -> list[tuple[str, Any]]:
@@ -244,7 +244,7 @@ class _Ddl:
             scale = self._next()
             self._expect(")")
             if not (precision.isdigit() and scale.isdigit()):
-                raise SchemaFileError(f"--schema: {where} needs numbers, as decimal(10,2)")
+                raise SchemaFileError(f"--schema: {where} needs numbers, such as decimal(10,2)")
             return f"decimal({precision},{scale})"
         if name in ("array", "struct"):
             self._expect("<")
@@ -254,18 +254,18 @@ class _Ddl:
                 found = _struct(self._fields(":", depth + 1), where)
             self._expect(">")
             return found
-        raise SchemaFileError(f"--schema: {where} is {name!r}, which no JSON value is read as")
+        raise SchemaFileError(f"--schema: {where} is {name!r}, which cannot be read from JSON")
 
     def _peek(self) -> str:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _next(self) -> str:
         if self._at == len(self._tokens):
-            raise SchemaFileError("--schema: it ends where a name or a type should be")
+            raise SchemaFileError("--schema: a name or a type is missing at the end")
         self._at += 1
         return self._tokens[self._at - 1]
 
     def _expect(self, token: str) -> None:
         found = self._next()
         if found != token:
-            raise SchemaFileError(f"--schema: {found!r} stands where {token!r} should be")
+            raise SchemaFileError(f"--schema: found {found!r} in place of {token!r}")

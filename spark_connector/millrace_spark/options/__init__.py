@@ -1,0 +1,1 @@
+"""Options: names, parsing and checks. Pure: no broker is asked."""

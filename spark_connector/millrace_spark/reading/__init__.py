@@ -1,0 +1,1 @@
+"""Batch reads: planning on the driver, ranges and Arrow batches on the executors."""

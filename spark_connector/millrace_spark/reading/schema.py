@@ -1,0 +1,96 @@
+"""The columns of a read and their Spark types.
+
+Owns the constant schema, which needs no broker, and the check of a user's schema, which selects
+columns. Knows types by their Spark names only; `arrow_columns` has the Arrow types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from millrace_spark.errors import OptionError, SchemaError
+from millrace_spark.options.read_options import ReadOptions, parse_read_options
+
+COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""Name and Spark type of every column, in the order of Spark's Kafka source."""
+
+
+def columns_of(options: ReadOptions) -> dict[str, str]:
+    """The columns of a read; `headers` only with `includeHeaders`."""
+    return {
+        name: kind for name, kind in COLUMNS.items() if options.include_headers or name != "headers"
+    }
+
+
+def ddl(columns: Mapping[str, str]) -> str:
+    """The columns as a schema that Spark parses."""
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def schema_of(options: Mapping[str, str]) -> str:
+    """The schema of a read without a user's schema. Spark asks before it starts batch or stream.
+
+    Raises `OptionError` for options that neither a batch nor a stream can have, and for a value
+    format that needs a schema.
+    """
+    try:
+        read = parse_read_options(options, is_stream=False)
+    except OptionError as error:
+        try:
+            read = parse_read_options(options, is_stream=True)
+        except OptionError:
+            raise error from None
+    if read.value_format == "json":
+        raise OptionError(
+            "valueFormat",
+            'json needs the fields and their types: .schema("user long, page string")',
+        )
+    return ddl(columns_of(read))
+
+
+def check_columns(fields: Iterable[tuple[str, str, bool]], options: ReadOptions) -> tuple[str, ...]:
+    """The names of the selected columns, from `(name, Spark type, nullable)` in the user's order.
+
+    With `valueFormat=json`, columns of other names are fields of the values. Raises `SchemaError`
+    for an unknown column, a wrong type, a column that is not nullable, and a duplicate.
+    """
+    known = columns_of(options)
+    wanted: list[str] = []
+    for name, kind, is_nullable in fields:
+        if name in COLUMNS:
+            _check_type(name, kind, options)
+        elif options.value_format != "json":
+            raise SchemaError(f"schema: no column {name!r}; there are {ddl(known)}")
+        if not is_nullable:
+            raise SchemaError(f"schema: {name} is declared NOT NULL; leave it nullable")
+        if name in wanted:
+            raise SchemaError(f"schema: {name} is named twice")
+        wanted.append(name)
+    if not wanted:
+        raise SchemaError(f"schema: name at least one column of {ddl(known)}")
+    return tuple(wanted)
+
+
+def _check_type(name: str, kind: str, options: ReadOptions) -> None:
+    if name not in columns_of(options):
+        raise SchemaError(f"schema: {name} needs the option includeHeaders; set it to true")
+    if kind == COLUMNS[name]:
+        return
+    if options.value_format == "json":
+        raise SchemaError(
+            f"schema: {name} is a column of the record, {COLUMNS[name]}, and not {kind}; for a "
+            "field of that name in the values, read value as binary and parse it with from_json"
+        )
+    raise SchemaError(
+        f"schema: {name} is {COLUMNS[name]} and not {kind}; read it with its own type, "
+        f'and convert it with .withColumn("{name}", ...)'
+    )

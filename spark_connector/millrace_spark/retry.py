@@ -1,0 +1,74 @@
+"""Retries until a deadline, so that a broker that restarts does not fail a query.
+
+Owns the pauses between attempts. A connected client handles a lost connection itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from millrace.config import ClientOptions
+from millrace.errors import ConnectionFailed, MillraceError
+
+PAUSE_MS_FIRST = 50
+PAUSE_MS_MAX = 1_000
+_REQUEST_TIMEOUT_MS_MAX = 30_000
+_CONNECT_TIMEOUT_MS_MAX = 10_000
+
+T = TypeVar("T")
+
+
+class _Startable(Protocol):
+    def start(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Startable)
+
+
+def with_retry(attempt: Callable[[], T], *, deadline_ms: int) -> T:
+    """The result of the first attempt that succeeds.
+
+    Raises the error of the last attempt at the deadline, and an error that is not retriable at
+    once. The pauses double from `PAUSE_MS_FIRST` to `PAUSE_MS_MAX`.
+    """
+    deadline = time.monotonic() + deadline_ms / 1000
+    pause_ms = PAUSE_MS_FIRST
+    while True:
+        try:
+            return attempt()
+        except MillraceError as error:
+            if not error.retriable or time.monotonic() + pause_ms / 1000 >= deadline:
+                raise
+        time.sleep(pause_ms / 1000)
+        pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+
+def start_with_retry(make: Callable[[], C], *, deadline_ms: int) -> C:
+    """A client that is connected; the caller closes it. Each attempt starts a new client.
+
+    Raises what `with_retry` does.
+    """
+
+    def attempt() -> C:
+        client = make()
+        client.start()
+        return client
+
+    try:
+        return with_retry(attempt, deadline_ms=deadline_ms)
+    except ConnectionFailed as error:
+        if not error.retriable:
+            raise
+        message = f"{error}; tried again until deadlineMs={deadline_ms}"
+        raise ConnectionFailed(message) from error
+
+
+def client_options(deadline_ms: int) -> ClientOptions:
+    """The settings of every client of a read or a write with that deadline."""
+    return {
+        "client_id": "millrace-spark",
+        "request_timeout_ms": min(deadline_ms, _REQUEST_TIMEOUT_MS_MAX),
+        "connect_timeout_ms": min(deadline_ms, _CONNECT_TIMEOUT_MS_MAX),
+    }

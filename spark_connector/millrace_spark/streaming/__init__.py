@@ -1,0 +1,1 @@
+"""Streaming reads: micro-batches, rate limits, checkpoint offsets and group progress."""

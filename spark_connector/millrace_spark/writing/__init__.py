@@ -1,0 +1,1 @@
+"""Writes: rows to records, and the headers by which duplicates are found."""
