@@ -15,9 +15,12 @@ from millrace_protocol.records import (
     Codec,
     CompressionError,
     DecompressedTooLarge,
+    check_produced_batch,
     compress,
     decompress,
+    encode_batch,
 )
+from millrace_protocol.records.compression import EXPANSION_MAX
 
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 MIB = 1024 * 1024
@@ -154,3 +157,25 @@ def test_arbitrary_bytes_are_refused_or_stay_below_the_limit(codec: Codec, data:
             assert len(decompress(stream, codec, limit_bytes=1000)) <= 1000
         except CompressionError as error:
             assert str(error)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_no_byte_becomes_more_than_its_codec_allows(codec: Codec) -> None:
+    compressed = compress(bytes(32 * MIB), codec, level=None if codec is Codec.SNAPPY else 9)
+    assert len(compressed) * EXPANSION_MAX[codec] >= 32 * MIB
+
+
+def test_the_densest_zstd_frame_is_within_the_bound() -> None:
+    """Blocks that repeat one byte, each of 128 KiB, in a window of 256 KiB."""
+    block = 1 << 17
+    blocks = [(last | 1 << 1 | block << 3).to_bytes(3, "little") + b"\0" for last in (0, 0, 0, 1)]
+    frame = b"\x28\xb5\x2f\xfd\x00\x40" + b"".join(blocks)
+    assert decompress(frame, Codec.ZSTD, limit_bytes=MIB) == bytes(4 * block)
+    assert 4 * block == EXPANSION_MAX[Codec.ZSTD] * sum(map(len, blocks))
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_a_batch_of_the_smallest_records_may_be_produced_with_every_codec(codec: Codec) -> None:
+    """W-5.6"""
+    batch = encode_batch([None] * 100_000, timestamps_ms=1, codec=codec)
+    assert check_produced_batch(batch, max_bytes=len(batch)).record_count == 100_000

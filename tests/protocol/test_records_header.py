@@ -226,6 +226,10 @@ def edited(header_edits: dict[str, int], *, count: int = 3, producer_id: int = -
         ({"record_count": 2**31 - 1, "last_offset_delta": 2**31 - 1}, Fault.FIELD),
         ({"record_count": 100, "last_offset_delta": 99}, Fault.FIELD),
         ({"record_count": 2**30, "last_offset_delta": 2**30, "attributes": 4}, Fault.FIELD),
+        ({"record_count": 10_000, "last_offset_delta": 9_999, "attributes": 1}, Fault.FIELD),
+        ({"record_count": 1_000, "last_offset_delta": 999, "attributes": 2}, Fault.FIELD),
+        ({"record_count": 5_000, "last_offset_delta": 4_999, "attributes": 3}, Fault.FIELD),
+        ({"record_count": 500_000, "last_offset_delta": 499_999, "attributes": 4}, Fault.FIELD),
     ],
 )
 def test_a_sealed_lie_in_the_header_is_refused(edits: dict[str, int], reason: Fault) -> None:

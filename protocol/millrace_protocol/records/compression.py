@@ -23,8 +23,6 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_SIZE = struct.Struct(">i")
 
-_DEFLATE_RATIO_MAX: Final = 1032
-"""Two bits for a match of 258 bytes; zlib's technical notes."""
 _OUTPUT_BYTES_MIN: Final = 64 * 1024
 _CLEARED_BYTES_MAX: Final = 1 << 20
 """A larger output is memory of its own that is clear when it is first touched, in the codec. Python
@@ -41,6 +39,15 @@ class Codec(enum.IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+EXPANSION_MAX: Final = (1, 1032, 22, 255, 32_768)
+"""By `Codec`, how many bytes one compressed byte may become at most (wire_spec.md W-5.6).
+
+gzip: 258 bytes for two bits (zlib's technical notes). snappy: 64 bytes for the three of a copy.
+lz4: 255 bytes for each byte of a match length. zstd: a block of 128 KiB for four bytes (RFC 8878,
+3.1.1.2).
+"""
 
 
 class CompressionError(ValueError):
@@ -89,7 +96,7 @@ def decompress(data: bytes | memoryview, codec: Codec, *, limit_bytes: int) -> b
         return _decompress_snappy(data, limit_bytes)
     if codec is Codec.GZIP:
         # The last four bytes of a gzip member are its size before compression, modulo 2**32.
-        guess = min(int.from_bytes(data[-4:], "little"), len(data) * _DEFLATE_RATIO_MAX)
+        guess = min(int.from_bytes(data[-4:], "little"), len(data) * EXPANSION_MAX[codec])
         return _decompress_growing(cramjam.gzip, data, guess, limit_bytes)
     module = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
     return _decompress_growing(module, data, len(data) * 4, limit_bytes)

@@ -10,7 +10,7 @@ import struct
 
 import crc32c
 
-from millrace_protocol.records.compression import Codec
+from millrace_protocol.records.compression import EXPANSION_MAX, Codec
 from millrace_protocol.records.corruption import BatchTooLarge, CorruptBatch, Fault
 from millrace_protocol.records.header import (
     ATTRIBUTES_POSITION,
@@ -136,7 +136,8 @@ def check_batches(
                 and delta >= 0
                 and 0 <= count <= delta + 1
                 and count <= RECORD_COUNT_MAX
-                and (codec or RECORD_SIZE_MIN * count <= batch_length - BATCH_LENGTH_MIN)
+                and RECORD_SIZE_MIN * count
+                <= (batch_length - BATCH_LENGTH_MIN) * EXPANSION_MAX[codec]
                 and (not check_crc or crc32c.crc32c(view[position + CRC_START : end]) == crc)
             ):
                 positions.append(position)
@@ -216,10 +217,10 @@ def _check_fields(header: BatchHeader, position: int) -> None:
         fault = f"record count {count} does not fit into {delta + 1} offsets"
     elif count > RECORD_COUNT_MAX:
         fault = f"record count {count} is over the limit of {RECORD_COUNT_MAX}"
-    elif codec == 0 and count * RECORD_SIZE_MIN > header.size_bytes - HEADER_SIZE:
+    elif count * RECORD_SIZE_MIN > (header.size_bytes - HEADER_SIZE) * EXPANSION_MAX[codec]:
         fault = (
-            f"a record takes at least {RECORD_SIZE_MIN} bytes: {count} records do not fit into "
-            f"{header.size_bytes - HEADER_SIZE}"
+            f"record count {count} does not fit into {header.size_bytes - HEADER_SIZE} bytes of "
+            f"codec {Codec(codec).name.lower()}: a record takes at least {RECORD_SIZE_MIN} bytes"
         )
     else:
         return
