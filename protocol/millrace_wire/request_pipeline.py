@@ -266,8 +266,8 @@ class RequestPipeline(Generic[T]):
         overdue = min(self._in_flight, key=_deadline_ms, default=None)
         if overdue is not None and overdue.deadline_ms <= now_ms:
             raise RequestTimedOut(
-                f"{self.peer} did not answer {overdue.api.name} in time; "
-                "the connection was given up, and the request may have taken effect"
+                f"{self.peer} did not respond to {overdue.api.name} in time; "
+                "the connection was closed, and the request may have taken effect"
             )
         late = [request for request in self._queued if request.deadline_ms <= now_ms]
         if late:

@@ -69,7 +69,7 @@ async def test_a_response_that_is_overdue_ends_the_call_and_a_new_connection_wor
 ) -> None:
     connection = await call_broker(env, address(other))
     await create_topic(connection)
-    with pytest.raises(RequestTimedOut, match="did not answer FETCH in time"):
+    with pytest.raises(RequestTimedOut, match="did not respond to FETCH in time"):
         await read(connection, 0, max_wait_ms=NEVER_MS, timeout_ms=20)
     with pytest.raises(RequestTimedOut):
         await metadata(connection)

@@ -284,7 +284,7 @@ def test_a_request_in_flight_that_is_overdue_ends_the_connection() -> None:
     sent(ours)
     assert ours.deadline_ms() == 100
     assert ours.on_deadline(99) == []
-    with pytest.raises(RequestTimedOut, match="b:1 did not answer METADATA in time"):
+    with pytest.raises(RequestTimedOut, match="b:1 did not respond to METADATA in time"):
         ours.on_deadline(100)
 
 

@@ -183,7 +183,7 @@ async def test_a_response_that_is_overdue_ends_the_connection() -> None:
     async with listening(script) as address:
         connection = await connected(address)
         (other,) = asking(connection, 1)
-        with pytest.raises(RequestTimedOut, match="did not answer METADATA in time"):
+        with pytest.raises(RequestTimedOut, match="did not respond to METADATA in time"):
             await ask(connection, timeout_ms=20)
         with pytest.raises(RequestTimedOut):
             await other

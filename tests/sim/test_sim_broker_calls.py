@@ -86,7 +86,7 @@ async def overdue(brokers: Brokers) -> None:
     connection = await brokers.call()
     await create_topic(connection)
     began_s = brokers.world.loop.time()
-    with pytest.raises(RequestTimedOut, match="did not answer FETCH in time"):
+    with pytest.raises(RequestTimedOut, match="did not respond to FETCH in time"):
         await read(connection, 0, max_wait_ms=NEVER_MS, timeout_ms=700)
     assert 0.69 <= brokers.world.loop.time() - began_s < 0.8
 

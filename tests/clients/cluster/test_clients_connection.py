@@ -90,7 +90,7 @@ async def test_a_request_that_is_not_answered_in_time_ends_the_connection(
     broker.script(ApiKey.METADATA, lambda request, default: None)
     connection = await connect(broker.port)
     other = asyncio.create_task(ask(connection, timeout_ms=60_000))
-    with pytest.raises(RequestTimedOut, match="did not answer METADATA in time"):
+    with pytest.raises(RequestTimedOut, match="did not respond to METADATA in time"):
         await ask(connection, timeout_ms=20)
     with pytest.raises(RequestTimedOut):
         await other
