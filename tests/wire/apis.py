@@ -1,0 +1,153 @@
+"""The apis of wire_spec.md W-4: key, request and response, as the tables there have them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.wire.layouts import Layout
+
+_RESULT = "error_code int16, error_message string?"
+_TOPIC_RESULTS = f"topics [name string, {_RESULT}]"
+_TOPIC_CONFIG = "configs [name string, value string?]"
+_MEMBER = "generation int32, member_id string, instance_id string?"
+_OFFSET_RESULTS = f"partitions [topic string, partition int32, {_RESULT}]"
+
+
+class Api(NamedTuple):
+    """One api in version 0."""
+
+    key: int
+    request: Layout
+    response: Layout
+
+
+def _api(key: int, request: str, response: str) -> Api:
+    return Api(key, Layout(request), Layout(response))
+
+
+APIS = {
+    "Hello": _api(
+        18,
+        "software string, software_version string",
+        "software string, software_version string, cluster_id string, node_id int32, "
+        "frame_bytes_max int32, inflight_requests_max int32, "
+        "apis [api int16, min_version int16, max_version int16]",
+    ),
+    "Metadata": _api(
+        3,
+        "topics [string ?]",
+        "cluster_id string, controller_id int32, "
+        "brokers [node_id int32, host string, port int32], "
+        f"topics [{_RESULT}, name string, topic_id uuid, is_internal boolean, "
+        "partitions [error_code int16, partition int32, leader_id int32, leader_epoch int32, "
+        "replicas [int32], isr [int32]]]",
+    ),
+    "Produce": _api(
+        0,
+        "acks int16, timeout_ms int32, partitions [topic string, partition int32, records bytes]",
+        f"partitions [topic string, partition int32, {_RESULT}, base_offset int64, "
+        "log_append_time_ms int64, log_start_offset int64]",
+    ),
+    "Fetch": _api(
+        1,
+        "max_wait_ms int32, min_bytes int32, max_bytes int32, partitions [topic string, "
+        "partition int32, leader_epoch int32, fetch_offset int64, max_bytes int32]",
+        f"partitions [topic string, partition int32, {_RESULT}, high_watermark int64, "
+        "log_start_offset int64, records bytes]",
+    ),
+    "ListOffsets": _api(
+        2,
+        "partitions [topic string, partition int32, timestamp_ms int64]",
+        f"partitions [topic string, partition int32, {_RESULT}, timestamp_ms int64, "
+        "offset int64, leader_epoch int32]",
+    ),
+    "InitProducerId": _api(
+        22,
+        "producer_id int64, producer_epoch int16",
+        "producer_id int64, producer_epoch int16",
+    ),
+    "CreateTopics": _api(
+        19,
+        f"topics [name string, partitions int32, replication_factor int16, {_TOPIC_CONFIG}], "
+        "validate_only boolean",
+        f"topics [name string, {_RESULT}, topic_id uuid, partitions int32, "
+        "replication_factor int16]",
+    ),
+    "DeleteTopics": _api(20, "topics [string]", _TOPIC_RESULTS),
+    "CreatePartitions": _api(
+        37, "topics [name string, partitions int32], validate_only boolean", _TOPIC_RESULTS
+    ),
+    "DescribeConfigs": _api(
+        32,
+        "topics [string]",
+        f"topics [name string, {_RESULT}, configs [name string, value string, "
+        "is_default boolean, doc string]]",
+    ),
+    "AlterConfigs": _api(
+        44, f"topics [name string, {_TOPIC_CONFIG}], validate_only boolean", _TOPIC_RESULTS
+    ),
+    "FindCoordinator": _api(
+        10,
+        "groups [string]",
+        f"coordinators [group string, {_RESULT}, node_id int32, host string, port int32]",
+    ),
+    "JoinGroup": _api(
+        11,
+        "group string, session_timeout_ms int32, rebalance_timeout_ms int32, member_id string, "
+        "instance_id string?, protocol_type string, protocols [name string, metadata bytes], "
+        "reason string?",
+        "generation int32, protocol_type string?, protocol string?, leader string, "
+        "member_id string, skip_assignment boolean, "
+        "members [member_id string, instance_id string?, metadata bytes]",
+    ),
+    "SyncGroup": _api(
+        14,
+        f"group string, {_MEMBER}, protocol_type string?, protocol string?, "
+        "assignments [member_id string, assignment bytes]",
+        "protocol_type string?, protocol string?, assignment bytes",
+    ),
+    "Heartbeat": _api(12, f"group string, {_MEMBER}", ""),
+    "LeaveGroup": _api(
+        13,
+        "group string, members [member_id string, instance_id string?, reason string?]",
+        f"members [member_id string, instance_id string?, {_RESULT}]",
+    ),
+    "OffsetCommit": _api(
+        8,
+        f"group string, {_MEMBER}, partitions [topic string, partition int32, offset int64, "
+        "leader_epoch int32, metadata string?]",
+        _OFFSET_RESULTS,
+    ),
+    "OffsetFetch": _api(
+        9,
+        "group string, partitions [topic string, partition int32 ?]",
+        f"partitions [topic string, partition int32, {_RESULT}, offset int64, "
+        "leader_epoch int32, metadata string?, commit_time_ms int64]",
+    ),
+    "OffsetDelete": _api(
+        47, "group string, partitions [topic string, partition int32]", _OFFSET_RESULTS
+    ),
+    "ListGroups": _api(
+        16,
+        "states [string]",
+        "groups [group string, state string, protocol_type string, members int32]",
+    ),
+    "DescribeGroups": _api(
+        15,
+        "groups [string]",
+        f"groups [group string, {_RESULT}, state string, generation int32, "
+        "protocol_type string, protocol string, leader string, members [member_id string, "
+        "instance_id string?, client_id string, client_host string, metadata bytes, "
+        "assignment bytes]]",
+    ),
+    "DeleteGroups": _api(42, "groups [string]", f"groups [group string, {_RESULT}]"),
+    "SplitRanges": _api(
+        1000,
+        "partitions [topic string, partition int32, start_offset int64, end_offset int64, "
+        "piece_bytes int64]",
+        f"partitions [topic string, partition int32, {_RESULT}, leader_epoch int32, "
+        "pieces [end_offset int64, size_bytes int64]]",
+    ),
+}
+REFUSAL = Layout("message string, min_version int16, max_version int16")
+NAMES = {api.key: name for name, api in APIS.items()}
