@@ -68,7 +68,7 @@ class ErrorTraits:
     """How a client may answer one code.
 
     `retriable`: the same request may succeed later. `refresh_metadata`: ask for metadata before
-    retrying. `fenced`: somebody newer has taken this client's place; retrying cannot help.
+    retrying. `fenced`: another client has taken this one's place; retrying cannot help.
     """
 
     sentence: str
@@ -85,7 +85,7 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
         "The offset is outside the log; ask ListOffsets for the valid range"
     ),
     ErrorCode.CORRUPT_MESSAGE: _T(
-        "The record batch fails its checks (length, CRC or counts); send it again", retriable=True
+        "The CRC-32C of the record batch is wrong; send the batch again", retriable=True
     ),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _T(
         "This broker has no such topic or partition; create it or check the name",
@@ -134,7 +134,7 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
         "A timestamp is farther from the broker's clock than the topic allows"
     ),
     ErrorCode.UNSUPPORTED_VERSION: _T(
-        "This version of the api is not spoken here; use one of the range in the reply"
+        "The broker does not have this version of the api; use one of the range in the refusal"
     ),
     ErrorCode.TOPIC_ALREADY_EXISTS: _T("A topic of this name exists; choose another name"),
     ErrorCode.INVALID_PARTITIONS: _T(
@@ -149,14 +149,14 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
         "A batch of this producer is missing before this one; resend from the last acked batch"
     ),
     ErrorCode.INVALID_PRODUCER_EPOCH: _T(
-        "A newer epoch of this producer id has written here; ask InitProducerId for a new one",
+        "A newer holder of this producer id writes; stop, and report it",
         fenced=True,
     ),
     ErrorCode.KAFKA_STORAGE_ERROR: _T(
         "The partition is offline after a disk fault; see the broker's log"
     ),
     ErrorCode.UNKNOWN_PRODUCER_ID: _T(
-        "The broker has no state for this producer id; ask InitProducerId for a new one"
+        "The partition does not know this producer id; ask InitProducerId for the next epoch"
     ),
     ErrorCode.NON_EMPTY_GROUP: _T("The group has members; stop them first"),
     ErrorCode.GROUP_ID_NOT_FOUND: _T("No group has this name"),
@@ -190,7 +190,7 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.BROKER_STOPPING: _T(
         "The broker is shutting down; connect again", retriable=True, refresh_metadata=True
     ),
-    ErrorCode.UNKNOWN_API: _T("No api has this key; Hello lists those there are"),
+    ErrorCode.UNKNOWN_API: _T("No api has this key; Hello lists the apis"),
     ErrorCode.FRAME_TOO_LARGE: _T(
         "The frame is longer than this broker accepts; Hello names the limit"
     ),

@@ -20,8 +20,10 @@ from millrace_protocol.dissect import (
     render,
 )
 from millrace_protocol.records import BatchHeader, Codec, compress, seal
-from millrace_protocol.spec.examples import fetched_batch, produced_batch
+from millrace_protocol.spec.captures import EXAMPLES
 
+PRODUCED = EXAMPLES["produce-request"][-109:]
+FETCHED = EXAMPLES["fetch-response"][-109:]
 RECORD = bytes.fromhex("10 00 00 00 02 6b 02 76 00")  # length 8, key "k", value "v"
 
 
@@ -42,10 +44,10 @@ def value(span: Span, name: str) -> object:
 
 def test_a_segment_is_batches_back_to_back_and_a_preallocated_tail() -> None:
     """W-9.1"""
-    data = produced_batch() + fetched_batch() + bytes(500)
+    data = PRODUCED + FETCHED + bytes(500)
     first, second, tail = dissect_segment(data)
     assert (first.start, first.end, second.start) == (0, 109, 109)
-    assert value(second, "batch[1].base_offset") == 40
+    assert value(second, "batch[1].partition_leader_epoch") == 0
     assert bytes(value(second, "batch[1].records[0].key")) == b"ada"  # type: ignore[call-overload]
     assert value(second, "batch[1].records[1].key") is None
     assert (tail.name, tail.start, tail.end) == ("tail", 218, 718)
@@ -72,7 +74,7 @@ def test_a_bomb_is_not_decompressed() -> None:
 
 
 def test_a_flipped_bit_is_a_wrong_crc_and_the_next_batch_is_shown_all_the_same() -> None:
-    data = bytearray(produced_batch() * 2)
+    data = bytearray(PRODUCED * 2)
     data[80] ^= 1
     first, second = dissect_segment(data)
     assert [fault.name for fault in first.faults()] == ["batch[0].crc"]
@@ -80,7 +82,7 @@ def test_a_flipped_bit_is_a_wrong_crc_and_the_next_batch_is_shown_all_the_same()
 
 
 def test_a_torn_batch_says_how_much_of_it_is_there() -> None:
-    (span,) = dissect_segment(produced_batch()[:100])
+    (span,) = dissect_segment(PRODUCED[:100])
     assert span.fault == "the batch claims 109 bytes and 100 are left"
 
 
@@ -155,7 +157,7 @@ def test_any_bytes_at_all_are_explained_without_raising(data: bytes, file_name: 
 
 @given(st.data())
 def test_batches_with_bytes_changed_are_explained_without_raising(data: st.DataObject) -> None:
-    plain = produced_batch()
+    plain = PRODUCED
     payload = plain[61:]
     codec = data.draw(st.sampled_from(list(Codec)))
     damaged = bytearray(batch(compress(payload, codec), count=3, codec=codec))

@@ -13,7 +13,7 @@ from millrace_protocol.framing import refusal_frame, request_frame, response_fra
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest
 from millrace_protocol.messages.metadata import MetadataRequest
 from millrace_protocol.messages.refusal import Refusal
-from millrace_protocol.spec.examples import EXAMPLES
+from millrace_protocol.spec.captures import EXAMPLES
 
 FETCH = request_frame(
     api=ApiKey.FETCH,

@@ -13,7 +13,7 @@ import pytest
 
 from millrace_protocol.dissect import Span, dissect_frames
 from millrace_protocol.spec.__main__ import main
-from millrace_protocol.spec.examples import EXAMPLES
+from millrace_protocol.spec.captures import EXAMPLES
 from millrace_protocol.spec.lua import lua_script
 
 WIRESHARK = r"""

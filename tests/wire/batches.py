@@ -125,7 +125,7 @@ def sealed(data: bytes) -> bytes:
     return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
 
 
-def altered(data: bytes, *, seal: bool = True, **fields: int) -> bytes:
+def altered(data: bytes, seal: bool = True, /, **fields: int) -> bytes:
     """The batch with other header fields, sealed again unless told otherwise."""
     changed = bytearray(data)
     for name, value in fields.items():

@@ -9,11 +9,9 @@ from tests.wire.client import Connection
 OFFSET_OUT_OF_RANGE = 1
 
 
-def filled(
-    target: Target, wire: Connection, count: int, size: int = 100, **configs: str
-) -> tuple[str, int]:
+def filled(target: Target, wire: Connection, count: int, size: int = 100) -> tuple[str, int]:
     """A topic with `count` batches of one record; its name, and the bytes of one batch."""
-    topic, made = target.topic(wire, **configs), batch(b"x" * size)
+    topic, made = target.topic(wire), batch(b"x" * size)
     for _ in range(count):
         produce(wire, topic, made)
     return topic, len(made)
@@ -171,7 +169,7 @@ def other_timestamps_are_refused(target: Target) -> None:
 def a_claimed_max_timestamp_does_not_hide_the_largest(target: Target) -> None:
     """-3 answers a record that is there, whatever a header claims."""
     with target.connect() as wire:
-        topic = target.topic(wire)
+        topic = target.topic(wire, message_timestamp_after_max_ms=str(2**63 - 1))
         produce(wire, topic, altered(batch(b"a", b"b", timestamps=(1, 2)), max_timestamp=2**62))
         produce(wire, topic, batch(b"c"))
         equal(offset_at(wire, topic, -3), (0, 1, 2), "the largest timestamp")

@@ -51,7 +51,7 @@ def a_batch_may_be_refused_and_the_others_appended(target: Target) -> None:
     """Each partition stands for itself."""
     with target.connect() as wire:
         topic = target.topic(wire, partitions=3)
-        good, bad = batch(b"a"), altered(batch(b"b"), crc=1, seal=False)
+        good, bad = batch(b"a"), altered(batch(b"b"), False, crc=1)
         partitions = [(topic, 2, good), (topic, 1, bad), (target.name(), 0, good), (topic, 3, good)]
         results = wire.call("Produce", -1, 30_000, partitions).partitions
         equal(codes(results), [0, CORRUPT_MESSAGE, 3, 3], "codes")
@@ -246,7 +246,7 @@ def a_batch_is_stored_as_it_was_sent(target: Target) -> None:
 def records_are_read_as_they_were_written(target: Target) -> None:
     """Null and empty keys and values, headers twice, timestamps of their own."""
     with target.connect() as wire:
-        topic = target.topic(wire)
+        topic = target.topic(wire, message_timestamp_after_max_ms=str(2**63 - 1))
         headers = (("name", b"1"), ("name", None))
         produce(wire, topic, batch(b"", None, key=b"", headers=headers, timestamps=(7, 2**41)))
         (stored,) = split(fetch(wire, topic, 0).records)
@@ -282,8 +282,8 @@ def what_is_not_one_whole_batch_is_an_invalid_record(target: Target) -> None:
         topic, made = target.topic(wire), batch(b"value")
         for broken in (
             *(b"", made[:60], made[:-1], made + b"\0", made + made),
-            *(altered(made, magic=n, seal=False) for n in (0, 1, 3)),
-            *(altered(made, batch_length=n, seal=False) for n in (-1, 48, 1_000)),
+            *(altered(made, False, magic=n) for n in (0, 1, 3)),
+            *(altered(made, False, batch_length=n) for n in (-1, 48, 1_000)),
         ):
             equal(outcome(wire, topic, broken), (INVALID_RECORD, -1), broken[:21].hex(" "))
 
@@ -301,7 +301,11 @@ def header_fields_that_a_client_may_not_set_are_an_invalid_record(target: Target
     with target.connect() as wire:
         topic = target.topic(wire)
         for fields in bad:
-            equal(outcome(wire, topic, altered(made, **fields)), (INVALID_RECORD, -1), f"{fields}")
+            equal(
+                outcome(wire, topic, altered(made, True, **fields)),
+                (INVALID_RECORD, -1),
+                f"{fields}",
+            )
 
 
 @check("W-5.4", "W-5.6")
@@ -333,6 +337,16 @@ def the_broker_does_not_decode_records(target: Target) -> None:
         rubbish, good = split(fetch(wire, topic, 0).records)
         equal(rubbish[61:], b"\xff" * 20, "the stored payload")
         equal([r.value for r in records_of(good)], [b"b"], "the next batch's records")
+
+
+@check("W-4.10", "W-5.6")
+def a_timestamp_far_from_the_brokers_clock_is_refused(target: Target) -> None:
+    """INVALID_TIMESTAMP, as far as the topic's settings say."""
+    with target.connect() as wire:
+        topic, late = target.topic(wire), batch(b"a", timestamps=(2**41,))
+        equal(outcome(wire, topic, late), (32, -1), "a timestamp of 2039")
+        bounded = target.topic(wire, message_timestamp_before_max_ms="1000")
+        equal(outcome(wire, bounded, batch(b"a")), (32, -1), "one of 1970")
 
 
 @check("W-5.6")

@@ -153,7 +153,7 @@ def a_topic_name_has_1_to_249_of_the_allowed_characters(target: Target) -> None:
     with target.connect() as wire:
         good = [target.name() + "aZ09._-", (target.name() + "x" * 249)[:249]]
         bad = ["", ".", "..", "a/b", "a b", "caf\xe9", "x" * 250, "a\n"]
-        new = [(name, 1, -1, []) for name in good + bad]
+        new = [(name, 1, -1, ()) for name in good + bad]
         equal(codes(wire.call("CreateTopics", new, False).topics), [0, 0] + [17] * 8, "codes")
 
 
@@ -163,8 +163,8 @@ def a_client_cannot_write_to_the_brokers_topics(target: Target) -> None:
     with target.connect() as wire:
         wire.call("FindCoordinator", [target.name("group")])
         equal(produce(wire, "__consumer_offsets", batch(b"a")).error_code, 17, "Produce")
-        new = [("__wire", 1, -1, [])]
-        equal(codes(wire.call("CreateTopics", new, True).topics), [17], "CreateTopics")
+        internal = [("__wire", 1, -1, ())]
+        equal(codes(wire.call("CreateTopics", internal, True).topics), [17], "CreateTopics")
 
 
 @check("W-6.6")
@@ -172,7 +172,7 @@ def a_name_that_may_stand_once_is_refused_twice(target: Target) -> None:
     """INVALID_REQUEST, and nothing is done."""
     with target.connect() as wire:
         name, topic = target.name(), target.topic(wire)
-        new, made = (name, 1, -1, []), batch(b"a")
+        new, made = (name, 1, -1, ()), batch(b"a")
         for api, values in (
             ("CreateTopics", ([new, new], False)),
             ("CreatePartitions", ([(topic, 2)] * 2, False)),
@@ -186,7 +186,7 @@ def a_name_that_may_stand_once_is_refused_twice(target: Target) -> None:
         equal(end, 0, "records appended")
 
 
-@check("W-7.1", "W-7.2")
+@check("W-7.1")
 def a_message_stands_beside_every_error_code(target: Target) -> None:
     """A result with code 0 has no message, one with another code has."""
     with target.connect() as wire:

@@ -16,6 +16,8 @@ SETTINGS = {
     "index.interval.bytes",
     "max.compaction.lag.ms",
     "max.message.bytes",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
     "message.timestamp.type",
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
@@ -162,11 +164,11 @@ def changes_of_a_topic_are_made_all_or_none(target: Target) -> None:
         change = [(topic, [("segment.bytes", "8192"), ("segment.ms", "-5")])]
         equal(codes(wire.call("AlterConfigs", change, False).topics), [40], "one bad value")
         equal(configs_of(wire, topic)["segment.bytes"], ("4096", False), "segment.bytes")
-        change = [(topic, [("segment.bytes", None), ("segment.ms", "5000")])]
-        equal(codes(wire.call("AlterConfigs", change, False).topics), [0], "good values")
+        good = [(topic, [("segment.bytes", None), ("segment.ms", "5000")])]
+        equal(codes(wire.call("AlterConfigs", good, False).topics), [0], "good values")
         found = configs_of(wire, topic)
         true(found["segment.bytes"][1], "null does not go back to the default")
         equal(found["segment.ms"], ("5000", False), "segment.ms")
         equal(found["retention.ms"], ("-1", False), "a setting that was not named")
-        missing = [(target.name(), [])]
+        missing = [(target.name(), ())]
         equal(codes(wire.call("AlterConfigs", missing, False).topics), [3], "no topic")

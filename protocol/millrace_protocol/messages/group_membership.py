@@ -60,11 +60,9 @@ class JoinGroupRequest(Request):
     """Joins a group, or joins it again; answered when the others have joined too."""
 
     group: str = wire(STRING, _GROUP)
-    session_timeout_ms: int = wire(
-        INT32, "a member that is silent for longer is dead", unit="milliseconds"
-    )
+    session_timeout_ms: int = wire(INT32, "a member that is silent for longer is dead", unit="ms")
     rebalance_timeout_ms: int = wire(
-        INT32, "how long the others wait for this member to join again", unit="milliseconds"
+        INT32, "how long the others wait for this member to join again", unit="ms"
     )
     member_id: str = wire(STRING, "the id that JoinGroup gave; empty for a new member")
     instance_id: str | None = wire(NULLABLE_STRING, _INSTANCE)

@@ -10,17 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-_PART = re.compile(
-    r"(?P<open><!-- generated: (?P<name>[^>]*?) -->\n)(?P<body>.*?)(?P<close><!-- end -->)", re.S
-)
-
 
 class UnknownPart(ValueError):
     """A marker names a part that no generator makes."""
 
 
-def regenerate(text: str, generators: Mapping[str, Callable[[], str]]) -> str:
-    """The document with every generated part made anew. Raises `UnknownPart`."""
+def regenerate(
+    text: str, generators: Mapping[str, Callable[[], str]], *, marker: str = "generated"
+) -> str:
+    """The document with every part under this marker made anew. Raises `UnknownPart`."""
 
     def part(match: re.Match[str]) -> str:
         generator = generators.get(match["name"])
@@ -30,9 +28,16 @@ def regenerate(text: str, generators: Mapping[str, Callable[[], str]]) -> str:
             )
         return f"{match['open']}{generator()}\n{match['close']}"
 
-    return _PART.sub(part, text)
+    return _part(marker).sub(part, text)
 
 
-def parts(text: str) -> list[str]:
+def parts(text: str, *, marker: str = "generated") -> list[str]:
     """The names of the generated parts, in order."""
-    return [match["name"] for match in _PART.finditer(text)]
+    return [match["name"] for match in _part(marker).finditer(text)]
+
+
+def _part(marker: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"(?P<open><!-- {marker}: (?P<name>[^>]*?) -->\n)(?P<body>.*?)(?P<close><!-- end -->)",
+        re.S,
+    )

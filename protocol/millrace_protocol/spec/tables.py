@@ -1,24 +1,20 @@
-"""The generated parts of `wire_spec.md`: tables from declarations, and annotated examples.
+"""The generated parts of `wire_spec.md` by name, and its tables of apis, errors and batch headers.
 
-Owns their form. Knows nothing of the document around them: `document` puts each between its
-markers.
+Knows nothing of the document around them: `document` puts each between its markers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
-from millrace_protocol.api import APIS
-from millrace_protocol.dissect import dissect_frames, render
+from millrace_protocol.api import APIS, Api
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.messages.refusal import Refusal
-from millrace_protocol.primitives import ArrayOf, WireType
 from millrace_protocol.records import BATCH_HEADER
-from millrace_protocol.schema import Message, Struct, wire_fields
-from millrace_protocol.spec.examples import EXAMPLES, slug
-
-_ROW_BYTES = 16
+from millrace_protocol.spec.captures import EXAMPLES
+from millrace_protocol.spec.examples import example
+from millrace_protocol.spec.message_tables import message_table, slug
 
 _BATCH_MEANINGS = {
     "base_offset": ("offset of the first record; 0 from a client, set by the broker", ""),
@@ -37,20 +33,27 @@ _BATCH_MEANINGS = {
 }
 
 
+NOT_SENT = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.UNSTABLE_OFFSET_COMMIT})
+"""The group coordinator knows them; no api of this protocol answers with them."""
+
+
 def generators() -> dict[str, Callable[[], str]]:
     """What can stand between markers: its name, and the function that makes it."""
     made: dict[str, Callable[[], str]] = {
         "apis": _apis,
         "errors": _errors,
         "batch-header": _batch_header,
-        "refusal": partial(_message, Refusal),
+        "refusal": partial(message_table, Refusal),
     }
     for api in APIS.values():
-        made[f"{slug(api.key)}-request"] = partial(_message, api.request)
-        made[f"{slug(api.key)}-response"] = partial(_message, api.response)
+        made[slug(api.key)] = partial(_both, api)
     for name in EXAMPLES:
-        made[f"example: {name}"] = partial(_example, name)
+        made[f"example: {name}"] = partial(example, name)
     return made
+
+
+def _both(api: Api) -> str:
+    return f"{message_table(api.request)}\n\n{message_table(api.response)}"
 
 
 def _apis() -> str:
@@ -65,10 +68,12 @@ def _apis() -> str:
 
 def _errors() -> str:
     rows = [
-        "| number | name | retriable | refresh metadata | fenced | sentence |",
+        "| number | name | retriable | refresh metadata | fenced | default message |",
         "|---|---|---|---|---|---|",
     ]
     for code in ErrorCode:
+        if code in NOT_SENT:
+            continue
         traits = ERROR_TRAITS[code]
         marks = (traits.retriable, traits.refresh_metadata, traits.fenced)
         shown = " | ".join("yes" if mark else "" for mark in marks)
@@ -87,50 +92,3 @@ def _batch_header() -> str:
         rows.append(f"| {position} | {name} | {type_} | {unit} | {meaning} |")
         position += size
     return "\n".join(rows)
-
-
-def _message(cls: type[Message]) -> str:
-    """The table of a message, and behind it those of the structs it holds, outermost first."""
-    return "\n\n".join(_table(struct) for struct in _structs(cls))
-
-
-def _structs(cls: type[Message]) -> Iterator[type[Message]]:
-    yield cls
-    for _, field in wire_fields(cls, _LAST_VERSION):
-        element = field.type.element if isinstance(field.type, ArrayOf) else field.type
-        if isinstance(element, Struct):
-            yield from _structs(element.cls)
-
-
-_LAST_VERSION = max(api.max_version for api in APIS.values())
-
-
-def _table(cls: type[Message]) -> str:
-    doc = " ".join((cls.__doc__ or "").split())
-    rows = [
-        f"**{cls.__name__}**: {doc}",
-        "",
-        "| field | type | unit | meaning | since |",
-        "|---|---|---|---|---|",
-    ]
-    rows += [
-        f"| {name} | {type_name(field.type)} | {field.unit} | {field.doc} | {field.since} |"
-        for name, field in wire_fields(cls, _LAST_VERSION)
-    ]
-    return "\n".join(rows)
-
-
-def type_name(type_: WireType) -> str:
-    """The type as the specification writes it."""
-    return type_.spec_name
-
-
-def _example(name: str) -> str:
-    """The frame as a hex dump, then explained."""
-    frame = EXAMPLES[name]
-    rows = [
-        f"{start:08x}: {frame[start : start + _ROW_BYTES].hex(' ')}"
-        for start in range(0, len(frame), _ROW_BYTES)
-    ]
-    lines = [line.rstrip() for line in render(dissect_frames(frame))]
-    return "\n".join(["```hex", *rows, "```", "", "```text", *lines, "```"])

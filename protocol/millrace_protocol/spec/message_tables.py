@@ -1,0 +1,95 @@
+"""Tables of messages: a row for each field, those of the structs inside it among them.
+
+Owns their form. A struct that several messages have is shown in the first of them; the others name
+that section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from millrace_protocol.api import APIS, ApiKey
+from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.primitives import ArrayOf, WireType
+from millrace_protocol.schema import Message, Struct, wire_fields
+
+_LAST_VERSION = max(api.max_version for api in APIS.values())
+
+
+def slug(key: ApiKey) -> str:
+    """An api's name as part of an anchor or a file name: `create-topics`."""
+    return key.name.lower().replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One field, or the two that say what became of something."""
+
+    name: str
+    type: str
+    meaning: str
+    since: int
+
+
+def message_table(cls: type[Message]) -> str:
+    """The message with its doc; without the column `since` where that is 0 throughout."""
+    doc = " ".join((cls.__doc__ or "").split())
+    rows = list(_rows(cls, _section(cls), ""))
+    if not rows:
+        return f"**{cls.__name__}**: {doc} It has no fields."
+    has_since = any(row.since for row in rows)
+    return "\n".join(
+        [
+            f"**{cls.__name__}**: {doc}",
+            "",
+            "| field | type | meaning |" + (" since |" if has_since else ""),
+            "|---|---|---|" + ("---|" if has_since else ""),
+            *(
+                f"| {row.name} | {row.type} | {row.meaning} |"
+                + (f" {row.since} |" if has_since else "")
+                for row in rows
+            ),
+        ]
+    )
+
+
+def _rows(cls: type[Message], section: str, prefix: str) -> Iterator[Row]:
+    for name, field in wire_fields(cls, _LAST_VERSION):
+        if name == "error_message":
+            continue
+        unit = f" ({field.unit})" if field.unit else ""
+        shown, type_ = f"{prefix}{name}", field.type.spec_name
+        if name == "error_code" and "error_message" in dict(wire_fields(cls, _LAST_VERSION)):
+            shown, type_ = f"{shown}, error_message", f"{type_}, nullable string"
+        struct = _struct(field.type)
+        if struct is not None and _section(struct) != section:
+            type_ = f"{type_} ({_section(struct)})"
+        yield Row(shown, f"{type_}{unit}", field.doc, field.since)
+        if struct is not None and _section(struct) == section:
+            yield from _rows(struct, section, f"{prefix}{name}[].")
+
+
+def _struct(type_: WireType) -> type[Message] | None:
+    element = type_.element if isinstance(type_, ArrayOf) else type_
+    return element.cls if isinstance(element, Struct) else None
+
+
+def _messages() -> Iterator[tuple[str, type[Message]]]:
+    """Every message with the section that shows it, in the order of the document."""
+    yield "W-2.4", Refusal
+    for number, api in enumerate(APIS.values(), 1):
+        yield f"W-4.{number}", api.request
+        yield f"W-4.{number}", api.response
+
+
+def _structs(cls: type[Message]) -> Iterator[type[Message]]:
+    yield cls
+    for _, field in wire_fields(cls, _LAST_VERSION):
+        struct = _struct(field.type)
+        if struct is not None:
+            yield from _structs(struct)
+
+
+def _section(struct: type[Message]) -> str:
+    return next(section for section, message in _messages() if struct in _structs(message))
