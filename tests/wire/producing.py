@@ -156,9 +156,9 @@ def a_sequence_wraps_to_0(target: Target) -> None:
     with target.connect() as wire:
         topic = target.topic(wire, max_message_bytes=str(1 << 20))
         who = identity(wire)
-        # Counts that only a header can have: gzip's name for bytes that nothing reads.
+        # The largest counts that a header may have (W-5.6), over bytes that nothing reads.
         sequence, count = 0, 19_173_961
-        made = batch(b"", payload=b"\x1f\x8b", codec=1)
+        made = batch(b"", payload=bytes(4_096), codec=4)
         while sequence + count <= 2**31:
             claimed = altered(
                 made,
@@ -306,6 +306,18 @@ def header_fields_that_a_client_may_not_set_are_an_invalid_record(target: Target
                 (INVALID_RECORD, -1),
                 f"{fields}",
             )
+
+
+@check("W-5.6")
+def a_record_count_that_the_bytes_cannot_hold_is_an_invalid_record(target: Target) -> None:
+    """At least 7 bytes a record, times what the codec can make of one byte."""
+    with target.connect() as wire:
+        topic = target.topic(wire)
+        for codec, growth in enumerate((1, 1_032, 22, 255, 32_768)):
+            made, most = batch(b"", payload=bytes(70), codec=codec), 10 * growth
+            for count, code in ((most + 1, INVALID_RECORD), (most, 0)):
+                claimed = altered(made, record_count=count, last_offset_delta=count - 1)
+                equal(outcome(wire, topic, claimed)[0], code, f"{count} records, codec {codec}")
 
 
 @check("W-5.4", "W-5.6")
