@@ -7,15 +7,16 @@ partitions, which the caller adds as columns. Imports numpy and pyarrow (the
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millrace_protocol.records.arrow_columns import HEADER_TYPE, binary_column, header_column, items
 from millrace_protocol.records.corruption import CorruptBatch, Fault
 from millrace_protocol.records.decode import decode_records, decompress_payload
-from millrace_protocol.records.fields import Malformed, read_headers, read_varint
+from millrace_protocol.records.fields import Malformed, read_headers
 from millrace_protocol.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -30,7 +31,7 @@ from millrace_protocol.records.header import (
 )
 from millrace_protocol.records.starts import Misplaced, RecordStarts
 from millrace_protocol.records.validate import check_batches
-from millrace_protocol.records.varint import VARINT_BYTES_MAX
+from millrace_protocol.records.varint_arrays import NoVarint, VarintArrays
 
 _Integers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
@@ -45,14 +46,11 @@ _BATCH_HEADER: Final = np.dtype(
     }
 )
 """The header of a batch as a row of a table."""
-_HEADER_TYPE: Final = pa.struct(
-    [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
-)
 SCHEMA: Final = pa.schema(
     [
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
-        pa.field("headers", pa.list_(_HEADER_TYPE), nullable=False),
+        pa.field("headers", pa.list_(HEADER_TYPE), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("timestamp", pa.timestamp("ms", tz="UTC"), nullable=False),
     ]
@@ -170,11 +168,7 @@ class ArrowFetch:
             positions = self._sound_batches(check_crc)
         self._positions, self._batch_headers = self._shown_batches(positions, from_offset)
         self._flat, extents = self._lay_out(limit_bytes)
-        self._bytes = np.frombuffer(self._flat, dtype=np.uint8)
-        # Every four bytes as one number, wherever they begin.
-        self._every_word: npt.NDArray[np.uint32] = np.ndarray(
-            max(len(self._flat) - 3, 0), "<u4", self._flat, strides=(1,)
-        )
+        self._numbers = VarintArrays(self._flat)
         counts = self._constants("record_count")
         starts = self._record_starts(extents, counts.tolist())
         self.count = len(starts)
@@ -187,11 +181,11 @@ class ArrowFetch:
         rows = slice(first, stop)
         match name:
             case "key":
-                return self._binary(self._keys[rows], self._key_sizes[rows])
+                return binary_column(self._flat, self._keys[rows], self._key_sizes[rows])
             case "value":
-                return self._binary(self._values[rows], self._value_sizes[rows])
+                return binary_column(self._flat, self._values[rows], self._value_sizes[rows])
             case "headers":
-                return self._all_headers()[rows]
+                return header_column(self._header_counts, self._headers)[rows]
             case "offset":
                 return pa.array(self.offsets[rows])
             case "timestamp":
@@ -211,53 +205,11 @@ class ArrowFetch:
         sizes = {"key": self._key_sizes, "value": self._value_sizes}
         return sum(int(np.maximum(sizes[name], 0).sum()) for name in columns if name in sizes)
 
-    def _binary(self, positions: _Integers, sizes: _Integers) -> pa.BinaryArray:
-        """Build a binary column from bytes in the buffer; a size of -1 is null.
-
-        The buffer becomes the data of an array whose elements are, in turn, a wanted field and
-        the gap behind it; taking every other one copies the wanted bytes once, in C++.
-        """
-        count = len(positions)
-        if not count:
-            return pa.nulls(0, pa.binary())
-        smallest, largest = int(sizes.min()), int(sizes.max())
-        if largest < 0:
-            return pa.nulls(count, pa.binary())
-        if smallest == largest > 0:
-            return self._binary_of_one_size(positions, largest)
-        is_null = sizes < 0
-        bounds = np.empty(2 * count, np.int32)
-        bounds[0::2] = positions
-        bounds[1::2] = positions + np.maximum(sizes, 0)
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self._flat)]
-        fields_and_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
-        every_other = np.arange(0, 2 * count, 2, dtype=np.int32)
-        return fields_and_gaps.take(pa.array(every_other, mask=is_null if smallest < 0 else None))
-
-    def _binary_of_one_size(self, positions: _Integers, size: int) -> pa.BinaryArray:
-        """Build the column as items of `size` bytes, which NumPy copies in half the time."""
-        count = len(positions)
-        bounds = np.arange(count + 1, dtype=np.int32) * np.int32(size)
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(_items(self._flat, size)[positions])]
-        return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=0)
-
     @property
     def _is_log_append_time(self) -> _Flags:
         """Whether each record has the timestamp of its batch."""
         is_set: _Flags = self._repeated("attributes") & LOG_APPEND_TIME_BIT != 0
         return is_set
-
-    def _all_headers(self) -> pa.ListArray:
-        """Build the headers column; a record without headers has an empty list."""
-        ends = np.cumsum(self._header_counts)
-        names = [name for headers in self._headers for name, _ in headers]
-        values = [value for headers in self._headers for _, value in headers]
-        structs = pa.StructArray.from_arrays(
-            [pa.array(names, pa.string()), pa.array(values, pa.binary())],
-            fields=list(_HEADER_TYPE),
-        )
-        bounds = pa.array(np.concatenate(([0], ends)).astype(np.int32))
-        return pa.ListArray.from_arrays(bounds, structs)
 
     def _sound_batches(self, check_crc: bool) -> list[int]:
         """Return where the whole batches begin."""
@@ -324,59 +276,11 @@ class ArrowFetch:
         self._timestamps = self._absolute_timestamps(time_deltas)
 
     def _varints(self, positions: _Integers) -> tuple[_Integers, _Integers]:
-        """Read a number at each position; return the numbers and where each ends.
-
-        Most columns have numbers of one byte, and nearly all have none of three. Where there are,
-        four bytes are taken as one word, in which the lowest clear top bit of a byte says where the
-        number ends. Still longer numbers are read one by one.
-        """
-        last = positions.max(initial=0)
-        if last < len(self._bytes):
-            firsts = self._bytes[positions]
-            if firsts.max(initial=0) < 0x80:
-                return _signed(firsts), positions + 1
-            if last + 1 < len(self._bytes):
-                goes_on = firsts >> np.uint8(7)
-                following = positions + 1
-                seconds = self._bytes[following]
-                if not (goes_on & (seconds >> np.uint8(7))).any():
-                    shorts = (seconds * goes_on).astype(np.uint16) << np.uint16(7)
-                    shorts |= firsts & np.uint8(0x7F)
-                    following += 1 if goes_on.all() else goes_on
-                    return _signed(shorts), following
-        words = self._words(positions)
-        tops = ~words & np.uint32(0x80808080)
-        end_bits = tops & (~tops + np.uint32(1))
-        words &= end_bits - np.uint32(1)
-        numbers = words & np.uint32(0x7F)
-        widths = np.ones(len(words), np.uint8)
-        for width in range(1, 4):
-            group = np.uint32(0x7F << 7 * width)
-            numbers |= (words >> np.uint32(width)) & group
-            widths += end_bits > np.uint32(0x80 << 8 * (width - 1))
-        found = _signed(numbers)
-        following = positions + widths
-        for row in np.flatnonzero(end_bits == 0).tolist():
-            try:
-                first = int(positions[row])
-                encoded = bytes(self._flat[first : first + VARINT_BYTES_MAX])
-                found[row], width = read_varint(encoded, 0)
-                following[row] = first + width
-            except (IndexError, Malformed):
-                raise self._corrupt(self._batch_of(row)) from None
-        return found, following
-
-    def _words(self, positions: _Integers) -> npt.NDArray[np.uint32]:
-        """Return the four bytes at each position, zeros behind the end of the buffer."""
-        last = len(self._bytes) - 4
-        if positions.max(initial=0) <= last:
-            words: npt.NDArray[np.uint32] = self._every_word[positions]
-            return words
-        self._require((positions < len(self._bytes)) & (last >= 0))
-        words = self._every_word[np.minimum(positions, last)]
-        late = np.flatnonzero(positions > last)
-        words[late] >>= (8 * (positions[late] - last)).astype(np.uint32)
-        return words
+        """Read a number of each record; return the numbers and where each ends."""
+        try:
+            return self._numbers.read(positions)
+        except NoVarint as missing:
+            raise self._corrupt(self._batch_of(missing.index)) from None
 
     def _skip(self, positions: _Integers, sizes: _Integers, ends: _Integers) -> _Integers:
         """Return where nullable fields end that are inside their records."""
@@ -451,21 +355,4 @@ class ArrowFetch:
 
 def _batch_headers(buf: memoryview, positions: _Integers) -> npt.NDArray[np.void]:
     """The headers of the batches that begin at these positions, copied."""
-    return _items(buf, HEADER_SIZE)[positions].view(_BATCH_HEADER)
-
-
-def _items(buf: memoryview, size: int) -> npt.NDArray[np.void]:
-    """Every `size` bytes of a buffer as one item, wherever they begin; no copy."""
-    count = max(len(buf) - size + 1, 0)
-    return np.ndarray((count,), np.dtype((np.void, size)), buf, strides=(1,))
-
-
-def _signed(numbers: npt.NDArray[np.unsignedinteger[Any]]) -> _Integers:
-    """Undo the zigzag: even numbers stand for 0, 1, 2, odd ones for -1, -2, -3."""
-    if len(numbers) and numbers.min() == (largest := numbers.max()):
-        number = int(largest)
-        return np.full(len(numbers), (number >> 1) ^ -(number & 1), np.int64)
-    signed = np.dtype(f"i{numbers.itemsize}")
-    signs = -(numbers & 1).view(signed)
-    found: _Integers = ((numbers >> 1).view(signed) ^ signs).astype(np.int64)
-    return found
+    return items(buf, HEADER_SIZE)[positions].view(_BATCH_HEADER)
