@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Generic, Self, Unpack
 from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import Cluster
-from millrace._consumer.fetch_buffer import Reading
+from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetcher import Fetcher
-from millrace._consumer.group_consumer import Sharing, check_topics
+from millrace._consumer.group_consumer import GroupConsumer, check_topics
 from millrace._consumer.group_member import Group
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.hand_over import Callback, Callbacks
 from millrace._consumer.positions import Positions
 from millrace._consumer.seek import Partition, Start, timestamp_of
-from millrace._group.commits import Commits, Nobody
-from millrace._group.member_identity import Terms
+from millrace._group.commits import Commits, NoMember
+from millrace._group.member_identity import MemberConfig
 from millrace.assignors import Assignor, chosen
 from millrace.config import ConsumerConfig, ConsumerOptions, Servers, configure, parse_servers
 from millrace.errors import (
@@ -55,7 +55,7 @@ else:
 __all__ = ["Callback", "Consumer", "Partition", "Start"]
 
 
-class Consumer(Sharing, Generic[K, V]):
+class Consumer(GroupConsumer, Generic[K, V]):
     """Reads partitions, in order within each, reading ahead of the caller.
 
         async with Consumer("localhost:9092", "clicks") as consumer:
@@ -112,7 +112,7 @@ class Consumer(Sharing, Generic[K, V]):
             rng=rng,
         )
         self._positions = Positions(self._config, rng=rng)
-        self._reading = Reading(
+        self._fetch_buffer = FetchBuffer(
             self._positions,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
@@ -128,7 +128,7 @@ class Consumer(Sharing, Generic[K, V]):
         self._commits: Commits | None = None
         self._shares = False
         if group is not None:
-            terms = Terms(
+            terms = MemberConfig(
                 group,
                 chosen(assignors),
                 self._config.session_timeout_ms,
@@ -167,7 +167,7 @@ class Consumer(Sharing, Generic[K, V]):
         self._tasks = tasks = BackgroundTasks(self._on_task_failed)
         self._fetcher.start(tasks, on_metadata=self._read_new_partitions)
         if self._group is not None and self._group_offsets is not None:
-            self._group_offsets.commits.committing = self._group
+            self._group_offsets.commits.member = self._group
             self._group_offsets.start(tasks)
             self._group.start(tasks)
 
@@ -197,7 +197,7 @@ class Consumer(Sharing, Generic[K, V]):
                 await self._tasks.end()
             if self._group_offsets is not None:
                 # The group refers to its offsets, and they to their commits.
-                self._group_offsets.commits.committing = Nobody()
+                self._group_offsets.commits.member = NoMember()
             await self._cluster.close()
             self._feed.emit(EventKind.CLOSED, "closed")
             self._feed.end()
@@ -225,7 +225,7 @@ class Consumer(Sharing, Generic[K, V]):
             self._group.handed()
         while True:
             # Breaking out of the loop loses nothing: the iterator is not this generator's.
-            for record in self._reading.records:
+            for record in self._fetch_buffer.records:
                 yield record
             await self._next_chunk(one_by_one=True)
 
@@ -234,7 +234,7 @@ class Consumer(Sharing, Generic[K, V]):
         if self._group is not None:
             self._group.asked()
         while True:
-            for record in self._reading.records:
+            for record in self._fetch_buffer.records:
                 if self._group is not None:
                     self._group.handed()
                 return record
@@ -276,7 +276,7 @@ class Consumer(Sharing, Generic[K, V]):
             self._check_taking()
             if self._group is not None:
                 self._group.asked()
-            batch = self._reading.next_batch(monotonic_ms())
+            batch = self._fetch_buffer.next_batch(monotonic_ms())
             self._fetcher.wake()
             if batch is None:
                 await self._wait_for_data()
@@ -291,9 +291,9 @@ class Consumer(Sharing, Generic[K, V]):
         """Up to `max_records` records without waiting. Raises only if there is none before."""
         found: list[Record[K, V]] = []
         while len(found) < max_records:
-            found += islice(self._reading.records, max_records - len(found))
+            found += islice(self._fetch_buffer.records, max_records - len(found))
             try:
-                if len(found) < max_records and not self._reading.advance(monotonic_ms()):
+                if len(found) < max_records and not self._fetch_buffer.advance(monotonic_ms()):
                     break
             except MillraceError:
                 # What was found comes first; the position has not moved, so it is met again.
@@ -308,10 +308,10 @@ class Consumer(Sharing, Generic[K, V]):
         if self._group is not None:
             self._group.asked(one_by_one=one_by_one)
         await asyncio.sleep(0)
-        while not self._reading.left:
+        while not self._fetch_buffer.left:
             self._check_taking()
             try:
-                if self._reading.advance(monotonic_ms()):
+                if self._fetch_buffer.advance(monotonic_ms()):
                     break
             finally:
                 self._fetcher.wake()
@@ -321,7 +321,7 @@ class Consumer(Sharing, Generic[K, V]):
 
     async def _wait_for_data(self) -> None:
         data = self._fetcher.data
-        if not self._reading.may_advance:
+        if not self._fetch_buffer.may_advance:
             data.clear()
             await data.wait()
         else:

@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from millrace._background_tasks import BackgroundTasks
-from millrace._clock import monotonic_ms, wall_ms
+from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import Cluster
 from millrace._producer.accumulator import Accumulator
-from millrace._producer.batch import Batch
 from millrace._producer.columns import (
-    Columns,
-    as_bytes,
-    bytes_column,
     check_topic,
     checked_headers,
     checked_partition,
     checked_timestamp_ms,
-    checked_timestamps_ms,
-    common_record_bytes,
-    headers_column,
 )
-from millrace._producer.produce_queue import Outbox
+from millrace._producer.hot_batches import HotBatches
+from millrace._producer.produce_queue import ProduceQueue
 from millrace._producer.receipts import Deliveries, Delivery
+from millrace._producer.record_input import RecordInput
 from millrace._producer.sender import Sender
 from millrace._producer.settlement import Settlement
 from millrace._producer.waiters import Waiters
@@ -98,30 +93,29 @@ class Producer(Generic[K, V]):
         self._feed = EventFeed("producer")
         rng = rng or random.Random()
         self._cluster = Cluster(parse_servers(servers), self._config, feed=self._feed, rng=rng)
-        self._outbox = Outbox(self._config, rng=rng)
+        self._produce_queue = ProduceQueue(self._config, rng=rng)
         self._waiters = Waiters()
         self._accumulator = Accumulator(
-            self._config, self._outbox, owner=self._waiters, rng=rng, partitioner=partitioner
+            self._config, self._produce_queue, owner=self._waiters, rng=rng, partitioner=partitioner
         )
         self._settlement = Settlement(self._accumulator, self._waiters, feed=self._feed)
         self._sender = Sender(
             self._cluster,
-            self._outbox,
+            self._produce_queue,
             self._accumulator,
             self._config,
             waiters=self._waiters,
             settlement=self._settlement,
             feed=self._feed,
         )
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
-        self._serializes = key_serializer is not None or value_serializer is not None
+        self._input = RecordInput(key_serializer, value_serializer)
         self._state = State.NEW
         self._running = False
         self._cause: BaseException | None = None
-        self._wall_ms = 0
-        self._hot: dict[str, Batch] = {}
+        self._hot_batches = HotBatches()
+        self._hot = self._hot_batches.batches
         self._has_own_partitioner = partitioner is not by_key
+        self._may_be_hot = not (self._input.serializes or self._has_own_partitioner)
         self._at_once: asyncio.Future[None] | None = None
         self._tasks: BackgroundTasks | None = None
 
@@ -136,8 +130,8 @@ class Producer(Generic[K, V]):
         except BaseException:
             await self._cluster.close()
             raise
-        self._loop = asyncio.get_running_loop()
-        self._open_gate = self._loop.create_future()
+        self._hot_batches.loop = loop = asyncio.get_running_loop()
+        self._open_gate = loop.create_future()
         self._open_gate.set_result(None)
         self._state, self._running = State.RUNNING, True
         self._tasks = BackgroundTasks(self._on_task_failed)
@@ -211,16 +205,7 @@ class Producer(Generic[K, V]):
         await the send; `MessageTooLarge`; `UnknownTopicOrPartition` for a partition that is not
         there; `TypeError` for what is not bytes; `Closed` or `ClientFailed`.
         """
-        # Why flat. This runs once per record, where a call costs 50 ns and an attribute 5, so the
-        # common record, a value and nothing else, takes one test per thing that could be special.
-        # `_hot` holds the open batch of a topic in which such a record is appended by adding to
-        # its values and to two sums. It is filled in by `_send_any`, which does everything else,
-        # and an entry counts as long as all of this holds:
-        #   - the batch is open and the record fits: sealing puts `limit_bytes` to -1;
-        #   - it has no columns of keys and headers: whoever may add them takes the entry out;
-        #   - its clock is the producer's: the end of the loop's turn clears all entries;
-        #   - no serializer or partitioner has to be asked, and the producer is running: then
-        #     there are no entries.
+        # Why flat: see `hot_batches`.
         batch = self._hot.get(topic)
         if (
             batch is not None
@@ -254,34 +239,24 @@ class Producer(Generic[K, V]):
         """`send`, for any record."""
         if not self._running:
             raise self._not_running()
-        is_plain = (
-            key is None
-            and partition is None
-            and timestamp_ms is None
-            and not headers
-            and not self._serializes
-            and not self._has_own_partitioner
+        is_plain = self._may_be_hot and not (
+            headers or key is not None or partition is not None or timestamp_ms is not None
         )
-        if self._serializes:
-            key, value = self._serialize(key, value)
-        if type(value) is not bytes:
-            value = as_bytes("value", value)
-        if key is not None and type(key) is not bytes:
-            key = as_bytes("key", key)
         if timestamp_ms is None:
-            timestamp_ms = self._wall_ms or self._read_clock()
+            timestamp_ms = self._hot_batches.now_ms()
         else:
             timestamp_ms = checked_timestamp_ms("timestamp_ms", timestamp_ms)
         if partition is not None:
             partition = checked_partition(partition)
         if headers:
             headers = checked_headers(headers)
+        key, value = self._input.key(key), self._input.value(value)
         self._hot.pop(topic, None)
         accumulator = self._accumulator
         batch = accumulator.append(topic, partition, key, value, headers, timestamp_ms)
         if is_plain and batch.is_plain and batch.partition >= 0:
             self._hot[topic] = batch
-        self._look_after()
+        self._wake_sender()
         return Delivery(batch, len(batch.values) - 1)
 
     def send_many(
@@ -308,34 +283,19 @@ class Producer(Generic[K, V]):
         """
         if not self._running:
             raise self._not_running()
-        for name, column in (
-            ("keys", keys),
-            ("headers", headers),
-            ("timestamps_ms", timestamps_ms),
-        ):
-            if isinstance(column, Sized) and len(column) != len(values):
-                raise ValueError(f"{name}: {len(column)} for {len(values)} values")
-        bytes_values = bytes_column("value", values, self._value_serializer)
-        checked, header_bytes = (None, None) if headers is None else headers_column(headers)
-        record_bytes = None
-        if keys is None and (headers is None or header_bytes is not None):
-            record_bytes = common_record_bytes(bytes_values, header_bytes or 0)
-        columns = Columns(
-            bytes_values,
-            None if keys is None else bytes_column("key", keys, self._key_serializer),
-            checked,
-            self._wall_ms or self._read_clock()
-            if timestamps_ms is None
-            else checked_timestamps_ms(timestamps_ms),
-            record_bytes,
-            header_bytes,
+        columns = self._input.columns(
+            values,
+            keys=keys,
+            headers=headers,
+            timestamps_ms=timestamps_ms,
+            now_ms=self._hot_batches.now_ms(),
         )
         if partition is not None:
             partition = checked_partition(partition)
         self._hot.pop(topic, None)
         deliveries = self._accumulator.take(topic, partition, columns)
         self._settlement.settle_refused()
-        self._look_after()
+        self._wake_sender()
         return deliveries
 
     def send_arrow(
@@ -364,7 +324,7 @@ class Producer(Generic[K, V]):
             raise ImportError(
                 "send_arrow() needs pyarrow and numpy: pip install 'millrace[arrow]'"
             ) from error
-        columns = ArrowColumns.of(values, keys, self._wall_ms or self._read_clock())
+        columns = ArrowColumns.of(values, keys, self._hot_batches.now_ms())
         if partition is not None:
             partition = checked_partition(partition)
         chooses = partition is None and (columns.keys is not None or self._has_own_partitioner)
@@ -376,13 +336,13 @@ class Producer(Generic[K, V]):
         self._hot.pop(topic, None)
         deliveries = accumulator.take(topic, partition, columns.lists() if chooses else columns)
         self._settlement.settle_refused()
-        self._look_after()
+        self._wake_sender()
         return deliveries
 
-    def _look_after(self) -> None:
+    def _wake_sender(self) -> None:
         """Wakes the sender, and closes the gate, where what was taken asks for it."""
         accumulator = self._accumulator
-        if accumulator.attention:
+        if accumulator.needs_wakeup:
             self._at_once = None
             self._waiters.sender_wakeup.set()
         elif not accumulator.has_room:
@@ -432,8 +392,8 @@ class Producer(Generic[K, V]):
 
     def health(self) -> ProducerHealth:
         """How the producer is doing, now; costs little."""
-        opened = [at for _, at in self._accumulator.unassigned(monotonic_ms())]
-        oldest = self._outbox.oldest_opened_ms()
+        opened = [at for _, at in self._accumulator.unassigned_topics(monotonic_ms())]
+        oldest = self._produce_queue.oldest_opened_ms()
         if oldest is not None:
             opened.append(oldest)
         return ProducerHealth(
@@ -441,7 +401,7 @@ class Producer(Generic[K, V]):
             last_error=self._settlement.last_error,
             buffered_bytes=self._accumulator.buffered_bytes,
             buffered_records=self._accumulator.buffered_records,
-            in_flight_requests=self._outbox.in_flight_requests,
+            in_flight_requests=self._produce_queue.in_flight_requests,
             oldest_ms=monotonic_ms() - min(opened) if opened else 0,
             failed_records=self._settlement.failed_records,
         )
@@ -459,37 +419,16 @@ class Producer(Generic[K, V]):
     async def _flush_batches(self) -> None:
         if self._accumulator.backlog is not None:
             await self._until_room()
-        for antechamber in self._accumulator.antechambers():
-            await self._waiters.settled(antechamber)
+        for unassigned in self._accumulator.unassigned_batches():
+            await self._waiters.settled(unassigned)
         self._accumulator.seal_all()
         self._waiters.sender_wakeup.set()
-        unsettled = self._outbox.pending()
+        unsettled = self._produce_queue.pending()
         while unsettled:
             batch = unsettled.pop()
             await self._waiters.settled(batch)
             if batch.moved is not None:
                 unsettled += batch.moved.batches()
-
-    # Values and clock
-
-    def _serialize(self, key: K | None, value: V | None) -> tuple[Any, Any]:
-        key_serializer, value_serializer = self._key_serializer, self._value_serializer
-        return (
-            key_serializer(key) if key_serializer is not None and key is not None else key,
-            value_serializer(value)
-            if value_serializer is not None and value is not None
-            else value,
-        )
-
-    def _read_clock(self) -> int:
-        """The time in ms, kept until the loop turns: one reading serves all sends of a turn."""
-        self._wall_ms = wall_ms()
-        self._loop.call_soon(self._forget_clock)
-        return self._wall_ms
-
-    def _forget_clock(self) -> None:
-        self._wall_ms = 0
-        self._hot.clear()
 
     # The end
 
@@ -500,7 +439,7 @@ class Producer(Generic[K, V]):
 
     def _give_up(self, error: MillraceError) -> None:
         self._settlement.settle(self._accumulator.reject_all(error))
-        self._settlement.settle(self._outbox.fail_all(error))
+        self._settlement.settle(self._produce_queue.fail_all(error))
         self._waiters.wake_room()
 
     def _on_task_failed(self, cause: BaseException | None) -> None:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 from millrace import producer as _producer
 from millrace._producer.receipts import Deliveries, Receipts
 from millrace._sync.admin import Admin
+from millrace._sync.blocking_client import RECORDS_PER_CALL, BlockingClient
 from millrace._sync.consumer import Consumer
-from millrace._sync.crossing import RECORDS_PER_CROSSING, Crossing
 from millrace.config import ProducerOptions, Servers
 from millrace.errors import DeliveryFailed, MillraceError
 from millrace.events import ProducerHealth
@@ -45,7 +45,7 @@ else:
 __all__ = ["Admin", "Consumer", "Producer"]
 
 
-class Producer(Crossing, Generic[K, V]):
+class Producer(BlockingClient, Generic[K, V]):
     """`millrace.Producer` for synchronous code."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Producer(Crossing, Generic[K, V]):
         }
         with self._lock:
             self._posted.append(((topic, value), columns))
-            if len(self._posted) < RECORDS_PER_CROSSING:
+            if len(self._posted) < RECORDS_PER_CALL:
                 return
         self._hand_over()
 

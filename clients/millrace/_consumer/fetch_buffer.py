@@ -31,7 +31,7 @@ from millrace_protocol.records import (
 )
 
 
-class Reading:
+class FetchBuffer:
     """What the consumer hands out next. `records` is the cursor: take from it freely.
 
     When it is exhausted, `advance` makes the next chunk current.

@@ -16,10 +16,10 @@ from millrace._background_tasks import BackgroundTasks
 from millrace._consumer.group_member import CLOSE_TIMEOUT_MS, Group
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.hand_over import Callbacks
-from millrace._consumer.seek import Partition, Positioning, Start, timestamp_of
+from millrace._consumer.seek import Partition, SeekableConsumer, Start, timestamp_of
 from millrace._group.commits import Commits
 from millrace._group.coordinator import Coordinator
-from millrace._group.member_identity import Terms
+from millrace._group.member_identity import MemberConfig
 from millrace.errors import ConfigError, InCallback
 from millrace.events import EventFeed, EventKind, State
 from millrace.groups import CommitOutcome, CommittedOffset
@@ -28,7 +28,7 @@ from millrace.records import TopicPartition
 P = TypeVar("P", bound=tuple[str, int])
 
 
-class Sharing(Positioning):
+class GroupConsumer(SeekableConsumer):
     """The part of a consumer that shares topics with others."""
 
     _topics: tuple[str, ...]
@@ -55,7 +55,7 @@ class Sharing(Positioning):
         wanted = [TopicPartition(*where) for where in partitions]
         if self._shares:
             raise ConfigError("assign: this consumer shares topics with a group; unsubscribe first")
-        self._reading.give_back()
+        self._fetch_buffer.give_back()
         self._topics = ()
         if self._group_offsets is not None and start is None:
             self._group_offsets.assign(wanted)
@@ -152,7 +152,7 @@ class Sharing(Positioning):
 
     # Inside
 
-    def _join_in(self, terms: Terms, callbacks: Callbacks) -> None:
+    def _join_in(self, terms: MemberConfig, callbacks: Callbacks) -> None:
         """Makes the parts that a consumer of a group has more than another."""
         coordinator = Coordinator(self._cluster, terms.group)
         self._commits = Commits(coordinator, self._cluster)
@@ -160,7 +160,7 @@ class Sharing(Positioning):
             self._commits,
             self._cluster,
             self._positions,
-            self._reading,
+            self._fetch_buffer,
             self._config,
             start_at=self._start_at,
             feed=self._feed,
@@ -171,7 +171,7 @@ class Sharing(Positioning):
             coordinator,
             self._cluster,
             self._positions,
-            self._reading,
+            self._fetch_buffer,
             self._group_offsets,
             self._config,
             callbacks=callbacks,
@@ -186,7 +186,7 @@ class Sharing(Positioning):
         if self._group is None or self._group_offsets is None or self._tasks is None:
             return
         if all_is_done:
-            self._reading.asked()
+            self._fetch_buffer.asked()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_MS / 1000):
                 if not self._group.is_out:

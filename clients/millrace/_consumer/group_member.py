@@ -17,30 +17,30 @@ from typing import TypeVar
 from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import LANE_CALLS, Cluster
-from millrace._consumer.fetch_buffer import Reading
+from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetcher import Fetcher
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.hand_over import Callbacks, HandOvers
 from millrace._consumer.positions import Hold, Positions
-from millrace._group.commits import TRY_MS_MIN, Committer
+from millrace._group.commits import TRY_MS_MIN, CommitIdentity
 from millrace._group.coordinator import LANE_JOIN, Coordinator
 from millrace._group.effects import (
     Assign,
     Effect,
+    Emit,
     Fail,
     Heartbeat,
     Join,
-    Learn,
     Leave,
     Left,
+    RefreshMetadata,
     Revoke,
-    Say,
     Sync,
 )
-from millrace._group.member_identity import Terms
+from millrace._group.member_identity import MemberConfig
 from millrace._group.member_states import MemberState
 from millrace._group.membership import Membership
-from millrace._group.poll_deadline import Pace, Processing
+from millrace._group.poll_deadline import PollAlert, PollDeadline
 from millrace.assignors import decode_assigned
 from millrace.config import ConsumerConfig
 from millrace.errors import (
@@ -79,11 +79,11 @@ class Group:
 
     def __init__(
         self,
-        terms: Terms,
+        terms: MemberConfig,
         coordinator: Coordinator,
         cluster: Cluster,
         positions: Positions,
-        reading: Reading,
+        reading: FetchBuffer,
         offsets: GroupOffsets,
         config: ConsumerConfig,
         *,
@@ -95,7 +95,7 @@ class Group:
         self._coordinator = coordinator
         self._cluster = cluster
         self._positions = positions
-        self._reading = reading
+        self._fetch_buffer = reading
         self._config = config
         self._hand_overs = HandOvers(
             positions, reading, offsets, config, callbacks=callbacks, feed=feed
@@ -103,7 +103,7 @@ class Group:
         self._feed = feed
         self._fetcher = fetcher
         self._membership = Membership(terms, rng=cluster.rng)
-        self._processing = Processing(config.max_poll_interval_ms)
+        self._poll_deadline = PollDeadline(config.max_poll_interval_ms)
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._is_suspended = False
@@ -158,24 +158,24 @@ class Group:
 
     def asked(self, *, one_by_one: bool = False) -> None:
         """The user asks for more."""
-        self._reading.asked(one_by_one=one_by_one)
+        self._fetch_buffer.asked(one_by_one=one_by_one)
         self._hand_overs.asked.set()
-        if self._processing.is_overdue:
+        if self._poll_deadline.is_overdue:
             self._resume()
-        self._processing.on_asked()
+        self._poll_deadline.on_asked()
 
     def handed(self) -> None:
         """The user was handed records."""
-        self._processing.on_handed(self._reading.progress, monotonic_ms())
-        due_ms = self._processing.deadline_ms()
+        self._poll_deadline.on_handed(self._fetch_buffer.progress, monotonic_ms())
+        due_ms = self._poll_deadline.deadline_ms()
         if due_ms is not None and (self._timer_ms is None or due_ms < self._timer_ms):
             self._wake.set()
 
     def extend(self, extra_ms: int) -> None:
         """The user is busy for that much longer, from now on."""
-        if self._processing.is_overdue:
+        if self._poll_deadline.is_overdue:
             self._resume()
-        self._processing.extend(extra_ms, monotonic_ms())
+        self._poll_deadline.extend(extra_ms, monotonic_ms())
         self._wake.set()
 
     def _resume(self) -> None:
@@ -194,11 +194,11 @@ class Group:
         is_member = self._membership.state not in (MemberState.UNJOINED, MemberState.FAILED)
         return not is_member and not self._topics and self._pattern is None
 
-    def committer(self) -> Committer:
+    def commit_identity(self) -> CommitIdentity:
         if self.is_out:
-            return Committer()
+            return CommitIdentity()
         place = self._membership.place
-        return Committer(place.generation, place.member_id, self._terms.instance_id)
+        return CommitIdentity(place.generation, place.member_id, self._terms.instance_id)
 
     def may_commit(self, where: TopicPartition) -> bool:
         return self.is_out or where in self._membership.held
@@ -222,8 +222,8 @@ class Group:
             generation=member.place.generation,
             state=str(member.state),
             last_heartbeat_ms=None if heard_ms is None else now_ms - heard_ms,
-            processing_ms=self._processing.busy_ms(now_ms),
-            processing_left_ms=self._processing.left_ms(now_ms),
+            processing_ms=self._poll_deadline.busy_ms(now_ms),
+            processing_left_ms=self._poll_deadline.left_ms(now_ms),
             assignment=tuple(sorted(member.held)),
         )
 
@@ -240,7 +240,7 @@ class Group:
                 self._wake.clear()
                 now_ms = monotonic_ms()
                 self._effects.extend(self._membership.on_deadline(now_ms))
-                self._look_at_pace(now_ms)
+                self._check_poll_deadline(now_ms)
                 while self._effects:
                     self._carry_out(self._effects.popleft(), tasks)
                 self._set_timer()
@@ -258,7 +258,7 @@ class Group:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        dues = (self._membership.deadline_ms(), self._processing.deadline_ms())
+        dues = (self._membership.deadline_ms(), self._poll_deadline.deadline_ms())
         self._timer_ms = min((due for due in dues if due is not None), default=None)
         if self._timer_ms is not None:
             delay_ms = max(0, self._timer_ms - monotonic_ms())
@@ -266,7 +266,7 @@ class Group:
             self._timer = loop.call_later(delay_ms / 1000, self._wake.set)
 
     def _carry_out(self, effect: Effect, tasks: BackgroundTasks) -> None:
-        if isinstance(effect, Say):
+        if isinstance(effect, Emit):
             self._feed.emit(effect.kind, effect.sentence, effect.error)
         elif isinstance(effect, Left):
             self._left.set()
@@ -276,7 +276,7 @@ class Group:
             self._hand_over = tasks.start(self._let_go(effect), name="millrace-revoke")
         elif isinstance(effect, Assign):
             self._hand_over = tasks.start(self._take_over(effect), name="millrace-assign")
-        elif isinstance(effect, Learn):
+        elif isinstance(effect, RefreshMetadata):
             tasks.start(self._learn(effect), name="millrace-group-learn")
         else:
             tasks.start(self._call(effect), name=f"millrace-{type(effect).__name__.lower()}")
@@ -313,16 +313,16 @@ class Group:
             effect.request, answer, timeout_ms=timeout_ms, lane=lane
         )
 
-    async def _learn(self, learn: Learn) -> None:
+    async def _learn(self, learn: RefreshMetadata) -> None:
         member = self._membership
         try:
             await self._cluster.refresh(learn.topics)
-            assigned = await self._all_assigned() if learn.what_is_assigned else None
+            assigned = await self._all_assigned() if learn.with_assignments else None
         except MillraceError as error:
             self._do(member.on_failed(learn, again(error), monotonic_ms()))
         else:
             counts = self._counts()
-            self._do(member.on_learned(learn, counts, monotonic_ms(), assigned=assigned))
+            self._do(member.on_refreshed(learn, counts, monotonic_ms(), assigned=assigned))
 
     async def _all_assigned(self) -> set[TopicPartition]:
         """What the members of the group have, all together."""
@@ -353,13 +353,13 @@ class Group:
 
     def _is_expected_to_ask(self) -> bool:
         """Whether the user goes on reading: not where it wants out itself, or takes too long."""
-        return bool(self._membership.topics) and not self._processing.is_overdue
+        return bool(self._membership.topics) and not self._poll_deadline.is_overdue
 
     def _fail(self, fail: Fail, tasks: BackgroundTasks) -> None:
         """Ends a membership for good; `error` has the reason."""
         if self._hand_over is not None:
             self._hand_over.cancel()
-        self._reading.give_back()
+        self._fetch_buffer.give_back()
         self._positions.remove(self._positions.assigned())
         self._feed.emit(EventKind.LOST, f"out of group {self._terms.group!r}: {fail.error}")
         lost = sorted(fail.lost)
@@ -371,13 +371,13 @@ class Group:
 
     # Watching
 
-    def _look_at_pace(self, now_ms: int) -> None:
-        pace = self._processing.on_deadline(self._reading.progress, now_ms)
+    def _check_poll_deadline(self, now_ms: int) -> None:
+        pace = self._poll_deadline.on_deadline(self._fetch_buffer.progress, now_ms)
         if pace is None:
             return
-        busy_ms = self._processing.busy_ms(now_ms)
-        left_ms = self._processing.left_ms(now_ms)
-        if pace is Pace.SLOW:
+        busy_ms = self._poll_deadline.busy_ms(now_ms)
+        left_ms = self._poll_deadline.left_ms(now_ms)
+        if pace is PollAlert.SLOW:
             self._feed.emit(
                 EventKind.PROCESSING_SLOW,
                 f"records are in hand for {busy_ms} ms; in {left_ms} ms the consumer will "

@@ -2,7 +2,7 @@
 
 Owns the step from positions to commits and back: which of them are done with, which are committed
 already, the interval of automatic commits, and the start of a partition that is taken over. Whether
-the partitions came from a group or from the user is `commits.Committing`'s.
+the partitions came from a group or from the user is `commits.CommitMember`'s.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from millrace._background_tasks import BackgroundTasks
 from millrace._cluster.cluster import Cluster
-from millrace._consumer.fetch_buffer import Reading
+from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.positions import Hold, PartitionState, Positions
 from millrace._group.commits import Commits
 from millrace.config import ConsumerConfig
@@ -33,7 +33,7 @@ class GroupOffsets:
         commits: Commits,
         cluster: Cluster,
         positions: Positions,
-        reading: Reading,
+        reading: FetchBuffer,
         config: ConsumerConfig,
         *,
         start_at: int,
@@ -43,7 +43,7 @@ class GroupOffsets:
         self.commits = commits
         self._cluster = cluster
         self._positions = positions
-        self._reading = reading
+        self._fetch_buffer = reading
         self._config = config
         self._feed = feed
         self._wake_fetcher = wake_fetcher
@@ -148,7 +148,7 @@ class GroupOffsets:
         """What the user is done with and the group does not know of."""
         offsets = {}
         for state in self._kept() if states is None else states:
-            offset = self._reading.processed(state)
+            offset = self._fetch_buffer.processed(state)
             if offset is not None and offset != self._committed.get(state.where):
                 offsets[state.where] = (offset, "")
         return offsets
@@ -158,7 +158,7 @@ class GroupOffsets:
         offsets = {}
         for where in self._positions.assigned():
             state = self._positions[where]
-            offset = self._reading.position(state)
+            offset = self._fetch_buffer.position(state)
             if offset is not None:
                 offsets[where] = (offset, "")
         return offsets
@@ -171,7 +171,7 @@ class GroupOffsets:
         """
         for where, (offset, _) in offsets.items():
             if where in self._positions:
-                self._reading.done(self._positions[where], offset)
+                self._fetch_buffer.done(self._positions[where], offset)
         return await self.commit(offsets, timeout_ms=timeout_ms)
 
     async def commit(

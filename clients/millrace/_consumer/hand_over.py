@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from millrace._consumer.fetch_buffer import Reading
+from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.positions import Hold, PartitionState, Positions
 from millrace._group.effects import Assign, Revoke
@@ -45,7 +45,7 @@ class HandOvers:
     def __init__(
         self,
         positions: Positions,
-        reading: Reading,
+        reading: FetchBuffer,
         offsets: GroupOffsets,
         config: ConsumerConfig,
         *,
@@ -54,7 +54,7 @@ class HandOvers:
     ) -> None:
         self.asked = asyncio.Event()
         self._positions = positions
-        self._reading = reading
+        self._fetch_buffer = reading
         self._offsets = offsets
         self._config = config
         self._callbacks = callbacks
@@ -83,7 +83,7 @@ class HandOvers:
         """
         partitions = sorted(revoke.partitions)
         states = [self._positions[where] for where in partitions if where in self._positions]
-        self._reading.give_back()
+        self._fetch_buffer.give_back()
         for state in states:
             self._positions.hold(state, Hold.REVOKED)
         names = ", ".join(map(str, partitions))
@@ -112,7 +112,7 @@ class HandOvers:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while is_worth_waiting():
-                    busy = [state for state in states if self._reading.has_in_hand(state)]
+                    busy = [state for state in states if self._fetch_buffer.has_in_hand(state)]
                     if not busy:
                         break
                     self.asked.clear()

@@ -429,7 +429,7 @@ class Positions:
                 error = broker_error(
                     result.error_code, result.error_message, about=str(state.where)
                 )
-                self._stumble(state, error, now_ms)
+                self._failed(state, error, now_ms)
             elif result.offset < 0:
                 state.reset = LATEST
             else:
@@ -443,19 +443,19 @@ class Positions:
             if state.version == version:
                 state.in_flight = False
                 self.stale_topics.add(state.where.topic)
-                self._stumble(state, error, now_ms)
+                self._failed(state, error, now_ms)
 
     def on_partition_denied(self, where: TopicPartition, error: MillraceError, now_ms: int) -> None:
         """The metadata has the topic, and no such partition."""
         state = self._states[where]
         if not state.in_flight and state.error is None:
-            self._stumble(state, error, now_ms)
+            self._failed(state, error, now_ms)
 
     def on_topic_denied(self, topic: str, error: MillraceError, now_ms: int) -> None:
         """The metadata has an error in place of a topic."""
         for state in self._states.values():
             if state.where.topic == topic and not state.in_flight and state.error is None:
-                self._stumble(state, error, now_ms)
+                self._failed(state, error, now_ms)
 
     def _refused(
         self, state: PartitionState, result: FetchPartitionResult, error: BrokerError, now_ms: int
@@ -467,7 +467,7 @@ class Positions:
             self._note_ready(state)
             return
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._stumble(state, error, now_ms)
+            self._failed(state, error, now_ms)
             return
         if state.position != state.fetch_offset:
             # What was read before it is still to be consumed; it will be said again then.
@@ -486,7 +486,7 @@ class Positions:
         self.resets.append(OffsetReset(state.where, state.fetch_offset, f"{sentence}: {policy}"))
         self.reset(state, EARLIEST if policy == "earliest" else LATEST)
 
-    def _stumble(self, state: PartitionState, error: MillraceError, now_ms: int) -> None:
+    def _failed(self, state: PartitionState, error: MillraceError, now_ms: int) -> None:
         """Tries again later, or has the error raised once what was read before is consumed."""
         if isinstance(error, BrokerError) and error.refresh_metadata:
             self.stale_topics.add(state.where.topic)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from millrace._cluster.cluster import Cluster
 from millrace._cluster.offsets import list_offsets
-from millrace._consumer.fetch_buffer import Reading
+from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetcher import Fetcher
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.positions import PartitionState, Positions, no_committed_offset
@@ -26,13 +26,13 @@ Start = Literal["earliest", "latest"] | int | datetime
 Partition = TopicPartition | tuple[str, int]
 
 
-class Positioning:
+class SeekableConsumer:
     """The part of a consumer that says where it reads."""
 
     _config: ConsumerConfig
     _cluster: Cluster
     _positions: Positions
-    _reading: Reading
+    _fetch_buffer: FetchBuffer
     _fetcher: Fetcher
     _group_offsets: GroupOffsets | None
 
@@ -51,7 +51,7 @@ class Positioning:
                 f"offset: {offset}; it is 0 or more, and the ends have calls of their own"
             )
         state = self._assigned(partition)
-        self._reading.drop(state)
+        self._fetch_buffer.drop(state)
         self._positions.seek(state, offset)
         self._fetcher.wake()
 
@@ -76,7 +76,7 @@ class Positioning:
         while True:
             self._check()
             state = self._assigned(where)
-            found = self._reading.position(state)
+            found = self._fetch_buffer.position(state)
             if found is not None:
                 return found
             if self._group_offsets is not None and self._group_offsets.is_looking_up(where):
@@ -96,7 +96,7 @@ class Positioning:
 
     def pause(self, *partitions: Partition) -> None:
         """Hands out nothing of these partitions until `resume`; all if none is named."""
-        self._reading.give_back()
+        self._fetch_buffer.give_back()
         for state in self._named(partitions):
             self._positions.pause(state)
 
@@ -164,7 +164,7 @@ class Positioning:
 
     def _reset(self, partitions: tuple[Partition, ...], timestamp_ms: int) -> None:
         for state in self._named(partitions):
-            self._reading.drop(state)
+            self._fetch_buffer.drop(state)
             self._positions.reset(state, timestamp_ms)
         self._fetcher.wake()
 

@@ -48,7 +48,7 @@ Offsets = Mapping[TopicPartition, tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Committer:
+class CommitIdentity:
     """In whose name is committed."""
 
     generation: int = NO_GENERATION
@@ -56,10 +56,10 @@ class Committer:
     instance_id: str | None = None
 
 
-class Committing(Protocol):
+class CommitMember(Protocol):
     """Who commits, and for which partitions it may."""
 
-    def committer(self) -> Committer:
+    def commit_identity(self) -> CommitIdentity:
         """In whose name, now."""
         ...
 
@@ -72,11 +72,11 @@ class Committing(Protocol):
         ...
 
 
-class Nobody:
+class NoMember:
     """Commits without membership: of tools, and of consumers that assign partitions themselves."""
 
-    def committer(self) -> Committer:
-        return Committer()
+    def commit_identity(self) -> CommitIdentity:
+        return CommitIdentity()
 
     def may_commit(self, where: TopicPartition) -> bool:
         return True
@@ -89,7 +89,7 @@ class Commits:
     """The committed offsets of one group, through one client."""
 
     def __init__(self, coordinator: Coordinator, cluster: Cluster) -> None:
-        self.committing: Committing = Nobody()
+        self.member: CommitMember = NoMember()
         self._coordinator = coordinator
         self._cluster = cluster
         # Held while a commit is on its way: one that is tried again must not overtake a later one,
@@ -135,7 +135,7 @@ class Commits:
         again: list[TopicPartition] = []
         mine: list[TopicPartition] = []
         for where, (offset, metadata) in left.items():
-            if self.committing.may_commit(where):
+            if self.member.may_commit(where):
                 mine.append(where)
             else:
                 not_mine = NotAssigned(
@@ -144,7 +144,7 @@ class Commits:
                 )
                 outcomes[where] = CommitOutcome(offset, metadata, error=not_mine)
         for chunk in _chunks(mine):
-            who = self.committing.committer()
+            who = self.member.commit_identity()
             found = await self._send(who, {where: left[where] for where in chunk}, deadline)
             fenced: MemberFenced | None = None
             for where, error in found.items():
@@ -154,11 +154,11 @@ class Commits:
                 elif isinstance(error, MemberFenced):
                     fenced = error
             if fenced is not None:
-                self.committing.on_fenced(who.generation, fenced)
+                self.member.on_fenced(who.generation, fenced)
         return again
 
     async def _send(
-        self, who: Committer, offsets: Offsets, deadline: float
+        self, who: CommitIdentity, offsets: Offsets, deadline: float
     ) -> dict[TopicPartition, MillraceError | None]:
         request = OffsetCommitRequest(
             self._coordinator.group,
@@ -183,10 +183,10 @@ class Commits:
             for each in answer.partitions
         }
 
-    def _may_pass(self, error: MillraceError | None, who: Committer, attempt: int) -> bool:
+    def _may_pass(self, error: MillraceError | None, who: CommitIdentity, attempt: int) -> bool:
         if isinstance(error, IllegalGeneration):
             # The member itself has gone on to another generation while this was on its way.
-            return self.committing.committer() != who
+            return self.member.commit_identity() != who
         if isinstance(error, UnknownTopicOrPartition) and attempt + 1 >= UNKNOWN_TOPIC_TRIES:
             return False
         return error is not None and (error.retriable or isinstance(error, RebalanceInProgress))

@@ -31,14 +31,14 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learn:
-    """Find out how many partitions these topics have; ends in `on_learned`.
+class RefreshMetadata:
+    """Find out how many partitions these topics have; ends in `on_refreshed`.
 
-    `what_is_assigned`: and which of them the group has assigned, as DescribeGroups says.
+    `with_assignments`: and which of them the group has assigned, as DescribeGroups says.
     """
 
     topics: frozenset[str]
-    what_is_assigned: bool = False
+    with_assignments: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +85,7 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class Emit:
     """Tell whoever listens."""
 
     kind: EventKind
@@ -106,6 +106,6 @@ class Fail:
     lost: Partitions
 
 
-Call: TypeAlias = Join | Learn | Sync | Leave
+Call: TypeAlias = Join | RefreshMetadata | Sync | Leave
 HandOver: TypeAlias = Revoke | Assign
-Effect: TypeAlias = Call | Heartbeat | HandOver | Say | Left | Fail
+Effect: TypeAlias = Call | Heartbeat | HandOver | Emit | Left | Fail

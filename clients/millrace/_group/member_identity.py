@@ -25,7 +25,7 @@ _REASON_LENGTH_MAX = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class MemberConfig:
     """On which terms the consumer is a member; `instance_id` makes it a static one."""
 
     group: str
@@ -42,10 +42,10 @@ class Terms:
         return next((each for each in self.assignors if each.name == name), None)
 
 
-class Place:
+class MemberIdentity:
     """The place the member has now; `member_id` is empty and `generation` -1 while it has none."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: MemberConfig) -> None:
         self.member_id = NO_MEMBER
         self.generation = NO_GENERATION
         self.protocol = ""

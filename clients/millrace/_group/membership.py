@@ -20,19 +20,19 @@ from millrace._group.effects import (
     Assign,
     Call,
     Effect,
+    Emit,
     Fail,
     HandOver,
     Heartbeat,
     Join,
-    Learn,
     Leave,
     Left,
     Partitions,
+    RefreshMetadata,
     Revoke,
-    Say,
     Sync,
 )
-from millrace._group.member_identity import NO_MEMBER, Place, Terms
+from millrace._group.member_identity import NO_MEMBER, MemberConfig, MemberIdentity
 from millrace._group.member_states import IN_GENERATION, Lifecycle, MemberState, Step
 from millrace._group.placement import Leadership, place
 from millrace.assignors import RebalanceProtocol, decode_assigned, rebalance_protocol
@@ -70,8 +70,8 @@ class Membership:
     order. At most one call and one hand-over are under way, and one heartbeat beside them.
     """
 
-    def __init__(self, terms: Terms, *, rng: Rng) -> None:
-        self.place = Place(terms)
+    def __init__(self, terms: MemberConfig, *, rng: Rng) -> None:
+        self.place = MemberIdentity(terms)
         self.held: Partitions = _NOTHING
         self.last_heartbeat_ms: int | None = None
         self.error: MillraceError | None = None
@@ -162,7 +162,7 @@ class Membership:
         self._answered()
         self.place.member_id = answer.member_id
         if self.state is MemberState.LEAVING:
-            return self._say_goodbye(now_ms)
+            return self._leave_group(now_ms)
         if answer.generation < 0:
             return self._join("it has its id")
         self.place.generation = answer.generation
@@ -184,11 +184,11 @@ class Membership:
         except MillraceError as error:
             return self._fail(error)
         self._life.take(Step.LEAD)
-        return self._start(Learn(self._leadership.topics, answer.skip_assignment))
+        return self._start(RefreshMetadata(self._leadership.topics, answer.skip_assignment))
 
-    def on_learned(
+    def on_refreshed(
         self,
-        learn: Learn,
+        learn: RefreshMetadata,
         counts: Mapping[str, int],
         now_ms: int,
         *,
@@ -239,7 +239,7 @@ class Membership:
         if isinstance(hand_over, Assign):
             self._life.take(Step.SETTLE)
             took_ms = now_ms - self._began_ms
-            said = Say(
+            said = Emit(
                 EventKind.ASSIGNED,
                 f"generation {self.place.generation} of group {self._terms.group!r}: reads "
                 f"{_names(self.held)}, before {_names(self._before)}, after {took_ms} ms",
@@ -291,7 +291,7 @@ class Membership:
     def deadline_ms(self) -> int | None:
         """When `on_deadline` wants to be called next; None: not before something happens."""
         due = [self._retry_at_ms] if self._retry is not None else []
-        if self._beats:
+        if self._heartbeats_are_due:
             due.append(self._heartbeat_at_ms)
         return min(due, default=None)
 
@@ -304,7 +304,7 @@ class Membership:
         late_ms = now_ms - due_ms
         if late_ms >= LOOP_STALL_MS:
             effects.append(
-                Say(
+                Emit(
                     EventKind.LOOP_STALLED,
                     f"the event loop was blocked for {late_ms} ms; a group forgets members it does "
                     f"not hear of for {self._terms.session_timeout_ms} ms",
@@ -314,7 +314,7 @@ class Membership:
             again, self._retry = self._retry, None
             # A join is made anew: what is wanted and held may have changed.
             effects += self._join("again") if isinstance(again, Join) else self._start(again)
-        if self._beats and now_ms >= self._heartbeat_at_ms:
+        if self._heartbeats_are_due and now_ms >= self._heartbeat_at_ms:
             self._heartbeat_at_ms = now_ms + self._terms.heartbeat_interval_ms
             if self._heartbeat is None:
                 self._heartbeat = self.place.heartbeat()
@@ -345,7 +345,7 @@ class Membership:
         """Leaves the stable generation for the next one."""
         self._rejoin_reason = reason
         self._began_ms = now_ms
-        said = Say(EventKind.REBALANCING, f"group {self._terms.group!r} rebalances: {reason}")
+        said = Emit(EventKind.REBALANCING, f"group {self._terms.group!r} rebalances: {reason}")
         gives_up = (
             self.held
             if self._is_eager
@@ -391,9 +391,9 @@ class Membership:
         if self.held:
             return self._give_up(self.held, Step.LEAVE)
         self._life.take(Step.LEAVE)
-        return self._say_goodbye(now_ms)
+        return self._leave_group(now_ms)
 
-    def _say_goodbye(self, now_ms: int) -> list[Effect]:
+    def _leave_group(self, now_ms: int) -> list[Effect]:
         """Tells the group. A static member does not: its place is kept until it comes back."""
         if not self.place.member_id or self.place.is_kept:
             return self._gone(now_ms)
@@ -401,7 +401,7 @@ class Membership:
 
     def _gone(self, now_ms: int) -> list[Effect]:
         self._life.take(Step.GONE)
-        self._forget_place()
+        self._forget_identity()
         self._call = self._retry = None
         self._before = _NOTHING
         if self._wanted:
@@ -426,7 +426,7 @@ class Membership:
         self._began_ms = now_ms
         if self.held:
             return [
-                Say(EventKind.LOST, f"lost {_names(self.held)}: {error}", error),
+                Emit(EventKind.LOST, f"lost {_names(self.held)}: {error}", error),
                 *self._give_up(self.held, Step.JOIN, error),
             ]
         if self._leave_reason is not None:
@@ -450,7 +450,7 @@ class Membership:
                 self._rejoin_reason = str(error)
             return []
         if isinstance(error, MemberFenced):
-            return self._fence(error, now_ms) if self._beats else []
+            return self._fence(error, now_ms) if self._heartbeats_are_due else []
         if not error.retriable:
             return self._fail(error)
         self._heartbeat_at_ms = now_ms + self._backoff_ms()
@@ -460,7 +460,7 @@ class Membership:
             return []
         self._silent = True
         return [
-            Say(
+            Emit(
                 EventKind.COORDINATOR_LOST,
                 f"group {self._terms.group!r} has not answered for {silent_ms} ms and may have "
                 f"given {_names(self.held)} to others: {error}",
@@ -477,13 +477,13 @@ class Membership:
             # Nobody awaits the outcome: the others should not wait for this member.
             farewell.append(self.place.leave(str(error)))
         self._call = self._retry = self._heartbeat = self._handing_over = None
-        self._forget_place()
+        self._forget_identity()
         return [*farewell, Fail(error, lost)]
 
     # Inside: small things
 
     @property
-    def _beats(self) -> bool:
+    def _heartbeats_are_due(self) -> bool:
         return self.place.generation >= 0 and self.state in IN_GENERATION
 
     @property
@@ -507,7 +507,7 @@ class Membership:
         self._attempts = 0
         self._silent = False
 
-    def _forget_place(self) -> None:
+    def _forget_identity(self) -> None:
         self.place.forget()
         self._leadership = self._heartbeat = None
 

@@ -14,14 +14,14 @@ _SLOW_SHARE = 2
 """It is said after half of the time that there is, so that there is time to react."""
 
 
-class Pace(Enum):
+class PollAlert(Enum):
     """What has come up."""
 
     SLOW = "half of the time is over"
     OVERDUE = "all of it is"
 
 
-class Processing:
+class PollDeadline:
     """The user's time: it runs while something is in hand and nothing more is asked for.
 
     `progress` is whatever changes when the user takes another record without asking, as from an
@@ -70,7 +70,7 @@ class Processing:
         whole_ms = self._limit_ms + self._extra_ms
         return self._began_ms + (whole_ms if self._told_slow else whole_ms // _SLOW_SHARE)
 
-    def on_deadline(self, progress: Hashable, now_ms: int) -> Pace | None:
+    def on_deadline(self, progress: Hashable, now_ms: int) -> PollAlert | None:
         """What is to be said now, each thing once."""
         due_ms = self.deadline_ms()
         if due_ms is None or now_ms < due_ms:
@@ -80,9 +80,9 @@ class Processing:
             return None
         if not self._told_slow:
             self._told_slow = True
-            return Pace.SLOW
+            return PollAlert.SLOW
         self.is_overdue = True
-        return Pace.OVERDUE
+        return PollAlert.OVERDUE
 
     def _begin(self, progress: Hashable, now_ms: int) -> None:
         self._progress = progress

@@ -75,8 +75,8 @@ class Batch:
         "clock_ms",
         "count",
         "error",
+        "flush_now",
         "headers",
-        "hurried",
         "keys",
         "limit_bytes",
         "log_append_time_ms",
@@ -122,7 +122,7 @@ class Batch:
         self.sequence = NO_SEQUENCE
         self.ordinal = -1
         self.uncertain = False
-        self.hurried = False
+        self.flush_now = False
         self.settled = False
         self.observed = False
         self.error: MillraceError | None = None

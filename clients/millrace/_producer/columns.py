@@ -12,6 +12,8 @@ from itertools import repeat
 from operator import index
 from typing import Any, SupportsIndex
 
+from millrace.errors import MessageTooLarge
+from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import RECORD_OVERHEAD_BYTES, Headers, record_size_max
 
 _PLAIN = {bytes, type(None)}
@@ -208,3 +210,12 @@ def _check_utf8(name: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{name}: {text!r} has no UTF-8 form") from None
+
+
+def record_too_large(size: int, limit: int, *, max_request_bytes: int) -> MessageTooLarge:
+    """The error for a record of `size` bytes where `limit` are allowed."""
+    return MessageTooLarge(
+        f"a record of up to {size} bytes with its frame, and max_request_bytes={max_request_bytes} "
+        f"leaves {limit}: send less, or raise it together with the topic's max.message.bytes",
+        code=ErrorCode.MESSAGE_TOO_LARGE,
+    )

@@ -133,7 +133,7 @@ class PartitionQueue:
         self.recovering = True
         if not batch.uncertain:
             # A later one may have been lost, in doubt, before this one turned out never to leave.
-            self.assured_after(batch)
+            self.mark_absent_from(batch)
 
     def replace(self, batch: Batch, parts: Sequence[Batch]) -> None:
         """Puts a batch in flight, which is in no log, back in parts."""
@@ -151,13 +151,13 @@ class PartitionQueue:
         """Whether no batch before this one is unresolved."""
         return all(other.number >= batch.number for other in (*self.in_flight, *self.waiting))
 
-    def doubt(self, batch: Batch) -> None:
+    def mark_uncertain(self, batch: Batch) -> None:
         """Notes that `batch` may be in the log: unless one before it is known not to be."""
         batch.uncertain = all(
             other.uncertain for other in self.waiting if other.number < batch.number
         )
 
-    def assured_after(self, batch: Batch) -> None:
+    def mark_absent_from(self, batch: Batch) -> None:
         """Notes that `batch` is in no log, and so nothing after it is: sequences are gapless."""
         for other in (*self.in_flight, *self.waiting):
             if other.number >= batch.number:

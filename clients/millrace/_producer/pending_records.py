@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from millrace._producer.arrow_columns import ArrowColumns
 
 
-class Intake:
+class PendingRecords:
     """One `send_many` or `send_arrow`: its records.
 
     Those from `taken` on are in no batch yet.

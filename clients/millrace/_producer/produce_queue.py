@@ -16,11 +16,12 @@ them. When nothing is uncertain or in flight any more, the new epoch is asked fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from millrace._backoff import Rng, backoff_ms
 from millrace._producer.batch import NO_SEQUENCE, Batch
 from millrace._producer.partition_queue import PartitionQueue
+from millrace._producer.produce_requests import Drained, RequestDraft, Send
+from millrace._producer.producer_epoch import ProducerEpoch
 from millrace._producer.splitting import split
 from millrace.config import ProducerConfig
 from millrace.errors import (
@@ -54,42 +55,11 @@ _UNDECIDED = frozenset(
 """Refusals after which the batch may be in the log: the broker gave up while it was at it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
-    """A request for one broker: at most one batch of each partition.
-
-    Leaves in the order given; ends in `on_answer`, `on_posted` or `on_request_failed`.
-    """
-
-    node_id: int
-    batches: tuple[Batch, ...]
-
-
-@dataclass(slots=True)
-class Drained:
-    """What to do now, and when to look again (`deadline_ms`; None: not before something happens).
-
-    `settled` batches are for their waiters; `unknown_topics` need fresh metadata; `wants_epoch`
-    is the `(producer_id, epoch)` to ask InitProducerId with.
-    """
-
-    sends: list[Send] = field(default_factory=list)
-    settled: list[Batch] = field(default_factory=list)
-    unknown_topics: set[str] = field(default_factory=set)
-    wants_epoch: tuple[int, int] | None = None
-    deadline_ms: int | None = None
-
-    def by(self, deadline_ms: int) -> None:
-        """Looks again at `deadline_ms` at the latest."""
-        if self.deadline_ms is None or deadline_ms < self.deadline_ms:
-            self.deadline_ms = deadline_ms
-
-
 LeaderOf = Callable[[str, int], int | None]
 """The node that leads `(topic, partition)`, or None when nobody is known to."""
 
 
-class Outbox:
+class ProduceQueue:
     """Every partition with something to send or to wait for.
 
     `in_flight_requests` counts what was sent and has not ended. Each `on_` method returns the
@@ -109,11 +79,7 @@ class Outbox:
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._unstamped: list[Batch] = []
         self._node_requests: dict[int, int] = {}
-        self.producer_id, self.epoch = -1, -1
-        self._epoch_wanted = self._idempotent
-        self._epoch_asked = False
-        self._epoch_attempts = 0
-        self._epoch_pause_until_ms = 0
+        self._epoch = ProducerEpoch(is_wanted=self._idempotent)
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """The queue of a partition; made once, so that its sequences go on."""
@@ -138,21 +104,21 @@ class Outbox:
 
     # Out
 
-    def drain(self, now_ms: int, leader_of: LeaderOf, *, crowded: bool) -> Drained:
-        """What may be sent now. `crowded` sends what still lingers, to make room."""
+    def drain(self, now_ms: int, leader_of: LeaderOf, *, buffer_full: bool) -> Drained:
+        """What may be sent now. `buffer_full` sends what still lingers, to make room."""
         for batch in self._unstamped:
             batch.opened_ms = now_ms
         self._unstamped.clear()
         drained = Drained()
         drained.unknown_topics, self.stale_topics = self.stale_topics, set()
         self._ask_epoch(drained, now_ms)
-        requests: dict[int, list[_Request]] = {}
+        requests: dict[int, list[RequestDraft]] = {}
         for queue in tuple(self._active):
             self._expire(queue, now_ms, drained)
             if queue.is_empty:
                 del self._active[queue]
                 continue
-            if self._fill(queue, now_ms, leader_of, requests, drained, crowded=crowded):
+            if self._fill(queue, now_ms, leader_of, requests, drained, buffer_full=buffer_full):
                 # Who was served goes to the end, so that a full broker serves all in turn.
                 del self._active[queue]
                 self._active[queue] = None
@@ -166,10 +132,10 @@ class Outbox:
         queue: PartitionQueue,
         now_ms: int,
         leader_of: LeaderOf,
-        requests: dict[int, list[_Request]],
+        requests: dict[int, list[RequestDraft]],
         drained: Drained,
         *,
-        crowded: bool,
+        buffer_full: bool,
     ) -> bool:
         """Puts what one partition may send into the requests of its leader."""
         served = False
@@ -178,7 +144,7 @@ class Outbox:
             if queue.pause_until_ms > now_ms:
                 drained.by(queue.pause_until_ms)
                 break
-            if not self._head_is_due(queue, now_ms, drained, crowded=crowded):
+            if not self._head_is_due(queue, now_ms, drained, buffer_full=buffer_full):
                 break
             if not self._may_number(queue):
                 break
@@ -197,7 +163,7 @@ class Outbox:
         return served
 
     def _head_is_due(
-        self, queue: PartitionQueue, now_ms: int, drained: Drained, *, crowded: bool
+        self, queue: PartitionQueue, now_ms: int, drained: Drained, *, buffer_full: bool
     ) -> bool:
         """Whether the first batch may leave; seals the open one when its time has come."""
         if queue.waiting:
@@ -207,14 +173,14 @@ class Outbox:
             return False
         assert batch.opened_ms is not None
         linger_until_ms = batch.opened_ms + self._config.linger_ms
-        hurried = batch.hurried and not queue.in_flight
-        if crowded or hurried or linger_until_ms <= now_ms:
+        flush_now = batch.flush_now and not queue.in_flight
+        if buffer_full or flush_now or linger_until_ms <= now_ms:
             queue.close_open()
             return True
         drained.by(linger_until_ms)
         return False
 
-    def _place(self, filled: list[_Request], node_id: int, batch: Batch, place: int) -> int:
+    def _place(self, filled: list[RequestDraft], node_id: int, batch: Batch, place: int) -> int:
         """The index of the request that takes the batch, from `place` on; -1 for none."""
         limit = self._config.max_request_bytes
         while place < len(filled) and filled[place].size_bytes + batch.size_bytes > limit:
@@ -223,11 +189,11 @@ class Outbox:
             if self._node_requests.get(node_id, 0) >= REQUESTS_PER_NODE_MAX:
                 return -1
             self._node_requests[node_id] = self._node_requests.get(node_id, 0) + 1
-            filled.append(_Request())
+            filled.append(RequestDraft())
         return place
 
     def _may_number(self, queue: PartitionQueue) -> bool:
-        if not self._epoch_wanted:
+        if not self._epoch.is_wanted:
             return True
         return queue.waiting[0].uncertain
 
@@ -236,7 +202,7 @@ class Outbox:
         if batch.payload is not None:
             return
         sequence = queue.next_sequence if self._idempotent else NO_SEQUENCE
-        batch.encode(self._config.codec, self.producer_id, self.epoch, sequence)
+        batch.encode(self._config.codec, self._epoch.producer_id, self._epoch.epoch, sequence)
         if self._idempotent:
             queue.next_sequence = batch.next_sequence
 
@@ -292,7 +258,7 @@ class Outbox:
             queue = self.queue(batch.topic, batch.partition)
             result = by_partition.get((batch.topic, batch.partition))
             if result is None:
-                queue.doubt(batch)
+                queue.mark_uncertain(batch)
                 missing = broker_error(-1, "the broker's answer leaves this partition out")
                 self._retry(queue, batch, missing, now_ms, settled)
             elif result.error_code == ErrorCode.NONE:
@@ -319,7 +285,7 @@ class Outbox:
             queue = self.queue(batch.topic, batch.partition)
             self.stale_topics.add(batch.topic)
             if not isinstance(error, _NEVER_LEFT):
-                queue.doubt(batch)
+                queue.mark_uncertain(batch)
             if error.retriable:
                 self._retry(queue, batch, error, now_ms, settled)
             else:
@@ -352,25 +318,24 @@ class Outbox:
     ) -> None:
         code = error.code
         if code in _UNDECIDED:
-            queue.doubt(batch)
+            queue.mark_uncertain(batch)
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._idempotent:
-            queue.assured_after(batch)
+            queue.mark_absent_from(batch)
             if queue.is_oldest(batch):
-                self._epoch_wanted = True
+                self._epoch.is_wanted = True
             self._retry(queue, batch, error, now_ms, settled, pause=False)
         elif code is ErrorCode.UNKNOWN_PRODUCER_ID and self._idempotent:
-            self._epoch_wanted = True
+            self._epoch.is_wanted = True
             if not queue.acked:
                 # The broker has yet to see this producer here, so what was sent is not there.
-                queue.assured_after(batch)
+                queue.mark_absent_from(batch)
             if batch.uncertain:
                 sentence = f"{error}; whether these records were written before is not known"
                 self._fail(queue, batch, UnknownProducerId(sentence, code=code), settled)
             else:
                 self._retry(queue, batch, error, now_ms, settled, pause=False)
         elif isinstance(error, ProducerFenced):
-            self.producer_id, self.epoch = -1, -1
-            self._epoch_wanted = True
+            self._epoch.forget()
             self._fail(queue, batch, error, settled)
         elif code is ErrorCode.MESSAGE_TOO_LARGE and self._may_split(batch):
             self._split(queue, batch, settled)
@@ -387,7 +352,7 @@ class Outbox:
 
     def _split(self, queue: PartitionQueue, batch: Batch, settled: list[Batch]) -> None:
         queue.batch_bytes_max = min(queue.batch_bytes_max, batch.size_bytes // 2)
-        parts = split(batch, self._config.codec, self.producer_id, self.epoch)
+        parts = split(batch, self._config.codec, self._epoch.producer_id, self._epoch.epoch)
         queue.replace(batch, parts)
         settled.append(batch)
 
@@ -425,7 +390,7 @@ class Outbox:
             if queue.ends_sequence(batch) and not batch.uncertain:
                 queue.next_sequence = batch.sequence
             else:
-                self._epoch_wanted = True
+                self._epoch.is_wanted = True
         if not batch.settled:
             batch.fail(error)
 
@@ -445,32 +410,27 @@ class Outbox:
     # The producer's epoch
 
     def _ask_epoch(self, drained: Drained, now_ms: int) -> None:
-        if not self._epoch_wanted or self._epoch_asked or self.in_flight_requests:
+        if not self._epoch.may_be_asked_for or self.in_flight_requests:
             return
         if not self._active or any(b.uncertain for q in self._active for b in q.waiting):
             return
-        if self._epoch_pause_until_ms > now_ms:
-            drained.by(self._epoch_pause_until_ms)
+        if self._epoch.pause_until_ms > now_ms:
+            drained.by(self._epoch.pause_until_ms)
             return
-        self._epoch_asked = True
-        drained.wants_epoch = (self.producer_id, self.epoch)
+        drained.wants_epoch = self._epoch.ask()
 
     def on_producer_id(self, producer_id: int, epoch: int) -> None:
         """InitProducerId was answered: every partition starts again at sequence 0."""
-        self._epoch_asked = self._epoch_wanted = False
-        self._epoch_attempts = 0
-        self.producer_id, self.epoch = producer_id, epoch
+        self._epoch.begin(producer_id, epoch)
         for queue in self._queues.values():
             queue.renumber(producer_id, epoch)
 
     def on_producer_id_failed(self, error: MillraceError, now_ms: int) -> list[Batch]:
         """InitProducerId failed: asks again later, or gives everything up where that is vain."""
-        self._epoch_asked = False
         if error.retriable:
-            self._epoch_pause_until_ms = now_ms + self._backoff_ms(self._epoch_attempts)
-            self._epoch_attempts += 1
+            self._epoch.retry_at(now_ms + self._backoff_ms(self._epoch.attempts))
             return []
-        self.producer_id, self.epoch = -1, -1
+        self._epoch.forget()
         return self.fail_all(error)
 
     def fail_all(self, error: MillraceError, *, topic: str | None = None) -> list[Batch]:
@@ -485,20 +445,6 @@ class Outbox:
                 queue.open = None
                 queue.waiting.clear()
         for batch in settled:
-            self._epoch_wanted |= batch.sequence != NO_SEQUENCE
+            self._epoch.is_wanted |= batch.sequence != NO_SEQUENCE
             batch.fail(error)
         return settled
-
-
-class _Request:
-    """A request while it is filled."""
-
-    __slots__ = ("batches", "size_bytes")
-
-    def __init__(self) -> None:
-        self.batches: list[Batch] = []
-        self.size_bytes = 0
-
-    def add(self, batch: Batch) -> None:
-        self.batches.append(batch)
-        self.size_bytes += batch.size_bytes

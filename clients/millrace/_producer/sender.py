@@ -12,7 +12,8 @@ from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import UNKNOWN_TOPIC_TRIES, Cluster
 from millrace._producer.accumulator import Accumulator
-from millrace._producer.produce_queue import Outbox, Send
+from millrace._producer.produce_queue import ProduceQueue
+from millrace._producer.produce_requests import Send
 from millrace._producer.settlement import Settlement
 from millrace._producer.waiters import Waiters
 from millrace.config import ProducerConfig
@@ -31,7 +32,7 @@ class Sender:
     def __init__(
         self,
         cluster: Cluster,
-        outbox: Outbox,
+        produce_queue: ProduceQueue,
         accumulator: Accumulator,
         config: ProducerConfig,
         *,
@@ -43,7 +44,7 @@ class Sender:
         self._wakeup = waiters.sender_wakeup
         self._settlement = settlement
         self._cluster = cluster
-        self._outbox = outbox
+        self._produce_queue = produce_queue
         self._accumulator = accumulator
         self._config = config
         self._feed = feed
@@ -71,12 +72,12 @@ class Sender:
         """Does all that can be done now, and sets the timer for what cannot."""
         tasks = self._tasks
         accumulator, cluster = self._accumulator, self._cluster
-        accumulator.attention = False
+        accumulator.needs_wakeup = False
         now_ms = monotonic_ms()
         wanted: set[str] = set()
         timeout_ms = self._config.delivery_timeout_ms
         deadlines: list[int] = []
-        for topic, since_ms in accumulator.unassigned(now_ms):
+        for topic, since_ms in accumulator.unassigned_topics(now_ms):
             count = cluster.partition_count(topic)
             if count is not None:
                 self._settlement.settle(accumulator.assign(topic, count))
@@ -90,8 +91,8 @@ class Sender:
             else:
                 wanted.add(topic)
                 deadlines.append(since_ms + timeout_ms)
-        crowded = self._waiters.room_is_wanted or not accumulator.has_room
-        drained = self._outbox.drain(now_ms, self._leader_of, crowded=crowded)
+        buffer_full = self._waiters.room_is_wanted or not accumulator.has_room
+        drained = self._produce_queue.drain(now_ms, self._leader_of, buffer_full=buffer_full)
         self._settlement.settle(drained.settled)
         wanted |= drained.unknown_topics
         if wanted and not self._finding:
@@ -135,18 +136,18 @@ class Sender:
             request = ProduceRequest(self._config.wire_acks, timeout_ms * 3 // 4, partitions)
             if self._config.wire_acks == 0:
                 await connection.post(request, timeout_ms=timeout_ms)
-                settled = self._outbox.on_posted(send)
+                settled = self._produce_queue.on_posted(send)
             else:
                 answer = await connection.call(request, ProduceResponse, timeout_ms=timeout_ms)
-                settled = self._outbox.on_answer(send, answer.partitions, monotonic_ms())
+                settled = self._produce_queue.on_answer(send, answer.partitions, monotonic_ms())
         except MillraceError as caught:
             error = again(caught)
             if not error.retriable:
                 self._settlement.last_error = error
-            settled = self._outbox.on_request_failed(send, error, monotonic_ms())
-        if self._outbox.last_error is not None:
-            self._note(self._outbox.last_error)
-            self._outbox.last_error = None
+            settled = self._produce_queue.on_request_failed(send, error, monotonic_ms())
+        if self._produce_queue.last_error is not None:
+            self._note(self._produce_queue.last_error)
+            self._produce_queue.last_error = None
         self._settlement.settle(settled)
         # At once, and not when the loop runs the woken sender: until then fewer requests than
         # allowed are in flight, and a loop around `send` takes most of the loop's time.
@@ -160,9 +161,11 @@ class Sender:
         except MillraceError as caught:
             error = again(caught)
             self._note(error)
-            self._settlement.settle(self._outbox.on_producer_id_failed(error, monotonic_ms()))
+            self._settlement.settle(
+                self._produce_queue.on_producer_id_failed(error, monotonic_ms())
+            )
         else:
-            self._outbox.on_producer_id(answer.producer_id, answer.producer_epoch)
+            self._produce_queue.on_producer_id(answer.producer_id, answer.producer_epoch)
             if producer_id >= 0:
                 self._feed.emit(
                     EventKind.PRODUCER_EPOCH,
@@ -211,7 +214,7 @@ class Sender:
             return True
         self._denials.pop(topic)
         self._settlement.settle(self._accumulator.reject(topic, error))
-        self._settlement.settle(self._outbox.fail_all(error, topic=topic))
+        self._settlement.settle(self._produce_queue.fail_all(error, topic=topic))
         self._accumulator.forget(topic)
         return False
 

@@ -36,7 +36,7 @@ class Settlement:
         if accumulator.backlog is not None:
             accumulator.feed()
             self.settle_refused()
-            if accumulator.attention:
+            if accumulator.needs_wakeup:
                 self._waiters.sender_wakeup.set()
         if accumulator.has_room:
             self._waiters.wake_room()

@@ -53,6 +53,6 @@ def _part(
     part = Batch(batch.owner, batch.topic, batch.partition, (*batch.number, index), -1)
     part.extend(columns, start, end, size_bytes)
     part.opened_ms = batch.opened_ms
-    part.hurried = batch.hurried
+    part.flush_now = batch.flush_now
     part.observed = batch.observed
     return part

@@ -27,8 +27,8 @@ class Waiters:
     async def settle(self, batch: Batch) -> None:
         """Waits until a batch is settled, and has it sent without lingering."""
         batch.observed = True
-        if not batch.hurried:
-            batch.hurried = True
+        if not batch.flush_now:
+            batch.flush_now = True
             self.sender_wakeup.set()
         await self.settled(batch)
 

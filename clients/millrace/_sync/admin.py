@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar, Unpack
 
 from millrace import admin as _admin
-from millrace._sync.crossing import Crossing
+from millrace._sync.blocking_client import BlockingClient
 from millrace.admin import (
     ClusterDescription,
     Configs,
@@ -24,7 +24,7 @@ from millrace.records import TopicPartition
 P = TypeVar("P", bound=tuple[str, int])
 
 
-class Admin(Crossing):
+class Admin(BlockingClient):
     """`millrace.Admin` for synchronous code."""
 
     def __init__(

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
 
 from millrace import consumer as _consumer
-from millrace._sync.crossing import RECORDS_PER_CROSSING, Crossing
+from millrace._sync.blocking_client import RECORDS_PER_CALL, BlockingClient
 from millrace.assignors import Assignor
 from millrace.config import ConsumerOptions, Servers
 from millrace.consumer import Callback, Partition, Start
@@ -35,7 +35,7 @@ else:
 P = TypeVar("P", bound=tuple[str, int])
 
 
-class Consumer(Crossing, Generic[K, V]):
+class Consumer(BlockingClient, Generic[K, V]):
     """`millrace.Consumer` for synchronous code.
 
     Callbacks of a group run in the loop's thread and must not call this consumer.
@@ -89,7 +89,7 @@ class Consumer(Crossing, Generic[K, V]):
         while True:
             while self._ahead:
                 yield self._ahead.popleft()
-            self._ahead.extend(self._run(self._consumer.getmany(RECORDS_PER_CROSSING)))
+            self._ahead.extend(self._run(self._consumer.getmany(RECORDS_PER_CALL)))
 
     def getone(self, *, timeout_ms: int | None = None) -> Record[K, V] | None:
         """The next record; None after `timeout_ms` without one."""

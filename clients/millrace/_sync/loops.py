@@ -69,7 +69,7 @@ class LoopThread:
         """A client of it has closed; others may go on."""
 
 
-class LoopHere:
+class CallerLoop:
     """A loop that runs in whichever thread calls it, and only meanwhile."""
 
     STEPS: Final = 3

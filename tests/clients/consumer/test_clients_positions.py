@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace._consumer.fetch_buffer import Reading
+from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.positions import Plan, Positions
 from millrace.config import ConsumerConfig
 from millrace.errors import ConnectionLost, CorruptMessage
@@ -30,7 +30,7 @@ class Rig:
     def __init__(self, sizes: list[int]) -> None:
         self.now_ms = 0
         self.positions = Positions(CONFIG, rng=random.Random(1))
-        self.reading = Reading(self.positions, key_deserializer=None, value_deserializer=None)
+        self.reading = FetchBuffer(self.positions, key_deserializer=None, value_deserializer=None)
         self.logs = [Log() for _ in range(2)]
         for partition, log in enumerate(self.logs):
             for size in sizes:

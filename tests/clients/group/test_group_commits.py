@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any
 
 from millrace._cluster.cluster import Cluster
-from millrace._group.commits import Commits, Committer
+from millrace._group.commits import CommitIdentity, Commits
 from millrace.config import ClientConfig
 from millrace.errors import (
     CoordinatorUnavailable,
@@ -65,8 +65,8 @@ class Somebody:
         self.mine = {T0, T1}
         self.fenced: list[tuple[int, MillraceError]] = []
 
-    def committer(self) -> Committer:
-        return Committer(self.generation, "me")
+    def commit_identity(self) -> CommitIdentity:
+        return CommitIdentity(self.generation, "me")
 
     def may_commit(self, where: TopicPartition) -> bool:
         return where in self.mine
@@ -80,7 +80,7 @@ def commits_to(told: Told) -> tuple[Commits, Somebody]:
     cluster = Cluster((("nowhere", 1),), config, feed=EventFeed("test"))
     commits = Commits(told, cluster)  # type: ignore[arg-type]
     somebody = Somebody()
-    commits.committing = somebody
+    commits.member = somebody
     return commits, somebody
 
 

@@ -8,11 +8,21 @@ from typing import Any, TypeVar
 
 import pytest
 
-from millrace._group.effects import Assign, Effect, Fail, Heartbeat, Join, Learn, Leave, Say, Sync
-from millrace._group.member_identity import Terms
+from millrace._group.effects import (
+    Assign,
+    Effect,
+    Emit,
+    Fail,
+    Heartbeat,
+    Join,
+    Leave,
+    RefreshMetadata,
+    Sync,
+)
+from millrace._group.member_identity import MemberConfig
 from millrace._group.member_states import TRANSITIONS, IllegalStep, Lifecycle, MemberState, Step
 from millrace._group.membership import Membership
-from millrace._group.poll_deadline import Pace, Processing
+from millrace._group.poll_deadline import PollAlert, PollDeadline
 from millrace.assignors import (
     BUILT_IN,
     Assignor,
@@ -37,13 +47,13 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def member(*assignors: Assignor, session_timeout_ms: int = 45_000) -> Membership:
-    terms = Terms("g", assignors or (BUILT_IN["range"],), session_timeout_ms, 300_000, 3_000)
+    terms = MemberConfig("g", assignors or (BUILT_IN["range"],), session_timeout_ms, 300_000, 3_000)
     return Membership(terms, rng=random.Random(1))
 
 
 def only(effects: list[Effect], kind: type[E]) -> E:
     """The only effect but for what is said."""
-    (effect,) = [each for each in effects if not isinstance(each, Say)]
+    (effect,) = [each for each in effects if not isinstance(each, Emit)]
     assert isinstance(effect, kind)
     return effect
 
@@ -67,8 +77,8 @@ def synced(*partitions: TopicPartition) -> SyncGroupResponse:
 def led(membership: Membership, **answer: Any) -> list[Effect]:
     """Joins, is made the leader, and learns that topic t has two partitions."""
     join = only(membership.subscribe(frozenset({"t"}), 0), Join)
-    learn = only(membership.on_joined(join, joined(**answer), 0), Learn)
-    return membership.on_learned(learn, {"t": 2}, 0)
+    learn = only(membership.on_joined(join, joined(**answer), 0), RefreshMetadata)
+    return membership.on_refreshed(learn, {"t": 2}, 0)
 
 
 def stable(membership: Membership, *partitions: TopicPartition, now_ms: int = 0) -> None:
@@ -100,7 +110,7 @@ def test_a_stall_of_the_loop_is_told_with_its_length() -> None:
     m = member()
     stable(m, T0)
     said, beat = m.on_deadline(3_000 + 7_500)
-    assert isinstance(said, Say) and said.kind is EventKind.LOOP_STALLED
+    assert isinstance(said, Emit) and said.kind is EventKind.LOOP_STALLED
     assert "blocked for 7500 ms" in said.sentence and "45000 ms" in said.sentence
     assert isinstance(beat, Heartbeat)
 
@@ -117,7 +127,7 @@ def test_silence_of_the_group_for_a_session_is_told_once() -> None:
             assert isinstance(beat, Heartbeat)
             said += [(now_ms, each) for each in m.on_failed(beat, ConnectionLost("cut"), now_ms)]
     ((when_ms, told),) = said
-    assert isinstance(told, Say) and told.kind is EventKind.COORDINATOR_LOST
+    assert isinstance(told, Emit) and told.kind is EventKind.COORDINATOR_LOST
     assert 10_000 <= when_ms < 11_000
     # It holds on: whether it was forgotten only the group can say.
     assert m.state is MemberState.STABLE and m.held == {T0}
@@ -131,7 +141,7 @@ def test_a_late_answer_to_an_earlier_join_is_dropped() -> None:
     assert due_ms is not None and 0 < due_ms <= 50
     again = only(m.on_deadline(due_ms), Join)
     assert m.on_joined(join, joined(), due_ms) == []
-    assert isinstance(only(m.on_joined(again, joined(), due_ms), Learn), Learn)
+    assert isinstance(only(m.on_joined(again, joined(), due_ms), RefreshMetadata), RefreshMetadata)
 
 
 def test_sticky_tells_the_leader_what_it_had_though_it_gave_it_up() -> None:
@@ -139,7 +149,7 @@ def test_sticky_tells_the_leader_what_it_had_though_it_gave_it_up() -> None:
     sync = only(led(m, protocol="sticky"), Sync)
     assign = only(m.on_synced(sync, synced(T0, T1), 0), Assign)
     m.on_handed_over(assign, 0)
-    revoke, *_ = [e for e in m.subscribe(frozenset({"t", "u"}), 0) if not isinstance(e, Say)]
+    revoke, *_ = [e for e in m.subscribe(frozenset({"t", "u"}), 0) if not isinstance(e, Emit)]
     join = only(m.on_handed_over(revoke, 0), Join)  # type: ignore[arg-type]
     said = Subscription.decode(join.request.protocols[0].metadata)
     assert said.owned == () and said.user_data is not None
@@ -222,16 +232,16 @@ def test_who_leaves_before_it_has_its_id_waits_for_it_and_gives_it_back() -> Non
 
 
 def test_the_users_time_runs_while_it_has_records_and_begins_anew_with_each() -> None:
-    p = Processing(1_000)
+    p = PollDeadline(1_000)
     assert (p.deadline_ms(), p.left_ms(5)) == (None, None)
     p.on_handed((1, 9), 0)
     assert p.deadline_ms() == 500
     # Another record was taken meanwhile, which nobody said.
     assert p.on_deadline((1, 8), 500) is None
     assert p.deadline_ms() == 1_000
-    assert p.on_deadline((1, 8), 1_000) is Pace.SLOW
+    assert p.on_deadline((1, 8), 1_000) is PollAlert.SLOW
     assert p.left_ms(1_000) == 500
-    assert p.on_deadline((1, 8), 1_500) is Pace.OVERDUE
+    assert p.on_deadline((1, 8), 1_500) is PollAlert.OVERDUE
     assert (p.is_overdue, p.deadline_ms(), p.left_ms(1_600)) == (True, None, -100)
     p.extend(2_000, 1_600)
     assert (p.is_overdue, p.left_ms(1_600)) == (False, 2_000)

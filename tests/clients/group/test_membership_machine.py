@@ -16,18 +16,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from millrace._group.effects import (
     Assign,
     Effect,
+    Emit,
     Fail,
     HandOver,
     Heartbeat,
     Join,
-    Learn,
     Leave,
     Left,
+    RefreshMetadata,
     Revoke,
-    Say,
     Sync,
 )
-from millrace._group.member_identity import Terms
+from millrace._group.member_identity import MemberConfig
 from millrace._group.member_states import MemberState, Step
 from millrace._group.membership import Membership
 from millrace.assignors import chosen, decode_assigned
@@ -57,7 +57,7 @@ class Client:
         self.world = world
         self.name = name
         self.cooperative = assignors == ["cooperative-sticky"]
-        terms = Terms(
+        terms = MemberConfig(
             "g",
             chosen(assignors),
             SESSION_MS,
@@ -95,7 +95,7 @@ class Client:
             elif isinstance(effect, Left):
                 self.has_left = True
                 assert not self.reading
-            elif not isinstance(effect, Say):
+            elif not isinstance(effect, Emit):
                 self.waiting.append((effect, self.world.ask(effect)))
 
     def keeps_what_it_may(self, revoke: Revoke) -> bool:
@@ -124,9 +124,9 @@ class Client:
             self.obey(member.on_joined(effect, answer, now_ms))
         elif isinstance(effect, Sync):
             self.obey(member.on_synced(effect, answer, now_ms))
-        elif isinstance(effect, Learn):
+        elif isinstance(effect, RefreshMetadata):
             counts, assigned = answer
-            self.obey(member.on_learned(effect, counts, now_ms, assigned=assigned))
+            self.obey(member.on_refreshed(effect, counts, now_ms, assigned=assigned))
         elif isinstance(effect, Heartbeat):
             self.obey(member.on_heard(effect, now_ms))
         else:
@@ -181,7 +181,7 @@ class World:
         if isinstance(effect, Leave):
             (leaving,) = effect.request.members
             return shell.leave(LeavingMember(leaving.member_id, leaving.instance_id))
-        assert isinstance(effect, Learn)
+        assert isinstance(effect, RefreshMetadata)
         return effect
 
     def _assigned(self) -> set[TopicPartition]:
@@ -193,9 +193,9 @@ class World:
         return not is_token or not self.shell.waits(outcome)
 
     def answer(self, outcome: Any) -> Any:
-        if isinstance(outcome, Learn):
+        if isinstance(outcome, RefreshMetadata):
             # The cache of topics is one, and is read when it has been refreshed.
-            return dict(self.counts), self._assigned() if outcome.what_is_assigned else None
+            return dict(self.counts), self._assigned() if outcome.with_assignments else None
         if isinstance(outcome, bool) or not isinstance(outcome, int):
             return outcome
         result = self.shell.replies[outcome]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from millrace._producer.accumulator import Accumulator
 from millrace._producer.arrow_batch import ArrowBatch
 from millrace._producer.arrow_columns import ArrowColumns
-from millrace._producer.produce_queue import Outbox
+from millrace._producer.produce_queue import ProduceQueue
 from millrace._producer.receipts import Deliveries, Receipts
 from millrace.config import Compression, ProducerConfig
 from millrace.errors import DeliveryFailed, MessageTooLarge, UnknownTopicOrPartition
@@ -61,8 +61,10 @@ class Tank:
     def __init__(self, partitions: int = 1, **options: Any) -> None:
         settings = {"batch_bytes": BATCH_BYTES, "max_request_bytes": 2000, "buffer_bytes": 1 << 20}
         config = ProducerConfig(**(settings | options))
-        self.outbox = Outbox(config, rng=random.Random(1))
-        self.accumulator = Accumulator(config, self.outbox, owner=OWNER, rng=random.Random(1))
+        self.produce_queue = ProduceQueue(config, rng=random.Random(1))
+        self.accumulator = Accumulator(
+            config, self.produce_queue, owner=OWNER, rng=random.Random(1)
+        )
         self.accumulator.assign("t", partitions)
 
     def rows(self, deliveries: Deliveries) -> list[tuple[bytes | None, bytes | None]]:

@@ -225,7 +225,7 @@ async def test_a_loop_of_sends_to_a_new_topic_does_not_fill_the_buffer_first(
         for _ in range(30_000):
             await producer.room()
             producer.send("one", bytes(100))
-            waiting = producer._accumulator.antechambers()
+            waiting = producer._accumulator.unassigned_batches()
             most = max(most, sum(batch.size_bytes for batch in waiting))
         await producer.flush()
     assert 0 < most < 30_000 * 118
@@ -591,7 +591,7 @@ async def test_the_death_of_the_task_fails_all_that_waits_and_all_that_comes(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(producer._outbox, "drain", broken)
+    monkeypatch.setattr(producer._produce_queue, "drain", broken)
     with pytest.raises(ClientFailed, match="a bug") as failed:
         await producer.send("one", b"")
     assert isinstance(failed.value.__cause__, ZeroDivisionError)

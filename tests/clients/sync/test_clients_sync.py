@@ -92,7 +92,7 @@ def test_without_background_all_is_read_in_the_callers_thread(
     with Producer(servers) as producer:
         for _ in range(20):
             producer.send_many(topic, [bytes(10_000)] * 10, partition=1)
-    monkeypatch.setattr("millrace._sync.crossing.loop_thread", None)
+    monkeypatch.setattr("millrace._sync.blocking_client.loop_thread", None)
     with Consumer(servers, background=False, max_partition_bytes=300_000) as consumer:
         consumer.assign([where])
         batches = list(consumer.batches(timeout_ms=100))

@@ -17,7 +17,8 @@ from millrace._producer.accumulator import Accumulator
 from millrace._producer.arrow_columns import ArrowColumns
 from millrace._producer.batch import Batch
 from millrace._producer.columns import Columns
-from millrace._producer.produce_queue import Outbox, Send
+from millrace._producer.produce_queue import ProduceQueue
+from millrace._producer.produce_requests import Send
 from millrace._producer.receipts import Deliveries, Delivery, Receipts
 from millrace.config import Acks, ProducerConfig
 from millrace.errors import (
@@ -86,9 +87,9 @@ class Rig:
         }
         self.config = ProducerConfig(**settings)  # type: ignore[arg-type]
         self.now_ms = 0
-        self.outbox = Outbox(self.config, rng=random.Random(1))
+        self.produce_queue = ProduceQueue(self.config, rng=random.Random(1))
         self.accumulator = Accumulator(
-            self.config, self.outbox, owner=NoOwner(), rng=random.Random(1)
+            self.config, self.produce_queue, owner=NoOwner(), rng=random.Random(1)
         )
         self.settled: list[Batch] = []
         self.leader: int | None = 0
@@ -117,8 +118,8 @@ class Rig:
         return delivery, send
 
     def drain(self) -> tuple[list[Send], tuple[int, int] | None]:
-        drained = self.outbox.drain(
-            self.now_ms, lambda *_: self.leader, crowded=not self.accumulator.has_room
+        drained = self.produce_queue.drain(
+            self.now_ms, lambda *_: self.leader, buffer_full=not self.accumulator.has_room
         )
         self.settle(drained.settled)
         return drained.sends, drained.wants_epoch
@@ -135,7 +136,7 @@ class Rig:
         self.accumulator.seal_all()
         _, wants = self.drain()
         assert wants == (-1, -1)
-        self.outbox.on_producer_id(7, 0)
+        self.produce_queue.on_producer_id(7, 0)
         (send,), _ = self.drain()
         self.answer(send, 0)
         return self
@@ -145,7 +146,7 @@ class Rig:
             ProducePartitionResult(b.topic, b.partition, code, None, base_offset, -1, 0)
             for b in send.batches
         )
-        self.settle(self.outbox.on_answer(send, results, self.now_ms))
+        self.settle(self.produce_queue.on_answer(send, results, self.now_ms))
 
 
 class ProducerAgainstBroker(RuleBasedStateMachine):
@@ -246,11 +247,11 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
         self.asked = None
         if not works:
             error = ConnectionLost("gone")
-            self.rig.settle(self.rig.outbox.on_producer_id_failed(error, self.rig.now_ms))
+            self.rig.settle(self.rig.produce_queue.on_producer_id_failed(error, self.rig.now_ms))
         elif producer_id < 0:
-            self.rig.outbox.on_producer_id(7, 0)
+            self.rig.produce_queue.on_producer_id(7, 0)
         else:
-            self.rig.outbox.on_producer_id(producer_id, epoch + 1)
+            self.rig.produce_queue.on_producer_id(producer_id, epoch + 1)
         self.drain()
 
     @precondition(lambda self: self.flying)
@@ -264,14 +265,16 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
         settled: list[Batch]
         if fate == "never left":
             error: MillraceError = ConnectionFailed("no broker")
-            settled = self.rig.outbox.on_request_failed(send, error, self.rig.now_ms)
+            settled = self.rig.produce_queue.on_request_failed(send, error, self.rig.now_ms)
         elif fate == "lost":
-            settled = self.rig.outbox.on_request_failed(send, ConnectionLost("x"), self.rig.now_ms)
+            settled = self.rig.produce_queue.on_request_failed(
+                send, ConnectionLost("x"), self.rig.now_ms
+            )
         else:
             results = self._append(send)
             if fate == "answer lost":
                 error = ConnectionLost("gone")
-                settled = self.rig.outbox.on_request_failed(send, error, self.rig.now_ms)
+                settled = self.rig.produce_queue.on_request_failed(send, error, self.rig.now_ms)
             else:
                 if fate == "slow":
                     timed_out = ErrorCode.REQUEST_TIMED_OUT
@@ -279,7 +282,7 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
                         ProducePartitionResult("t", r.partition, timed_out, None, -1, -1, -1)
                         for r in results
                     ]
-                settled = self.rig.outbox.on_answer(send, tuple(results), self.rig.now_ms)
+                settled = self.rig.produce_queue.on_answer(send, tuple(results), self.rig.now_ms)
         self.rig.settle(settled)
         self.drain()
 
@@ -293,7 +296,7 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
                 self._append(send)
         for send in flying:
             error = ConnectionLost("gone")
-            self.rig.settle(self.rig.outbox.on_request_failed(send, error, self.rig.now_ms))
+            self.rig.settle(self.rig.produce_queue.on_request_failed(send, error, self.rig.now_ms))
         self.drain()
 
     @precondition(lambda self: self.flying)
@@ -357,7 +360,7 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
                 break
         assert self.rig.accumulator.buffered_records == 0
         assert self.rig.accumulator.buffered_bytes == 0
-        assert self.rig.outbox.in_flight_requests == 0
+        assert self.rig.produce_queue.in_flight_requests == 0
         if self.patient:
             for batch in self.rig.settled[settled_before:]:
                 if batch.error is not None:
@@ -404,7 +407,7 @@ def test_no_batch_leaves_that_would_push_an_unacked_one_out_of_the_brokers_memor
     for _ in range(20):
         rig.send(bytes(150))
     flying, _ = rig.drain()
-    rig.settle(rig.outbox.on_request_failed(flying[0], ConnectionLost("gone"), rig.now_ms))
+    rig.settle(rig.produce_queue.on_request_failed(flying[0], ConnectionLost("gone"), rig.now_ms))
     for send in flying[1:]:
         rig.answer(send, 0)
     rig.now_ms += 100
@@ -446,7 +449,7 @@ def test_with_acks_1_a_leader_that_lost_acked_batches_is_written_to_under_a_new_
     for send in flying:
         rig.answer(send, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert rig.drain() == ([], (7, 0))
-    rig.outbox.on_producer_id(7, 1)
+    rig.produce_queue.on_producer_id(7, 1)
     rig.accumulator.seal_all()
     written: list[int] = []
     while not all(delivery.done() for delivery in deliveries):
@@ -486,7 +489,7 @@ def test_a_forgotten_producer_goes_on_with_a_new_epoch_where_nothing_is_uncertai
     rig.answer(send, ErrorCode.UNKNOWN_PRODUCER_ID)
     sends, wants = rig.drain()
     assert (sends, wants) == ([], (7, 0))
-    rig.outbox.on_producer_id(7, 1)
+    rig.produce_queue.on_producer_id(7, 1)
     (send,), _ = rig.drain()
     assert (send.batches[0].sequence, delivery.done()) == (0, False)
 
@@ -494,7 +497,7 @@ def test_a_forgotten_producer_goes_on_with_a_new_epoch_where_nothing_is_uncertai
 def test_an_uncertain_batch_of_a_forgotten_producer_is_not_sent_again() -> None:
     rig = Rig().with_producer_id()
     delivery, send = rig.send_alone(b"x")
-    rig.settle(rig.outbox.on_request_failed(send, ConnectionLost("gone"), rig.now_ms))
+    rig.settle(rig.produce_queue.on_request_failed(send, ConnectionLost("gone"), rig.now_ms))
     rig.now_ms += 900
     (send,), _ = rig.drain()
     rig.answer(send, ErrorCode.UNKNOWN_PRODUCER_ID)
@@ -521,7 +524,7 @@ def test_an_outbox_that_cannot_send_asks_to_be_looked_at_only_for_deadlines() ->
     rig.now_ms += 50
     rig.drain()
     rig.now_ms += 10
-    drained = rig.outbox.drain(rig.now_ms, lambda *_: None, crowded=False)
+    drained = rig.produce_queue.drain(rig.now_ms, lambda *_: None, buffer_full=False)
     assert drained.unknown_topics == {"t"}
     assert drained.deadline_ms == rig.now_ms - 10 + 1000
 
@@ -638,7 +641,7 @@ def test_a_batch_that_may_be_in_the_log_is_not_split() -> None:
     rig.send(b"b")
     rig.accumulator.seal_all()
     (send,), _ = rig.drain()
-    rig.settle(rig.outbox.on_request_failed(send, ConnectionLost("gone"), rig.now_ms))
+    rig.settle(rig.produce_queue.on_request_failed(send, ConnectionLost("gone"), rig.now_ms))
     rig.now_ms += 100
     (again,), _ = rig.drain()
     rig.answer(again, ErrorCode.MESSAGE_TOO_LARGE)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from millrace._sync.loops import LoopHere, LoopThread, loop_thread
+from millrace._sync.loops import CallerLoop, LoopThread, loop_thread
 
 T = TypeVar("T")
 
-RECORDS_PER_CROSSING = 500
+RECORDS_PER_CALL = 500
 """Records that `post` collects, and that iteration takes, per crossing to the loop's thread."""
 
 
@@ -24,13 +24,13 @@ class Startable(Protocol):
     async def close(self) -> None: ...
 
 
-class Crossing:
+class BlockingClient:
     """What the three share: a loop to run on, and a life."""
 
     def __init__(self, client: Startable, *, background: bool = True) -> None:
         """`background`: the loop goes on between calls, in a thread of its own."""
         self._life = client
-        self._loop: LoopThread | LoopHere = loop_thread() if background else LoopHere()
+        self._loop: LoopThread | CallerLoop = loop_thread() if background else CallerLoop()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run(work)
