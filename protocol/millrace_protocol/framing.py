@@ -25,6 +25,7 @@ MAGIC = b"MR"
 HEADER = struct.Struct(">I2sHHIh")
 HEADER_SIZE = HEADER.size
 LENGTH_SIZE = 4
+_HEADER_REST_SIZE = HEADER_SIZE - LENGTH_SIZE
 RESPONSE_BIT = 0x8000
 CLIENT_ID_BYTES_MAX = 255
 FRAME_BYTES_MAX = 16 << 20
@@ -63,37 +64,59 @@ def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
 
     Raises `WireError` when the frame is no request of this protocol.
     """
-    if len(frame) < HEADER_SIZE:
-        raise WireError(f"a frame header has {HEADER_SIZE} bytes, not {len(frame)}", position=0)
+    size = len(frame)
+    if size < HEADER_SIZE:
+        raise _short_header(size)
     _, magic, api, version, correlation_id, client_id_size = HEADER.unpack_from(frame)
+    end = HEADER_SIZE + client_id_size
+    if (
+        magic != MAGIC
+        or api >= RESPONSE_BIT
+        or not 0 <= client_id_size <= CLIENT_ID_BYTES_MAX
+        or end > size
+    ):
+        raise _request_header_error(magic, api, client_id_size)
+    client_id = ""
+    if client_id_size:
+        try:
+            client_id = bytes(frame[HEADER_SIZE:end]).decode()
+        except UnicodeDecodeError as error:
+            position = HEADER_SIZE + error.start
+            raise WireError("client id is not UTF-8", position=position) from None
+    return RequestHeader(api, version, correlation_id, client_id, end)
+
+
+def _short_header(size: int) -> WireError:
+    return WireError(f"frame header has {size} bytes, {HEADER_SIZE} needed", position=0)
+
+
+def _bad_magic(magic: bytes) -> WireError:
+    return WireError(f"magic is {magic!r}, {MAGIC!r} needed", position=4)
+
+
+def _request_header_error(magic: bytes, api: int, client_id_size: int) -> WireError:
+    """The error of the first field that is wrong."""
     if magic != MAGIC:
-        raise WireError(f"the magic is {magic!r}, not {MAGIC!r}", position=4)
+        return _bad_magic(magic)
     if api & RESPONSE_BIT:
-        raise WireError("a response where a request is due", position=6)
+        return WireError("frame is a response, a request is needed", position=6)
     if not 0 <= client_id_size <= CLIENT_ID_BYTES_MAX:
-        raise WireError(
-            f"a client id of {client_id_size} bytes; 0 to {CLIENT_ID_BYTES_MAX} are allowed",
+        return WireError(
+            f"client id has {client_id_size} bytes, 0 to {CLIENT_ID_BYTES_MAX} allowed",
             position=14,
         )
-    end = HEADER_SIZE + client_id_size
-    if end > len(frame):
-        raise WireError("the client id runs past the end of the frame", position=HEADER_SIZE)
-    try:
-        client_id = str(frame[HEADER_SIZE:end], "utf-8") if client_id_size else ""
-    except UnicodeDecodeError as error:
-        raise WireError("the client id is not UTF-8", position=HEADER_SIZE + error.start) from None
-    return RequestHeader(api, version, correlation_id, client_id, end)
+    return WireError("client id runs past the end of the frame", position=HEADER_SIZE)
 
 
 def read_response_header(frame: bytes | bytearray | memoryview) -> ResponseHeader:
     """The header of a whole response frame, its length field included. Raises `WireError`."""
     if len(frame) < HEADER_SIZE:
-        raise WireError(f"a frame header has {HEADER_SIZE} bytes, not {len(frame)}", position=0)
+        raise _short_header(len(frame))
     _, magic, api, version, correlation_id, error_code = HEADER.unpack_from(frame)
     if magic != MAGIC:
-        raise WireError(f"the magic is {magic!r}, not {MAGIC!r}", position=4)
+        raise _bad_magic(magic)
     if not api & RESPONSE_BIT:
-        raise WireError("a request where a response is due", position=6)
+        raise WireError("frame is a request, a response is needed", position=6)
     return ResponseHeader(api ^ RESPONSE_BIT, version, correlation_id, error_code)
 
 
@@ -117,8 +140,8 @@ def request_prefix(
     """What stands before a request body of `body_size` bytes: the header and the client id."""
     size = len(client_id)
     if size > CLIENT_ID_BYTES_MAX:
-        raise ValueError(f"a client id of {size} bytes; the limit is {CLIENT_ID_BYTES_MAX}")
-    length = HEADER_SIZE - LENGTH_SIZE + size + body_size
+        raise ValueError(f"client id has {size} bytes, at most {CLIENT_ID_BYTES_MAX} allowed")
+    length = _HEADER_REST_SIZE + size + body_size
     return HEADER.pack(length, MAGIC, api, version, correlation_id, size) + client_id
 
 
@@ -127,7 +150,7 @@ def response_header(
 ) -> bytes:
     """The 16 bytes before a response body of `body_size` bytes."""
     return HEADER.pack(
-        HEADER_SIZE - LENGTH_SIZE + body_size,
+        _HEADER_REST_SIZE + body_size,
         MAGIC,
         api | RESPONSE_BIT,
         version,
@@ -138,10 +161,8 @@ def response_header(
 
 def response_frame(*, api: int, version: int, correlation_id: int, body: bytes) -> bytes:
     """A whole response frame without an error."""
-    header = response_header(
-        api=api, version=version, correlation_id=correlation_id, body_size=len(body)
-    )
-    return header + body
+    length = _HEADER_REST_SIZE + len(body)
+    return HEADER.pack(length, MAGIC, api | RESPONSE_BIT, version, correlation_id, 0) + body
 
 
 def refusal_frame(
@@ -179,10 +200,10 @@ class FrameSplitter:
         start = 0
         while len(pending) - start >= LENGTH_SIZE:
             length = int.from_bytes(pending[start : start + LENGTH_SIZE], "big")
-            if not HEADER_SIZE - LENGTH_SIZE <= length <= self.frame_bytes_max:
+            if not _HEADER_REST_SIZE <= length <= self.frame_bytes_max:
                 raise WireError(
-                    f"a frame length of {length}; {HEADER_SIZE - LENGTH_SIZE} to "
-                    f"{self.frame_bytes_max} are allowed",
+                    f"frame length is {length}, {_HEADER_REST_SIZE} to {self.frame_bytes_max} "
+                    "allowed",
                     position=start,
                 )
             end = start + LENGTH_SIZE + length
