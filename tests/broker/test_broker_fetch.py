@@ -314,7 +314,7 @@ async def test_records_below_the_high_watermark_only(broker: Broker, wire: Wire)
     partition = broker.node.broker.partitions.get("t", 0)
     made = bytearray(encode_batch([b"b"], timestamps_ms=1))
     # Straight into the log, behind the flusher's back: appended and not durable.
-    partition.log.append(memoryview(made), read_header(made), now_ms=1, leader_epoch=0)
+    partition.log.append(memoryview(made), read_header(made), now_ms=1)
     assert partition.log.end_offset == 2
     first = await wire.fetch("t", 0)
     assert (values_of(first), first.high_watermark) == ([b"a"], 1)
@@ -364,7 +364,7 @@ async def test_a_largest_timestamp_that_no_record_has_does_not_hide_the_records(
     wire: Wire,
 ) -> None:
     """W-4.5.1: the broker does not check `max_timestamp` against the records."""
-    await wire.create("t")
+    await wire.create("t", configs={"message.timestamp.after.max.ms": str(2**62)})
     await wire.produce("t", batch(b"a", timestamp_ms=1_000))
     claimed = bytearray(encode_batch([b"b", b"c", b"d"], timestamps_ms=(2_000, 3_000, 3_000)))
     claimed[35:43] = (2**62).to_bytes(8, "big")

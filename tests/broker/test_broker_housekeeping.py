@@ -81,7 +81,7 @@ async def test_nothing_at_or_above_the_high_watermark_goes(broker: Broker, wire:
     partition = broker.node.broker.partitions.get("t", 0)
     for n in range(20):
         made = encode_batch([b"%03d" % n * 100], timestamps_ms=1_000)
-        partition.log.append(memoryview(made), read_header(made), now_ms=1, leader_epoch=0)
+        partition.log.append(memoryview(made), read_header(made), now_ms=1)
     assert (partition.high_watermark, partition.log.end_offset) == (4, 24)
     removed = partition.log.retention(2**50, high_watermark=partition.high_watermark)
     assert partition.log.start_offset <= partition.high_watermark

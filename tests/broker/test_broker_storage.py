@@ -239,7 +239,7 @@ async def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path: Path) -
 async def test_metadata_of_a_newer_broker_is_not_guessed_at(data: Path) -> None:
     log = PartitionLog.open(OsDisk(data), METADATA, LogConfig(), now_ms=1)
     made = encode_batch([b'{"type": "FromTheFuture"}'], timestamps_ms=1)
-    log.append(memoryview(made), read_header(made), now_ms=1, leader_epoch=0)
+    log.append(memoryview(made), read_header(made), now_ms=1)
     log.close()
     before = open_files()
     with pytest.raises(UnreadableMetadata, match="newer millrace"):

@@ -40,6 +40,7 @@ class FailingLogLife(LogLife):
                 assert not had_failed, "a log that has failed took an append"
             except (OSError, LogFailed):
                 self.sent.pop()
+                self.epochs.pop()
                 self.refused += 1
 
     def flush(self, *, checkpoint: bool = False) -> None:
@@ -53,6 +54,14 @@ class FailingLogLife(LogLife):
             # The broker's flusher does this with every error of a flush.
             self.log.fail(error)
         except LogFailed:
+            self.refused += 1
+
+    def truncate(self, offset: int) -> None:
+        if self.log.is_failed:
+            return
+        try:
+            super().truncate(min(offset, len(self.sent)))
+        except (OSError, LogFailed):
             self.refused += 1
 
     def retain(self) -> None:

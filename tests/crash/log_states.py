@@ -51,6 +51,8 @@ class Promise:
     sent: tuple[bytes, ...]
     is_recovering: bool = False
     clean_end: int = 0
+    epochs: tuple[int, ...] = ()
+    """The leader epoch of each value in `sent`."""
 
 
 class LogLife:
@@ -60,6 +62,7 @@ class LogLife:
         self.disk = disk
         self.config = config
         self.sent: list[bytes] = []
+        self.epochs: list[int] = []
         self.durable = 0
         self.start = 0
         self.is_created = False
@@ -72,7 +75,13 @@ class LogLife:
     def promise(self) -> Promise:
         sent = tuple(self.sent)
         return Promise(
-            self.is_created, self.durable, self.start, sent, self.is_recovering, self.clean_end
+            self.is_created,
+            self.durable,
+            self.start,
+            sent,
+            self.is_recovering,
+            self.clean_end,
+            tuple(self.epochs),
         )
 
     def append(self, *sizes: int) -> None:
@@ -81,6 +90,7 @@ class LogLife:
             number = len(self.sent)
             value = b"%03d" % number + bytes([65 + number % 26]) * max(0, size - 80)
             self.sent.append(value)
+            self.epochs.append(self.log.leader_epoch)
             append_next(self.log, number, value)
 
     def flush(self, *, checkpoint: bool = False) -> None:
@@ -94,6 +104,18 @@ class LogLife:
             ticket.settle()
         finally:
             self.log.finish_settle(ticket)
+
+    def lead(self) -> None:
+        """Another election: the next epoch is durable before it is written into a batch."""
+        self.log.begin_epoch(self.log.leader_epoch + 1)
+        self.flush()
+
+    def truncate(self, offset: int) -> None:
+        """Takes the tail off, as after an election that another broker has won."""
+        self.durable = min(self.durable, offset)
+        self.log.truncate_to(offset, high_watermark=0, now_ms=2_000)
+        del self.sent[offset:], self.epochs[offset:]
+        self.durable = offset
 
     def retain(self) -> None:
         self.log.retention(2_000, high_watermark=self.log.durable_offset)
@@ -135,7 +157,7 @@ class LogLife:
 
     def open(self) -> None:
         self.log = PartitionLog.open(self.disk, DIRECTORY, self.config, now_ms=3_000)
-        del self.sent[self.log.end_offset :]
+        del self.sent[self.log.end_offset :], self.epochs[self.log.end_offset :]
         self.durable = self.log.durable_offset
         self.is_recovering = False
 
@@ -268,6 +290,25 @@ def compact_and_stop(life: LogLife) -> None:
     life.flush()
 
 
+def truncate(life: LogLife) -> None:
+    """A tail of one segment and of several is taken off, and another one takes its place."""
+    life.append(300, 300, 700, 900, 700)
+    life.flush()
+    life.lead()
+    life.append(400, 900)
+    life.flush()
+    life.truncate(4)
+    life.lead()
+    life.append(600, 90)
+    life.flush()
+    life.truncate(5)
+    life.append(90)
+    life.lose_power(seed=2)
+    life.truncate(0)
+    life.append(500)
+    life.flush(checkpoint=True)
+
+
 def at_random(seed: int) -> Callable[[LogLife], None]:
     """A life of a dozen steps drawn from a seed."""
 
@@ -281,6 +322,10 @@ def at_random(seed: int) -> Callable[[LogLife], None]:
                 life.retain()
             elif step == "clean":
                 life.clean(now_ms=2_000 + 100 * len(life.sent))
+            elif step == "lead":
+                life.lead()
+            elif step == "truncate":
+                life.truncate(rng.randint(max(life.start, life.clean_end), len(life.sent)))
             elif step == "restart":
                 life.close()
                 life.open()
@@ -292,7 +337,7 @@ def at_random(seed: int) -> Callable[[LogLife], None]:
     return live
 
 
-_RARE_STEPS = ("retain", "restart", "lose power", "clean", "clean")
+_RARE_STEPS = ("retain", "restart", "lose power", "clean", "clean", "lead", "truncate")
 Live = Callable[[LogLife], None]
 LIVES: dict[str, tuple[Live, LogConfig]] = {
     "append and flush": (append_and_flush, SMALL),
@@ -301,6 +346,7 @@ LIVES: dict[str, tuple[Live, LogConfig]] = {
     "recover": (recover, SMALL),
     "cut": (cut, SMALL),
     "retain": (retain, SMALL),
+    "truncate": (truncate, SMALL),
     "reserve space": (reserve_space, BIG),
     "compact": (compact, COMPACTED),
     "compact what the mark names": (compact_what_the_mark_names, COMPACTED),
@@ -338,6 +384,13 @@ def check_content(found: list[Record], sent: list[bytes], start: int, clean_end:
     assert final_map(found) == final_map(expected)
 
 
+def check_epochs(log: PartitionLog, epochs: tuple[int, ...]) -> None:
+    """The epoch table says of every record in the log which leader wrote it."""
+    for epoch in set(epochs[log.start_offset :]):
+        end = sum(1 for other in epochs if other <= epoch)
+        assert log.end_offset_for_epoch(epoch) == (epoch, end)
+
+
 def moments_of(live: Live, config: LogConfig) -> list[Moment[Promise]]:
     """Every moment of a life at which the power may go."""
     disk = MomentDisk()
@@ -356,6 +409,7 @@ def check_recovered(disk: MomentDisk, promise: Promise, config: LogConfig) -> No
     assert log.start_offset <= promise.start
     assert log.durable_offset == log.end_offset
     end_offset = log.end_offset
+    check_epochs(log, promise.epochs[:end_offset])
     sent = [*promise.sent[:end_offset], b"next"]
     found = read_records(log, max_bytes=700)
     check_content(found, sent[:-1], log.start_offset, promise.clean_end)

@@ -31,7 +31,7 @@ def recover_log(data: bytes) -> None:
             continue
         batches_found = _batches(log)
         assert log.start_offset <= log.durable_offset <= log.end_offset
-        log.append(bytearray(_BATCH), read_header(_BATCH), now_ms=4_000, leader_epoch=0)
+        log.append(bytearray(_BATCH), read_header(_BATCH), now_ms=4_000)
         end_offset = log.end_offset
         log.close()
         log = PartitionLog.open(disk, _DIRECTORY, _CONFIG, now_ms=5_000, verify=True)

@@ -2,6 +2,7 @@
 
 from millrace_server.log.cleaning import PASSING_ERRNOS, Cleaning, Swap
 from millrace_server.log.config import LogConfig
+from millrace_server.log.epochs import EpochEnd
 from millrace_server.log.errors import (
     CorruptLog,
     FencedProducer,
@@ -13,6 +14,7 @@ from millrace_server.log.errors import (
     ReadOnlyLog,
     RottenBatches,
     TimestampOutOfRange,
+    UnexpectedBatch,
     UnknownProducer,
 )
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket
@@ -32,6 +34,7 @@ __all__ = [
     "Cleaning",
     "CorruptLog",
     "DurableSegment",
+    "EpochEnd",
     "FencedProducer",
     "FlushTicket",
     "FoundTime",
@@ -50,5 +53,6 @@ __all__ = [
     "RottenBatches",
     "Swap",
     "TimestampOutOfRange",
+    "UnexpectedBatch",
     "UnknownProducer",
 ]

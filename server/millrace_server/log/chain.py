@@ -160,6 +160,18 @@ class SegmentChain:
         self._closed_bytes += sum(segment.size_bytes for segment in cleaned)
         return True
 
+    def truncate(self, front: Segment) -> None:
+        """Makes `front`, the front of a segment, the active one; what was behind it goes.
+
+        No segment may be unsettled.
+        """
+        at = bisect_left(self._bases, front.base_offset)
+        self._take_off(at, len(self.segments))
+        self.segments.append(front)
+        self._bases.append(front.base_offset)
+        self.active = front
+        self._closed_bytes = sum(segment.size_bytes for segment in self.segments[:-1])
+
     def let_go(self) -> None:
         """Releases every file."""
         for segment in self.segments:

@@ -50,6 +50,10 @@ class TimestampOutOfRange(LogRefusal):
         self.timestamp_ms = timestamp_ms
 
 
+class UnexpectedBatch(LogRefusal):
+    """A batch of the leader does not continue the follower's log: truncate, and fetch again."""
+
+
 class FencedProducer(LogRefusal):
     """A newer epoch of the producer id has written here."""
 

@@ -4,7 +4,7 @@ Owns the order of the steps, which is what recovery relies on. Refuses to know w
 worth it (`PartitionLog`) and in which thread it runs (`disk.flusher`).
 
     PartitionLog.begin_flush    notes what is dirty                       loop
-    FlushTicket.sync            data, directory, then the durable mark    worker thread
+    FlushTicket.sync            epochs, data, directory, durable mark     worker thread
     PartitionLog.finish_flush   durable_offset moves, waiters wake        loop
     FlushTicket.settle          trim, indexes, checkpoint, then removals  worker thread
     PartitionLog.finish_settle  notes what was saved                      loop
@@ -23,6 +23,7 @@ import crc32c
 from millrace_server.environment.seams import Disk, File
 from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
 from millrace_server.log.durable_mark import DurableMark, MarkFile
+from millrace_server.log.epochs import EpochTable, write_epochs
 from millrace_server.log.index_file import INDEX_CRC
 from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from millrace_server.log.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
@@ -56,6 +57,20 @@ class IndexTail:
         crcs = crc32c.crc32c(offsets, offset_crc), crc32c.crc32c(times, time_crc)
         return cls(segment, first, count, offsets, times, crcs)
 
+    def write(self, disk: Disk) -> None:
+        """Writes the entries behind those that the files have, durably. Raises `OSError`."""
+        for suffix, data, entry_size, crc in (
+            (OFFSET_INDEX_SUFFIX, self.offsets, OFFSET_ENTRY_SIZE, self.crcs[0]),
+            (TIME_INDEX_SUFFIX, self.times, TIME_ENTRY_SIZE, self.crcs[1]),
+        ):
+            path = self.segment.path(suffix)
+            file = disk.open(path, create=not disk.exists(path), write=True)
+            try:
+                file.pwrite(data + INDEX_CRC.pack(crc), self.first_entry * entry_size)
+                file.sync()
+            finally:
+                file.release()
+
     def note_saved(self) -> None:
         """Tells the segment that its files have these entries."""
         self.segment.saved_entries = self.entry_count
@@ -67,7 +82,8 @@ class FlushTicket:
     """The work of one flush; holds a reference to every file it names until it is released.
 
     `end_offset` is what will be durable, and lies at `end_position` of `end_segment`. If that is
-    more than before, `mark_file` is where to note it.
+    more than before, `mark_file` is where to note it. `epochs` is the epoch table, None if the disk
+    has it.
     """
 
     disk: Disk
@@ -76,6 +92,8 @@ class FlushTicket:
     end_segment: Segment
     end_position: int
     mark_file: MarkFile | None = None
+    epochs: EpochTable | None = None
+    are_epochs_saved: bool = False
     dirty: list[File] = field(default_factory=list)
     sync_directory: bool = False
     rolled: list[tuple[Segment, File]] = field(default_factory=list)
@@ -95,6 +113,7 @@ class FlushTicket:
             self.checkpoint is not None
             or self.preallocation is not None
             or self.mark_error is not None
+            or (self.epochs is not None and not self.are_epochs_saved)
         )
 
     def hold_dirty(self, file: File) -> None:
@@ -126,6 +145,12 @@ class FlushTicket:
         after which the log must fail: the kernel has marked the pages clean, and a second sync
         would succeed without writing them.
         """
+        try:
+            self._save_epochs()
+        except OSError as error:
+            # A full disk leaves the table for `settle`, and a leader waits for it.
+            if error.errno not in DISK_FULL_ERRNOS:
+                raise
         for file in self.dirty:
             file.sync()
         if self.sync_directory:
@@ -142,6 +167,7 @@ class FlushTicket:
         if self.mark_error is not None:
             raise self.mark_error
         try:
+            self._save_epochs()
             self._trim()
             self._save_indexes()
             if self.checkpoint is not None:
@@ -165,6 +191,11 @@ class FlushTicket:
         if self.preallocation is not None:
             self.preallocation[1].release()
 
+    def _save_epochs(self) -> None:
+        if self.epochs is not None and not self.are_epochs_saved:
+            write_epochs(self.disk, self.directory, self.epochs)
+            self.are_epochs_saved = True
+
     def _write_mark(self, file: MarkFile) -> None:
         base_offset = self.end_segment.base_offset
         try:
@@ -186,20 +217,8 @@ class FlushTicket:
     def _save_indexes(self) -> None:
         for segment, _ in self.rolled:
             segment.save_indexes()
-        tail = self.index_tail
-        if tail is None:
-            return
-        for suffix, data, entry_size, crc in (
-            (OFFSET_INDEX_SUFFIX, tail.offsets, OFFSET_ENTRY_SIZE, tail.crcs[0]),
-            (TIME_INDEX_SUFFIX, tail.times, TIME_ENTRY_SIZE, tail.crcs[1]),
-        ):
-            path = tail.segment.path(suffix)
-            file = self.disk.open(path, create=not self.disk.exists(path), write=True)
-            try:
-                file.pwrite(data + INDEX_CRC.pack(crc), tail.first_entry * entry_size)
-                file.sync()
-            finally:
-                file.release()
+        if self.index_tail is not None:
+            self.index_tail.write(self.disk)
 
     def _remove(self) -> None:
         for segment in self.removed:

@@ -13,7 +13,9 @@ producers are written by the flush, so a failure there can lose neither offsets 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from millrace_protocol.records import (
@@ -22,13 +24,14 @@ from millrace_protocol.records import (
     assign,
     stamp_log_append_time,
 )
-from millrace_server.environment.seams import Disk
+from millrace_server.environment.seams import Disk, ReadBuffer
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.checkpoint import Checkpoint, ClosedSegment, write_checkpoint
 from millrace_server.log.cleaning import Cleaning, Swap
 from millrace_server.log.compaction import plan
 from millrace_server.log.config import SEGMENT_BYTES_MAX, LogConfig
 from millrace_server.log.durable_mark import MarkFile
+from millrace_server.log.epochs import FIRST_EPOCH, NO_EPOCH, EpochEnd, write_epochs
 from millrace_server.log.errors import (
     CorruptLog,
     LogClosed,
@@ -37,6 +40,7 @@ from millrace_server.log.errors import (
     ReadOnlyLog,
 )
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket, IndexTail
+from millrace_server.log.follower_batches import check_for_follower
 from millrace_server.log.preallocation import wanted_bytes
 from millrace_server.log.producers import Producers
 from millrace_server.log.reading import LogRead, read_batches
@@ -47,6 +51,7 @@ from millrace_server.log.scrub import DurableSegment, durable_segments
 from millrace_server.log.segment import RELATIVE_OFFSET_MAX, Segment
 from millrace_server.log.splitting import Piece, split
 from millrace_server.log.timestamps import Candidate, first_candidate, largest_timestamp
+from millrace_server.log.truncation import copy_front, note_end, producers_before, replace_tail
 from millrace_server.log.verification import Boundary
 
 CHECKPOINT_BYTES: Final = 32 * 1024 * 1024
@@ -82,6 +87,8 @@ class PartitionLog:
         self._chain = SegmentChain(recovered.segments, settled_count=recovered.settled_count)
         self._producers = recovered.producers
         self._cleanliness = recovered.cleanliness
+        self._epochs = recovered.epochs
+        self._saved_epochs = recovered.saved_epochs
         self._start_offset = recovered.start_offset
         self._end_offset = self._chain.active.end_offset
         self._durable_offset = recovered.durable_offset
@@ -105,13 +112,15 @@ class PartitionLog:
             disk, directory, 0, index_interval_bytes=config.index_interval_bytes
         )
         try:
+            write_epochs(disk, directory, FIRST_EPOCH)
             write_checkpoint(disk, directory, Checkpoint(0, 0, 0, 0, -1, 0, (), b"", is_clean=True))
             disk.sync_directory(directory.rpartition("/")[0])
         except OSError:
             segment.cool()
             raise
         report = RecoveryReport(True, True, 0, 0, None, 0, 0, 0)
-        return cls(disk, directory, config, Recovered([segment], 0, 0, 0, Producers(), report))
+        made = Recovered([segment], 0, 0, 0, Producers(), report, saved_epochs=FIRST_EPOCH)
+        return cls(disk, directory, config, made)
 
     @classmethod
     def open(
@@ -130,6 +139,7 @@ class PartitionLog:
             or log._durable_offset < log._end_offset
             or report.cut is not None
             or log._chain.unsettled
+            or log._epochs != log._saved_epochs
         ):
             log._is_directory_dirty = log._wants_checkpoint = True
             try:
@@ -210,15 +220,13 @@ class PartitionLog:
 
     # Appending
 
-    def append(
-        self, batch: WriteBuffer, header: BatchHeader, *, now_ms: int, leader_epoch: int
-    ) -> Appended:
+    def append(self, batch: WriteBuffer, header: BatchHeader, *, now_ms: int) -> Appended:
         """Gives one checked batch the next offsets and writes it; it is not durable yet.
 
-        `batch` is exactly the batch that `header` was read from; its offset, epoch and, if the
-        topic says so, timestamp are written into it. Raises `BatchTooLarge`, a `LogRefusal` or
-        `LogFailed`, and `OSError` if the write fails: then nothing is appended, and unless the
-        disk is merely full the log has failed.
+        `batch` is exactly the batch that `header` was read from; its offset, the log's leader
+        epoch and, if the topic says so, timestamp are written into it. Raises `BatchTooLarge`, a
+        `LogRefusal` or `LogFailed`, and `OSError` if the write fails: then nothing is appended,
+        and unless the disk is merely full the log has failed.
         """
         if self._failure is not None or self._is_closed:
             raise self._stopped()
@@ -240,7 +248,54 @@ class PartitionLog:
             stamp_log_append_time(batch, timestamp_ms=now_ms)
         else:
             config.check_timestamps(header.base_timestamp, timestamp, now_ms=now_ms)
-        assign(batch, base_offset=base_offset, leader_epoch=leader_epoch)
+        assign(batch, base_offset=base_offset, leader_epoch=self._epochs.latest)
+        self._write(
+            batch,
+            header,
+            base_offset=base_offset,
+            timestamp=timestamp,
+            log_append_time_ms=log_append_time_ms,
+            now_ms=now_ms,
+        )
+        return Appended(base_offset, last_offset, log_append_time_ms, False)
+
+    def append_as_follower(self, batches: ReadBuffer, *, now_ms: int) -> int:
+        """Appends batches as the leader wrote them; returns the log's end.
+
+        Offsets and epochs are kept. All batches are checked before one is written: whole, with
+        right CRCs, each at the end of the log, epochs never falling. Raises `CorruptBatch`,
+        `UnexpectedBatch`, `LogFailed` and `OSError`.
+        """
+        if self._failure is not None or self._is_closed:
+            raise self._stopped()
+        checked = check_for_follower(
+            batches, next_offset=self._end_offset, leader_epoch=self.leader_epoch
+        )
+        for batch, header in checked:
+            is_stamped = header.is_log_append_time
+            self._write(
+                batch,
+                header,
+                base_offset=header.base_offset,
+                timestamp=header.max_timestamp,
+                log_append_time_ms=header.max_timestamp if is_stamped else -1,
+                now_ms=now_ms,
+            )
+            self._epochs = self._epochs.begin(header.partition_leader_epoch, header.base_offset)
+        return self._end_offset
+
+    def _write(
+        self,
+        batch: ReadBuffer,
+        header: BatchHeader,
+        *,
+        base_offset: int,
+        timestamp: int,
+        log_append_time_ms: int,
+        now_ms: int,
+    ) -> None:
+        """Writes a batch at the end. Raises `OSError`; then nothing is appended."""
+        size_bytes, last_offset = header.size_bytes, base_offset + header.last_offset_delta
         try:
             active = self._chain.active
             if active.size_bytes and self._must_roll(size_bytes, last_offset, timestamp, now_ms):
@@ -269,7 +324,6 @@ class PartitionLog:
                 log_append_time_ms=log_append_time_ms,
                 now_ms=now_ms,
             )
-        return Appended(base_offset, last_offset, log_append_time_ms, False)
 
     def _must_roll(self, size_bytes: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
         active = self._chain.active
@@ -289,6 +343,101 @@ class PartitionLog:
         fresh = self._chain.roll(self._disk, self.directory, index_interval_bytes=interval_bytes)
         self._is_directory_dirty = self._wants_checkpoint = True
         return fresh
+
+    # Leader epochs
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that the log writes into batches: the latest of its table."""
+        return self._epochs.latest
+
+    @property
+    def durable_epoch(self) -> int:
+        """The latest epoch of the table that is on the disk, -1 if none is."""
+        return NO_EPOCH if self._saved_epochs is None else self._saved_epochs.latest
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Begins the epoch of a new leader at the end of the log.
+
+        The leader may serve once a flush has moved `durable_epoch` there (KAFKA-7415). Raises
+        `ValueError` if the epoch is older than the log's.
+        """
+        self._epochs = self._epochs.begin(epoch, self._end_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
+        """The largest epoch that is not above `epoch`, and where its records end (KIP-279).
+
+        None if the log has no record of so old an epoch any more.
+        """
+        return self._epochs.end_offset_for(epoch, log_end=self._end_offset)
+
+    def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> int:
+        """Takes off the batches from the one that holds `offset` on; returns the log's end.
+
+        Blocking; no flush may be in flight. `offset` is not below the high watermark, so no
+        consumer has read what goes. A crash leaves the log as it was, as it is afterwards, or with
+        a part of the tail. Raises `OffsetOutOfRange`, `CorruptLog`, `LogFailed` and `OSError`: a
+        full disk leaves the log as it was, after any other error it has failed.
+        """
+        if not max(self._start_offset, high_watermark) <= offset:
+            raise OffsetOutOfRange(offset, high_watermark, self._end_offset)
+        if offset < self._end_offset:
+            self.flush(checkpoint=True)
+            try:
+                cut, front, later, producers = self._prepare_truncation(offset, now_ms)
+            except OSError as error:
+                if error.errno not in DISK_FULL_ERRNOS:
+                    self.fail(error)
+                raise
+            try:
+                replace_tail(self._disk, self.directory, front, later)
+                front.open_for_writing()
+            except OSError as error:
+                self.fail(error)
+                raise
+            self._take_truncation(cut, front, producers)
+            self.flush()
+        return self._end_offset
+
+    def _prepare_truncation(
+        self, offset: int, now_ms: int
+    ) -> tuple[Boundary, Segment, list[Segment], Producers]:
+        """Everything is durable. Changes nothing of the log that a crash or an error would show."""
+        chain = self._chain
+        if chain.unsettled:
+            raise OSError(errno.ENOSPC, "no room for the checkpoint", self.directory)
+        segment = chain.holding(offset)
+        if segment.generation:
+            # Compaction cleans below the high watermark alone.
+            raise OffsetOutOfRange(offset, segment.end_offset, self._end_offset)
+        cut = segment.boundary_of(offset)
+        count = chain.segments.index(segment)
+        producers = producers_before(
+            self._producers, chain.segments[: count + 1], cut, now_ms=now_ms
+        )
+        front = copy_front(self._disk, self.directory, segment, cut)
+        before = self._checkpoint(is_clean=False)
+        checkpoint = replace(
+            before,
+            recovery_offset=cut.offset,
+            active_base_offset=front.base_offset,
+            position=cut.position,
+            max_timestamp=front.max_timestamp,
+            index_entries=len(front.offsets),
+            closed=before.closed[:count],
+            producers=producers.encode(),
+        )
+        note_end(self._disk, self.directory, front, checkpoint, self._mark_file)
+        return cut, front, chain.segments[count + 1 :], producers
+
+    def _take_truncation(self, cut: Boundary, front: Segment, producers: Producers) -> None:
+        self._chain.truncate(front)
+        self._producers = producers
+        self._end_offset = self._durable_offset = cut.offset
+        self._durable_position = cut.position
+        epochs = self._epochs.truncate_to(cut.offset)
+        self._epochs = epochs if epochs.entries else FIRST_EPOCH
+        self._has_clean_checkpoint = False
 
     # Reading
 
@@ -389,7 +538,8 @@ class PartitionLog:
             or self._batches_behind_checkpoint >= CHECKPOINT_BATCHES
         )
         preallocation = self._wanted_preallocation() if preallocate else None
-        if not (is_dirty or is_checkpoint_due or preallocation):
+        are_epochs_dirty = self._epochs != self._saved_epochs
+        if not (is_dirty or is_checkpoint_due or preallocation or are_epochs_dirty):
             return None
         chain, active = self._chain, self._chain.active
         ticket = FlushTicket(
@@ -399,6 +549,7 @@ class PartitionLog:
             active,
             active.size_bytes,
             self._mark_file if is_dirty else None,
+            self._epochs if are_epochs_dirty else None,
         )
         for segment in (*chain.unsettled, active):
             if segment.end_offset > self._durable_offset:
@@ -425,9 +576,11 @@ class PartitionLog:
         """Moves `durable_offset` to where the ticket's `sync` has made the log durable."""
         self._durable_offset = ticket.end_offset
         self._durable_position = ticket.end_position
+        self._note_epochs(ticket)
 
     def finish_settle(self, ticket: FlushTicket) -> None:
         """Ends a ticket, whatever became of it, and releases its files."""
+        self._note_epochs(ticket)
         if ticket.is_settled:
             for segment, _ in ticket.rolled:
                 self._chain.settle(segment)
@@ -439,6 +592,10 @@ class PartitionLog:
         ticket.note_preallocated()
         ticket.release()
         self._ticket = None
+
+    def _note_epochs(self, ticket: FlushTicket) -> None:
+        if ticket.are_epochs_saved:
+            self._saved_epochs = ticket.epochs
 
     def flush(self, *, checkpoint: bool = False, preallocate: bool = True) -> None:
         """Does a whole flush here and now. Blocking; raises `OSError` and `LogFailed`."""
@@ -555,6 +712,7 @@ class PartitionLog:
             return []
         removed = chain.drop_first(count)
         self._start_offset = max(self._start_offset, chain.segments[0].base_offset)
+        self._epochs = self._epochs.trim_to(self._start_offset)
         self._removed += removed
         self._wants_checkpoint = True
         self._has_clean_checkpoint = False

@@ -102,6 +102,17 @@ class Producers:
         if len(self._states) > PRODUCERS_MAX:
             del self._states[next(iter(self._states))]
 
+    def truncated_to(self, end_offset: int) -> tuple[Producers, set[int]]:
+        """Returns the producers that wrote nothing at `end_offset` or behind it, and the ids of
+        the others, whose latest batches before it are to be noted anew."""
+        kept, others = Producers(), set[int]()
+        for producer_id, state in self._states.items():
+            if state.batches[-1].last_offset < end_offset:
+                kept._states[producer_id] = state
+            else:
+                others.add(producer_id)
+        return kept, others
+
     def ids(self) -> list[int]:
         """Returns the id of every producer."""
         return list(self._states)

@@ -24,6 +24,13 @@ from millrace_server.log.checkpoint import TEMPORARY_NAME, Checkpoint, read_chec
 from millrace_server.log.compaction import NOT_CLEAN, Cleanliness
 from millrace_server.log.config import LogConfig
 from millrace_server.log.durable_mark import DurableMark, keep_mark, read_mark
+from millrace_server.log.epoch_scan import scan_epochs
+from millrace_server.log.epochs import (
+    EPOCHS_TEMPORARY_NAME,
+    FIRST_EPOCH,
+    EpochTable,
+    read_epochs,
+)
 from millrace_server.log.errors import CorruptLog
 from millrace_server.log.inventory import Inventory, SegmentName, is_replaced
 from millrace_server.log.producers import Producers
@@ -113,6 +120,9 @@ class Recovered:
     bytes_behind_checkpoint: int = 0
     batches_behind_checkpoint: int = 0
     cleanliness: Cleanliness = NOT_CLEAN
+    epochs: EpochTable = FIRST_EPOCH
+    saved_epochs: EpochTable | None = None
+    """The epoch table as the disk has it, None if it has none."""
 
 
 def recover(
@@ -163,6 +173,7 @@ class _Recovery:
         self._rebuilt_indexes = 0
         self._made: list[Segment] = []
         self._repairs = Repairs(disk)
+        self._epochs: EpochTable | None = None
         self._mark: DurableMark | None = None
         """Where it is still ahead of the scan."""
         self._durable_offset = 0
@@ -183,18 +194,29 @@ class _Recovery:
     def _recover(self) -> Recovered:
         names = set(self._disk.list_directory(self._directory))
         found = Inventory(names)
-        for name in (TEMPORARY_NAME, *found.scraps):
+        for name in (TEMPORARY_NAME, EPOCHS_TEMPORARY_NAME, *found.scraps):
             if name in names:
                 self._repairs.remove(f"{self._directory}/{name}")
         checkpoint = read_checkpoint(self._disk, self._directory)
         self._mark = read_mark(self._disk, self._directory)
+        saved_epochs = read_epochs(self._disk, self._directory)
+        self._epochs = saved_epochs
         if checkpoint is None:
             recovered = self._recover_all(found, names)
         else:
             recovered = self._recover_behind(checkpoint, found, names)
+        recovered.epochs = self._epochs_of(recovered)
+        recovered.saved_epochs = saved_epochs
         if not self._is_read_only:
             self._repairs.carry_out()
         return recovered
+
+    def _epochs_of(self, recovered: Recovered) -> EpochTable:
+        """The epoch table of what was found; epochs without a record in it go."""
+        table = self._epochs or EpochTable()
+        end_offset = recovered.segments[-1].end_offset
+        table = table.truncate_to(end_offset).trim_to(recovered.start_offset)
+        return table if table.entries else FIRST_EPOCH
 
     def _recover_behind(
         self, checkpoint: Checkpoint, found: Inventory, names: set[str]
@@ -223,6 +245,8 @@ class _Recovery:
         if self._verify:
             for segment in segments:
                 self._verify_segment(segment)
+        if self._epochs is None:
+            self._epochs = scan_epochs(segments)
         producers = checkpoint.restore_producers()
         self._begin(checkpoint.recovery_offset)
         self._is_after_clean_stop = checkpoint.is_clean and self._mark is None
@@ -405,6 +429,9 @@ class _Recovery:
                 max_timestamp=header.max_timestamp,
             )
             self._batches_behind += 1
+            epochs = self._epochs or EpochTable()
+            if header.partition_leader_epoch > epochs.latest:
+                self._epochs = epochs.begin(header.partition_leader_epoch, header.base_offset)
             if header.has_producer:
                 producers.note(
                     header,

@@ -59,6 +59,7 @@ class Span(NamedTuple):
     position: int
     size_bytes: int
     base_offset: int
+    leader_epoch: int
     last_offset: int
     max_timestamp: int
 
@@ -321,7 +322,7 @@ class Segment:
                     "no whole batch where one was written",
                     offset=next_offset,
                 )
-            base_offset, _, _, last_offset, max_timestamp = batch_span(window, at)
+            base_offset, _, leader_epoch, last_offset, max_timestamp = batch_span(window, at)
             if not next_offset <= base_offset <= last_offset < end_offset or (
                 self.is_dense and base_offset != next_offset
             ):
@@ -333,7 +334,7 @@ class Segment:
                     offset=next_offset,
                 )
             next_offset = last_offset + 1
-            yield Span(position, size_bytes, base_offset, last_offset, max_timestamp)
+            yield Span(position, size_bytes, base_offset, leader_epoch, last_offset, max_timestamp)
             position += size_bytes
 
     def begun_ms(self) -> int:

@@ -118,7 +118,7 @@ class Partition:
         """
         log = self.log
         try:
-            appended = log.append(batch, header, now_ms=now_ms, leader_epoch=self.leader_epoch)
+            appended = log.append(batch, header, now_ms=now_ms)
         except OSError as error:
             if log.is_failed:
                 self._flusher.fail(error)

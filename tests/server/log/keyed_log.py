@@ -32,7 +32,7 @@ def append_pairs(
         producer_epoch=0 if producer_id >= 0 else -1,
         base_sequence=base_sequence,
     )
-    return log.append(batch, read_header(batch), now_ms=now_ms, leader_epoch=0)
+    return log.append(batch, read_header(batch), now_ms=now_ms)
 
 
 def read_batches(log: PartitionLog, offset: int | None = None, *, max_bytes: int = 2**20) -> bytes:

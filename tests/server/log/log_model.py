@@ -19,7 +19,7 @@ def append(
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
-    leader_epoch: int = 0,
+    leader_epoch: int | None = None,
 ) -> Appended:
     """Appends one batch as a producer would have sent it."""
     batch = encode_batch(
@@ -29,7 +29,9 @@ def append(
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
     )
-    return log.append(batch, read_header(batch), now_ms=now_ms, leader_epoch=leader_epoch)
+    if leader_epoch is not None:
+        log.begin_epoch(leader_epoch)
+    return log.append(batch, read_header(batch), now_ms=now_ms)
 
 
 def fetch(

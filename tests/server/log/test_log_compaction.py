@@ -326,7 +326,7 @@ def test_markers_are_kept_whatever_their_keys() -> None:
         marker = encode_records(
             [(0, 1000, b"k", b"", ())], base_offset=0, last_offset=0, attributes=0x20
         )
-        log.append(marker, read_header(marker), now_ms=1000, leader_epoch=0)
+        log.append(marker, read_header(marker), now_ms=1000)
     append_pairs(log, [(b"x", b"1")])
     log.flush(checkpoint=True)
     before = read_batches(log)
@@ -339,7 +339,7 @@ def test_a_batch_that_nobody_can_read_is_kept() -> None:
     lie = encode_batch([b"value"], keys=[b"k"], timestamps_ms=1000)
     lie[-1] = 100
     seal(lie)
-    log.append(lie, read_header(lie), now_ms=1000, leader_epoch=0)
+    log.append(lie, read_header(lie), now_ms=1000)
     append_pairs(log, [(b"k", b"2")])
     append_pairs(log, [(b"x", b"1")])
     log.flush(checkpoint=True)

@@ -29,7 +29,7 @@ print(log.end_offset, flush=True)
 while True:
     for _ in range(10):
         batch = encode_batch([b"%d" % log.end_offset + b"x" * 300], timestamps_ms=1)
-        log.append(batch, read_header(batch), now_ms=0, leader_epoch=0)
+        log.append(batch, read_header(batch), now_ms=0)
     log.flush()
     print(log.durable_offset, flush=True)
 """

@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from millrace_protocol.records import assign, encode_batch
 from millrace_server.log import LogConfig, PartitionLog
 from tests.server.log.log_model import DIRECTORY, LogModel, append, fetch
 from tests.server.log.times import first_at_or_after, newest
@@ -23,6 +24,10 @@ class LogMachine(RuleBasedStateMachine):
         self.disk = FaultyDisk()
         self.model = LogModel()
         self.boundaries = [0]
+        self.epochs: list[int] = []
+        """The leader epoch of each record."""
+        self.remembered_from = 0
+        """A truncation forgets the batches that retention had removed before."""
 
     @initialize(
         segment_bytes=st.sampled_from([150, 700, 10**6]),
@@ -60,12 +65,58 @@ class LogMachine(RuleBasedStateMachine):
         )
         assert appended == (first, first + len(times) - 1, -1, False)
         self.boundaries.append(self.log.end_offset)
+        self.epochs += [self.log.leader_epoch] * len(times)
+
+    @rule(by=st.integers(min_value=0, max_value=3))
+    def begin_epoch(self, by: int) -> None:
+        self.log.begin_epoch(self.log.leader_epoch + by)
+
+    @rule(times=st.lists(TIMES, min_size=1, max_size=3), by=st.integers(min_value=0, max_value=2))
+    def append_as_follower(self, times: list[int], by: int) -> None:
+        epoch = self.log.leader_epoch + by
+        batches = b""
+        for time in times:
+            offset = len(self.model.records)
+            value = b"%d" % offset
+            batch = encode_batch(
+                [value],
+                timestamps_ms=time,
+                producer_id=PRODUCER,
+                producer_epoch=0,
+                base_sequence=offset,
+            )
+            assign(batch, base_offset=offset, leader_epoch=epoch)
+            batches += batch
+            self.model.extend([value], [time])
+            self.boundaries.append(offset + 1)
+            self.epochs.append(epoch)
+        assert self.log.append_as_follower(batches, now_ms=1000) == len(self.model.records)
+
+    @rule(data=st.data())
+    def truncate(self, data: st.DataObject) -> None:
+        start = self.log.start_offset
+        if start:
+            # Of a log that is emptied, no producer's batch would be known.
+            start = min([b for b in self.boundaries if b > start] or [self.log.end_offset])
+        offset = data.draw(st.integers(start, self.log.end_offset))
+        self.remembered_from = max(self.remembered_from, self.log.start_offset)
+        reached = self.log.truncate_to(offset, high_watermark=0, now_ms=1000)
+        assert reached == max(b for b in self.boundaries if b <= offset)
+        self.take_off(reached)
+
+    def take_off(self, end_offset: int) -> None:
+        """Forgets what is behind the log's end, which is durable."""
+        del self.model.records[end_offset:], self.epochs[end_offset:]
+        self.boundaries = [boundary for boundary in self.boundaries if boundary <= end_offset]
+        self.model.durable = end_offset
 
     @precondition(lambda self: len(self.boundaries) > 1)
     @rule(back=st.integers(min_value=1, max_value=5))
     def append_again(self, back: int) -> None:
         back = min(back, len(self.boundaries) - 1)
         base, end = self.boundaries[-back - 1], self.boundaries[-back]
+        if base < self.remembered_from:
+            return
         values = [value or b"" for _, _, value in self.model.records[base:end]]
         repeated = append(
             self.log, values, producer_id=PRODUCER, producer_epoch=0, base_sequence=base
@@ -129,10 +180,9 @@ class LogMachine(RuleBasedStateMachine):
         assert end_offset in self.boundaries
         # A start that was not written down may come back, never beyond what was seen.
         assert self.log.start_offset <= self.model.start
-        del self.model.records[end_offset:]
-        self.boundaries = [boundary for boundary in self.boundaries if boundary <= end_offset]
+        assert self.log.durable_offset == end_offset
+        self.take_off(end_offset)
         self.model.start = self.log.start_offset
-        self.model.durable = self.log.durable_offset
 
     @invariant()
     def offsets_are_ordered(self) -> None:
@@ -140,6 +190,13 @@ class LogMachine(RuleBasedStateMachine):
             log = self.log
             assert log.start_offset <= log.durable_offset <= log.end_offset
             assert log.end_offset == len(self.model.records)
+
+    @invariant()
+    def epochs_end_where_the_model_says(self) -> None:
+        epochs = self.epochs[self.model.start :]
+        for epoch in set(epochs):
+            end = self.model.start + sum(1 for other in epochs if other <= epoch)
+            assert self.log.end_offset_for_epoch(epoch) == (epoch, end)
 
 
 TestLogMachine = LogMachine.TestCase

@@ -68,7 +68,7 @@ def test_a_batch_can_be_appended_from_a_slice_of_a_frame(disk: OsDisk) -> None:
     batch = encode_batch([b"value"], timestamps_ms=1)
     frame = bytearray(b"frame " + batch + b" rest")
     view = memoryview(frame)[6 : 6 + len(batch)]
-    log.append(view, read_header(view), now_ms=1, leader_epoch=0)
+    log.append(view, read_header(view), now_ms=1)
     assert decode_records(raw(log, 0)) == [(0, 1, None, b"value", ())]
 
 
@@ -133,7 +133,7 @@ def test_a_segment_rolls_before_a_relative_offset_overflows(disk: OsDisk) -> Non
         # A batch of two thousand million offsets, as compaction may leave behind.
         header.last_offset_delta = 2**31 - 1
         batch[23:27] = (2**31 - 1).to_bytes(4, "big")
-        log.append(batch, header, now_ms=0, leader_epoch=0)
+        log.append(batch, header, now_ms=0)
     assert log.segment_count == 3
     assert log.end_offset == 3 * 2**31
 

@@ -1,0 +1,151 @@
+"""Leader epochs: which leader wrote which part of a log, and the file that keeps it.
+
+Owns the table, its rules and its format. Refuses to know batches and segments. A follower compares
+its table with the leader's and truncates to where both agree; a high watermark alone cannot tell
+(KIP-101, KIP-279, KIP-320). Pure, but for the two functions that read and write the file.
+
+    epoch          0          3                  4
+    offsets   0 ───────► 120 ───────► 200 ────────────► log end
+
+The table is durable before a record of its last epoch counts as durable, and before a leader serves
+in that epoch. Recovery adds the epochs of the batches behind the checkpoint.
+
+    byte  0      4         8          12
+          +------+---------+----------+----------------------------------------+
+          | MREP | version | CRC-32C  | (epoch i32, start offset i64)*         |   big-endian
+          |      | u32     | u32      | covered by the CRC                     |
+          +------+---------+----------+----------------------------------------+
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import crc32c
+
+from millrace_server.environment.seams import Disk
+
+EPOCHS_NAME: Final = "leader-epoch-checkpoint"
+EPOCHS_TEMPORARY_NAME: Final = "leader-epoch-checkpoint.tmp"
+NO_EPOCH: Final = -1
+
+_MAGIC: Final = b"MREP"
+_VERSION: Final = 1
+_PREFIX = struct.Struct(">4sII")
+_ENTRY = struct.Struct(">iq")
+
+
+class EpochStart(NamedTuple):
+    """The leader of `epoch` wrote from `start_offset` on."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEnd(NamedTuple):
+    """The records of `epoch`, and of all before it, end before `end_offset`."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTable:
+    """Invariant: both columns of `entries` rise strictly. A changed table is a new one."""
+
+    entries: tuple[EpochStart, ...] = ()
+
+    @property
+    def latest(self) -> int:
+        """The last epoch, `NO_EPOCH` if there is none."""
+        return self.entries[-1].epoch if self.entries else NO_EPOCH
+
+    def begin(self, epoch: int, start_offset: int) -> EpochTable:
+        """The table after the first record, or the first leader, of `epoch`.
+
+        An earlier epoch that would begin there or later has no records: it goes. Raises
+        `ValueError` if `epoch` is older than the latest.
+        """
+        if epoch == self.latest:
+            return self
+        if epoch < self.latest:
+            raise ValueError(f"leader epoch {epoch} is older than the log's, {self.latest}")
+        kept = [entry for entry in self.entries if entry.start_offset < start_offset]
+        return EpochTable((*kept, EpochStart(epoch, start_offset)))
+
+    def end_offset_for(self, epoch: int, *, log_end: int) -> EpochEnd | None:
+        """The largest epoch that is not above `epoch`, and where its records end.
+
+        None if the table begins above `epoch`.
+        """
+        end_offset = log_end
+        for entry in reversed(self.entries):
+            if entry.epoch <= epoch:
+                return EpochEnd(entry.epoch, end_offset)
+            end_offset = entry.start_offset
+        return None
+
+    def truncate_to(self, end_offset: int) -> EpochTable:
+        """The table of a log that ends at `end_offset`: epochs that begin there or later go."""
+        return EpochTable(tuple(e for e in self.entries if e.start_offset < end_offset))
+
+    def trim_to(self, start_offset: int) -> EpochTable:
+        """The table of a log that begins at `start_offset`: epochs that end there or before go."""
+        kept = [
+            entry
+            for entry, following in pairwise(self.entries)
+            if following.start_offset > start_offset
+        ]
+        if len(kept) + 1 >= len(self.entries):
+            return self
+        return EpochTable((*kept, self.entries[-1]))
+
+    def encode(self) -> bytes:
+        """Returns the file's content."""
+        body = b"".join(_ENTRY.pack(*entry) for entry in self.entries)
+        return _PREFIX.pack(_MAGIC, _VERSION, crc32c.crc32c(body)) + body
+
+    @classmethod
+    def decode(cls, data: bytes) -> EpochTable | None:
+        """Reads a file's content; None if it is not a whole table of this version."""
+        if len(data) < _PREFIX.size or (len(data) - _PREFIX.size) % _ENTRY.size:
+            return None
+        magic, version, crc = _PREFIX.unpack_from(data)
+        body = data[_PREFIX.size :]
+        if magic != _MAGIC or version != _VERSION or crc != crc32c.crc32c(body):
+            return None
+        return cls(tuple(map(EpochStart._make, _ENTRY.iter_unpack(body))))
+
+
+FIRST_EPOCH: Final = EpochTable((EpochStart(0, 0),))
+"""The table of a log in which no record was written. Epochs begin with 0."""
+
+
+def read_epochs(disk: Disk, directory: str) -> EpochTable | None:
+    """Returns the table of a log; None if it is missing or broken. Raises `OSError`."""
+    path = f"{directory}/{EPOCHS_NAME}"
+    if not disk.exists(path):
+        return None
+    file = disk.open(path)
+    try:
+        return EpochTable.decode(file.pread(file.size(), 0))
+    finally:
+        file.release()
+
+
+def write_epochs(disk: Disk, directory: str, table: EpochTable) -> None:
+    """Replaces the table and makes it durable, with its name. Blocking; raises `OSError`."""
+    temporary = f"{directory}/{EPOCHS_TEMPORARY_NAME}"
+    if disk.exists(temporary):
+        disk.remove(temporary)
+    file = disk.open(temporary, create=True, write=True)
+    try:
+        file.pwrite(table.encode(), 0)
+        file.sync()
+    finally:
+        file.release()
+    disk.rename(temporary, f"{directory}/{EPOCHS_NAME}")
+    disk.sync_directory(directory)
