@@ -101,8 +101,7 @@ _KEYS = (
     ConfigKey(
         "cleanup.policy",
         "delete",
-        "what becomes of old segments; delete: retention takes them; compact: the last record of "
-        "each key stays",
+        "delete: retention deletes old segments; compact: the last record of each key stays",
         words=("compact", "delete"),
         is_list=True,
     ),
@@ -114,7 +113,7 @@ _KEYS = (
     ConfigKey(
         "durability",
         "fsync",
-        "when an append counts; fsync: on disk; os: in the page cache, lost with a power cut",
+        "fsync: an append counts when it is on disk; os: in the page cache, lost with a power cut",
         words=("fsync", "os"),
     ),
     ConfigKey(
@@ -149,7 +148,7 @@ _KEYS = (
     ConfigKey(
         "message.timestamp.type",
         "CreateTime",
-        "whose clock stamps a record: the client's or the broker's",
+        "CreateTime: timestamps of the client; LogAppendTime: of the broker",
         words=("CreateTime", "LogAppendTime"),
     ),
     ConfigKey(
@@ -173,13 +172,13 @@ _KEYS = (
     ConfigKey(
         "retention.bytes",
         "-1",
-        "bytes of a partition above which old segments go; -1: no limit",
+        "bytes of a partition above which old segments are deleted; -1: no limit",
         minimum=-1,
     ),
     ConfigKey(
         "retention.ms",
         str(7 * DAY_MS),
-        "milliseconds after which old segments go; -1: never",
+        "milliseconds after which old segments are deleted; -1: never",
         minimum=-1,
     ),
     ConfigKey(

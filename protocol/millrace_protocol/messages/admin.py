@@ -15,7 +15,7 @@ from millrace_protocol.primitives import (
 )
 from millrace_protocol.schema import Message, Request, array_of, wire
 
-_VALIDATE_ONLY = "check and answer as if, but change nothing"
+_VALIDATE_ONLY = "check only: the response is the same, and nothing changes"
 
 
 @dataclass(slots=True)
@@ -33,12 +33,14 @@ class NewTopic(Message):
     name: str = wire(STRING, "topic name (W-6.5)")
     partitions: int = wire(INT32, "number of partitions; -1 for the broker's default")
     replication_factor: int = wire(INT16, "copies of each partition; -1 for the broker's default")
-    configs: tuple[TopicConfig, ...] = wire(array_of(TopicConfig), "what differs from the defaults")
+    configs: tuple[TopicConfig, ...] = wire(
+        array_of(TopicConfig), "settings that differ from the defaults"
+    )
 
 
 @dataclass(slots=True)
 class CreateTopicsRequest(Request):
-    """Topics to create, each for itself: one may fail and another not."""
+    """Creates topics, each separately: one may fail and another not."""
 
     topics: tuple[NewTopic, ...] = wire(array_of(NewTopic), "a name may stand once")
     validate_only: bool = wire(BOOLEAN, _VALIDATE_ONLY)
@@ -46,11 +48,11 @@ class CreateTopicsRequest(Request):
 
 @dataclass(slots=True)
 class CreatedTopic(Message):
-    """What became of one topic."""
+    """The result of one topic."""
 
     name: str = wire(STRING, "topic name")
     error_code: int = wire(INT16, "error of this topic (W-7)")
-    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
     topic_id: uuid.UUID = wire(UUID, "identity of the new topic; zero on error")
     partitions: int = wire(INT32, "number of partitions; -1 on error")
     replication_factor: int = wire(INT16, "copies of each partition; -1 on error")
@@ -65,16 +67,16 @@ class CreateTopicsResponse(Message):
 
 @dataclass(slots=True)
 class TopicResult(Message):
-    """What became of a change to one topic."""
+    """The result of a change to one topic."""
 
     name: str = wire(STRING, "topic name")
     error_code: int = wire(INT16, "error of this topic (W-7)")
-    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
 
 
 @dataclass(slots=True)
 class DeleteTopicsRequest(Request):
-    """Topics to delete with all their records."""
+    """Deletes topics with all their records."""
 
     topics: tuple[str, ...] = wire(array_of(STRING), "topic names")
 
@@ -88,7 +90,7 @@ class DeleteTopicsResponse(Message):
 
 @dataclass(slots=True)
 class PartitionCount(Message):
-    """How many partitions a topic shall have."""
+    """A topic and its new number of partitions."""
 
     name: str = wire(STRING, "topic name")
     partitions: int = wire(INT32, "number of partitions afterwards; more than there are")
@@ -96,7 +98,7 @@ class PartitionCount(Message):
 
 @dataclass(slots=True)
 class CreatePartitionsRequest(Request):
-    """Topics to widen. Records keep their partition; keys may map to another one from now on."""
+    """Adds partitions to topics. Records stay where they are; keys may map to other partitions."""
 
     topics: tuple[PartitionCount, ...] = wire(array_of(PartitionCount), "a name may stand once")
     validate_only: bool = wire(BOOLEAN, _VALIDATE_ONLY)

@@ -11,7 +11,7 @@ from millrace_protocol.schema import Message, Request, array_of, wire
 
 @dataclass(slots=True)
 class DescribeConfigsRequest(Request):
-    """Topics whose settings to list."""
+    """Asks for the settings of topics."""
 
     topics: tuple[str, ...] = wire(array_of(STRING), "topic names")
 
@@ -23,7 +23,7 @@ class ConfigEntry(Message):
     name: str = wire(STRING, "configuration key")
     value: str = wire(STRING, "the value in force, as text")
     is_default: bool = wire(BOOLEAN, "whether the topic itself does not set it")
-    doc: str = wire(STRING, "what it means, with its unit")
+    doc: str = wire(STRING, "meaning and unit, for people")
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class TopicConfigs(Message):
 
     name: str = wire(STRING, "topic name")
     error_code: int = wire(INT16, "error of this topic (W-7)")
-    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
     configs: tuple[ConfigEntry, ...] = wire(array_of(ConfigEntry), "every setting, by name")
 
 
@@ -55,10 +55,10 @@ class ConfigChanges(Message):
 
 @dataclass(slots=True)
 class AlterConfigsRequest(Request):
-    """Changes, each topic's all or none."""
+    """Changes settings; those of one topic all or none."""
 
     topics: tuple[ConfigChanges, ...] = wire(array_of(ConfigChanges), "a name may stand once")
-    validate_only: bool = wire(BOOLEAN, "check and answer as if, but change nothing")
+    validate_only: bool = wire(BOOLEAN, "check only: the response is the same, and nothing changes")
 
 
 @dataclass(slots=True)

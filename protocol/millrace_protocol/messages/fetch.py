@@ -10,7 +10,7 @@ from millrace_protocol.schema import Message, Request, array_of, wire
 
 @dataclass(slots=True)
 class FetchPartition(Message):
-    """Where to read one partition from."""
+    """A position in one partition."""
 
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
@@ -21,11 +21,11 @@ class FetchPartition(Message):
 
 @dataclass(slots=True)
 class FetchRequest(Request):
-    """Which partitions to read, and how long to wait for data."""
+    """Reads partitions; waits for data up to a limit."""
 
     max_wait_ms: int = wire(INT32, "longest wait for min_bytes", unit="ms")
-    min_bytes: int = wire(INT32, "answer as soon as this much is there; 0: at once", unit="bytes")
-    max_bytes: int = wire(INT32, "most bytes of records in the answer", unit="bytes")
+    min_bytes: int = wire(INT32, "respond as soon as this much is there; 0: at once", unit="bytes")
+    max_bytes: int = wire(INT32, "most bytes of records in the response", unit="bytes")
     partitions: tuple[FetchPartition, ...] = wire(
         array_of(FetchPartition), "filled in this order until max_bytes is reached"
     )
@@ -33,12 +33,12 @@ class FetchRequest(Request):
 
 @dataclass(slots=True)
 class FetchPartitionResult(Message):
-    """What one partition holds from the offset asked for."""
+    """The records of one partition."""
 
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
     error_code: int = wire(INT16, "error of this partition (W-7)")
-    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
     high_watermark: int = wire(INT64, "first offset a consumer may not read yet; -1 if unknown")
     log_start_offset: int = wire(INT64, "first offset still in the partition; -1 if unknown")
     records: bytes | memoryview = wire(

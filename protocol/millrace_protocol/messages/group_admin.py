@@ -9,7 +9,7 @@ from millrace_protocol.schema import Message, Request, array_of, wire
 
 _GROUP = "group name"
 _ERROR = "error of this group (W-7)"
-_SENTENCE = "what was wrong, for a person"
+_SENTENCE = "the reason, for a person"
 _STATE = "Empty, PreparingRebalance, CompletingRebalance, Stable or Dead"
 
 
@@ -50,10 +50,10 @@ class DescribedMember(Message):
 
     member_id: str = wire(STRING, "its id")
     instance_id: str | None = wire(NULLABLE_STRING, "name of a static member; null for none")
-    client_id: str = wire(STRING, "the client's name of itself")
-    client_host: str = wire(STRING, "where it joined from")
-    metadata: bytes = wire(BYTES, "what it subscribes to, in the chosen protocol")
-    assignment: bytes = wire(BYTES, "what it was given")
+    client_id: str = wire(STRING, "the client id of its connection")
+    client_host: str = wire(STRING, "the address it joined from")
+    metadata: bytes = wire(BYTES, "its metadata for the chosen protocol")
+    assignment: bytes = wire(BYTES, "its assignment")
 
 
 @dataclass(slots=True)
@@ -80,14 +80,14 @@ class DescribeGroupsResponse(Message):
 
 @dataclass(slots=True)
 class DeleteGroupsRequest(Request):
-    """Forgets groups without members, and their committed offsets."""
+    """Deletes groups without members, and their committed offsets."""
 
     groups: tuple[str, ...] = wire(array_of(STRING), "group names")
 
 
 @dataclass(slots=True)
 class DeletedGroup(Message):
-    """What became of one group."""
+    """The result of one group."""
 
     group: str = wire(STRING, _GROUP)
     error_code: int = wire(INT16, _ERROR)

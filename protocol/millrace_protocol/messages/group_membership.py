@@ -23,28 +23,28 @@ _GENERATION = "the generation the member joined"
 
 @dataclass(slots=True)
 class FindCoordinatorRequest(Request):
-    """Asks where groups are coordinated."""
+    """Asks for the coordinators of groups."""
 
     groups: tuple[str, ...] = wire(array_of(STRING), "group names")
 
 
 @dataclass(slots=True)
 class FoundCoordinator(Message):
-    """Where one group is coordinated."""
+    """The coordinator of one group."""
 
     group: str = wire(STRING, _GROUP)
     error_code: int = wire(INT16, "error of this group (W-7)")
-    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
-    node_id: int = wire(INT32, "the broker to talk to; -1 on error")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
+    node_id: int = wire(INT32, "the coordinating broker; -1 on error")
     host: str = wire(STRING, "its host name or address; empty on error")
     port: int = wire(INT32, "its port; -1 on error")
 
 
 @dataclass(slots=True)
 class FindCoordinatorResponse(Message):
-    """One answer per group, in the request's order."""
+    """One result per group, in the request's order."""
 
-    coordinators: tuple[FoundCoordinator, ...] = wire(array_of(FoundCoordinator), "the answers")
+    coordinators: tuple[FoundCoordinator, ...] = wire(array_of(FoundCoordinator), "the results")
 
 
 @dataclass(slots=True)
@@ -52,28 +52,30 @@ class JoinProtocol(Message):
     """A way of assigning partitions that a member supports."""
 
     name: str = wire(STRING, "name of the assignor, the same in all members")
-    metadata: bytes = wire(BYTES, "what the leader is told of the member")
+    metadata: bytes = wire(BYTES, "bytes for the leader")
 
 
 @dataclass(slots=True)
 class JoinGroupRequest(Request):
-    """Joins a group, or joins it again; answered when the others have joined too."""
+    """Joins a group, or joins it again; the response comes when all members have joined."""
 
     group: str = wire(STRING, _GROUP)
-    session_timeout_ms: int = wire(INT32, "a member that is silent for longer is dead", unit="ms")
+    session_timeout_ms: int = wire(
+        INT32, "a member that sends nothing for longer is removed", unit="ms"
+    )
     rebalance_timeout_ms: int = wire(
-        INT32, "how long the others wait for this member to join again", unit="ms"
+        INT32, "longest wait of the group for this member to join again", unit="ms"
     )
     member_id: str = wire(STRING, "the id that JoinGroup gave; empty for a new member")
     instance_id: str | None = wire(NULLABLE_STRING, _INSTANCE)
     protocol_type: str = wire(STRING, '"consumer" for consumers; the same in all members')
     protocols: tuple[JoinProtocol, ...] = wire(array_of(JoinProtocol), "in order of preference")
-    reason: str | None = wire(NULLABLE_STRING, "why it joins, for the broker's log")
+    reason: str | None = wire(NULLABLE_STRING, "reason, for the broker's log")
 
 
 @dataclass(slots=True)
 class JoinedMember(Message):
-    """A member, as the leader is told of it."""
+    """A member, as the leader sees it."""
 
     member_id: str = wire(STRING, "the id that JoinGroup gave it")
     instance_id: str | None = wire(NULLABLE_STRING, _INSTANCE)
@@ -88,7 +90,7 @@ class JoinGroupResponse(Message):
     protocol_type: str | None = wire(NULLABLE_STRING, "that of the group; null without generation")
     protocol: str | None = wire(NULLABLE_STRING, "chosen protocol; null without generation")
     leader: str = wire(STRING, "member id of the leader, which assigns; empty without generation")
-    member_id: str = wire(STRING, "the id of the one that asked")
+    member_id: str = wire(STRING, "the id of the member that joins")
     skip_assignment: bool = wire(
         BOOLEAN, "the leader is a static member that came back: the assignment stays"
     )
@@ -99,30 +101,34 @@ class JoinGroupResponse(Message):
 
 @dataclass(slots=True)
 class MemberAssignment(Message):
-    """What the leader gives to one member."""
+    """The assignment of one member."""
 
-    member_id: str = wire(STRING, "whom")
-    assignment: bytes = wire(BYTES, "what")
+    member_id: str = wire(STRING, "the member")
+    assignment: bytes = wire(BYTES, "its assignment")
 
 
 @dataclass(slots=True)
 class SyncGroupRequest(Request):
-    """Asks for the assignment, and for the leader states it; answered when the leader has."""
+    """Asks for the assignment; the leader's request brings those of all members."""
 
     group: str = wire(STRING, _GROUP)
     generation: int = wire(INT32, _GENERATION)
     member_id: str = wire(STRING, _MEMBER)
     instance_id: str | None = wire(NULLABLE_STRING, _INSTANCE)
-    protocol_type: str | None = wire(NULLABLE_STRING, "as JoinGroup answered; null to not check")
-    protocol: str | None = wire(NULLABLE_STRING, "as JoinGroup answered; null to not check")
+    protocol_type: str | None = wire(
+        NULLABLE_STRING, "as in the response of JoinGroup; null: not checked"
+    )
+    protocol: str | None = wire(
+        NULLABLE_STRING, "as in the response of JoinGroup; null: not checked"
+    )
     assignments: tuple[MemberAssignment, ...] = wire(
-        array_of(MemberAssignment), "by the leader: one for each member that gets anything"
+        array_of(MemberAssignment), "from the leader: one for each member that gets partitions"
     )
 
 
 @dataclass(slots=True)
 class SyncGroupResponse(Message):
-    """What the member was given."""
+    """The member's assignment."""
 
     protocol_type: str | None = wire(NULLABLE_STRING, "that of the group")
     protocol: str | None = wire(NULLABLE_STRING, "protocol of the assignment")
@@ -131,7 +137,7 @@ class SyncGroupResponse(Message):
 
 @dataclass(slots=True)
 class HeartbeatRequest(Request):
-    """Says that a member lives."""
+    """Renews the session of a member."""
 
     group: str = wire(STRING, _GROUP)
     generation: int = wire(INT32, _GENERATION)
@@ -146,29 +152,29 @@ class HeartbeatResponse(Message):
 
 @dataclass(slots=True)
 class LeavingMember(Message):
-    """One that goes, by its id or by the name of its instance."""
+    """A member by its id, or by the name of its instance."""
 
     member_id: str = wire(STRING, "the id that JoinGroup gave; empty with an instance id")
     instance_id: str | None = wire(NULLABLE_STRING, _INSTANCE)
-    reason: str | None = wire(NULLABLE_STRING, "why it leaves, for the broker's log")
+    reason: str | None = wire(NULLABLE_STRING, "reason, for the broker's log")
 
 
 @dataclass(slots=True)
 class LeaveGroupRequest(Request):
-    """Takes members out of a group; the others share what they had."""
+    """Removes members from a group; the others take over their partitions."""
 
     group: str = wire(STRING, _GROUP)
-    members: tuple[LeavingMember, ...] = wire(array_of(LeavingMember), "who goes")
+    members: tuple[LeavingMember, ...] = wire(array_of(LeavingMember), "the members that leave")
 
 
 @dataclass(slots=True)
 class LeftMember(Message):
-    """What became of one that wanted to go."""
+    """The result of one member."""
 
-    member_id: str = wire(STRING, "as asked")
-    instance_id: str | None = wire(NULLABLE_STRING, "as asked")
+    member_id: str = wire(STRING, "as in the request")
+    instance_id: str | None = wire(NULLABLE_STRING, "as in the request")
     error_code: int = wire(INT16, "error of this member (W-7)")
-    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
 
 
 @dataclass(slots=True)

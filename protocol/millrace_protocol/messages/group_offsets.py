@@ -9,34 +9,36 @@ from millrace_protocol.schema import Message, Request, array_of, wire
 
 _GROUP = "group name"
 _ERROR = "error of this partition (W-7)"
-_SENTENCE = "what was wrong, for a person"
+_SENTENCE = "the reason, for a person"
 
 
 @dataclass(slots=True)
 class CommitPartition(Message):
-    """How far the group has come in one partition."""
+    """The committed offset of one partition."""
 
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
     offset: int = wire(INT64, "the next record to process")
     leader_epoch: int = wire(INT32, "leader epoch of the last record processed; -1 if not known")
-    metadata: str | None = wire(NULLABLE_STRING, "anything the consumer wants to keep beside it")
+    metadata: str | None = wire(NULLABLE_STRING, "text of the client, stored beside the offset")
 
 
 @dataclass(slots=True)
 class OffsetCommitRequest(Request):
-    """Commits offsets as a member, or for a group without members as nobody."""
+    """Commits offsets, as a member or to a group without members."""
 
     group: str = wire(STRING, _GROUP)
     generation: int = wire(INT32, "the generation the member joined; -1 for no member")
     member_id: str = wire(STRING, "the id that JoinGroup gave; empty for no member")
     instance_id: str | None = wire(NULLABLE_STRING, "name of a static member; null for none")
-    partitions: tuple[CommitPartition, ...] = wire(array_of(CommitPartition), "what to commit")
+    partitions: tuple[CommitPartition, ...] = wire(
+        array_of(CommitPartition), "the offsets to commit"
+    )
 
 
 @dataclass(slots=True)
 class CommittedPartition(Message):
-    """What became of one commit."""
+    """The result of one partition."""
 
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
@@ -46,14 +48,14 @@ class CommittedPartition(Message):
 
 @dataclass(slots=True)
 class OffsetCommitResponse(Message):
-    """One result per partition, in the request's order; the commits are as durable as acks=all."""
+    """One result per partition, in the request's order; the commits are durable."""
 
     partitions: tuple[CommittedPartition, ...] = wire(array_of(CommittedPartition), "the results")
 
 
 @dataclass(slots=True)
 class GroupPartition(Message):
-    """A partition that is asked for."""
+    """One partition."""
 
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
@@ -61,17 +63,18 @@ class GroupPartition(Message):
 
 @dataclass(slots=True)
 class OffsetFetchRequest(Request):
-    """Asks how far a group has come."""
+    """Asks for the committed offsets of a group."""
 
     group: str = wire(STRING, _GROUP)
     partitions: tuple[GroupPartition, ...] | None = wire(
-        array_of(GroupPartition, nullable=True), "which; null for all with a committed offset"
+        array_of(GroupPartition, nullable=True),
+        "the partitions; null for all with a committed offset",
     )
 
 
 @dataclass(slots=True)
 class CommittedOffset(Message):
-    """How far the group has come in one partition."""
+    """The committed offset of one partition."""
 
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
@@ -80,22 +83,24 @@ class CommittedOffset(Message):
     offset: int = wire(INT64, "the next record to process; -1 when nothing is committed")
     leader_epoch: int = wire(INT32, "as committed; -1 if not known")
     metadata: str | None = wire(NULLABLE_STRING, "as committed")
-    commit_time_ms: int = wire(INT64, "when; -1 for never", unit="ms since the epoch")
+    commit_time_ms: int = wire(
+        INT64, "time of the commit; -1 when nothing is committed", unit="ms since the epoch"
+    )
 
 
 @dataclass(slots=True)
 class OffsetFetchResponse(Message):
-    """One answer per partition, in the request's order."""
+    """One result per partition, in the request's order."""
 
-    partitions: tuple[CommittedOffset, ...] = wire(array_of(CommittedOffset), "the answers")
+    partitions: tuple[CommittedOffset, ...] = wire(array_of(CommittedOffset), "the results")
 
 
 @dataclass(slots=True)
 class OffsetDeleteRequest(Request):
-    """Forgets committed offsets of topics that no member subscribes to."""
+    """Deletes committed offsets of topics that no member subscribes to."""
 
     group: str = wire(STRING, _GROUP)
-    partitions: tuple[GroupPartition, ...] = wire(array_of(GroupPartition), "which")
+    partitions: tuple[GroupPartition, ...] = wire(array_of(GroupPartition), "the partitions")
 
 
 @dataclass(slots=True)

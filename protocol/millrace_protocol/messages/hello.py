@@ -10,7 +10,7 @@ from millrace_protocol.schema import Message, Request, array_of, wire
 
 @dataclass(slots=True)
 class HelloRequest(Request):
-    """Says who the client is and asks who the broker is."""
+    """Names the client, and asks for the broker's apis and limits."""
 
     software: str = wire(STRING, "name of the client library")
     software_version: str = wire(STRING, "version of the client library")
@@ -18,7 +18,7 @@ class HelloRequest(Request):
 
 @dataclass(slots=True)
 class ApiRange(Message):
-    """The versions of one api that the broker speaks, both ends included."""
+    """The versions of one api, both ends included."""
 
     api: int = wire(INT16, "the api's key")
     min_version: int = wire(INT16, "lowest version")
@@ -37,4 +37,4 @@ class HelloResponse(Message):
     inflight_requests_max: int = wire(
         INT32, "requests of one connection the broker works on before it stops reading"
     )
-    apis: tuple[ApiRange, ...] = wire(array_of(ApiRange), "every api spoken here")
+    apis: tuple[ApiRange, ...] = wire(array_of(ApiRange), "every api of the broker")

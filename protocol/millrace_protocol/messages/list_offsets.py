@@ -17,7 +17,7 @@ MAX_TIMESTAMP = -3
 
 @dataclass(slots=True)
 class ListOffsetsPartition(Message):
-    """One question."""
+    """A partition, and a time or a named offset."""
 
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
@@ -30,7 +30,7 @@ class ListOffsetsPartition(Message):
 
 @dataclass(slots=True)
 class ListOffsetsRequest(Request):
-    """One question per entry."""
+    """Asks for offsets; each entry is answered separately."""
 
     partitions: tuple[ListOffsetsPartition, ...] = wire(
         array_of(ListOffsetsPartition), "a partition may be named more than once"
@@ -39,23 +39,23 @@ class ListOffsetsRequest(Request):
 
 @dataclass(slots=True)
 class ListOffsetsResult(Message):
-    """One answer."""
+    """The offset that was found."""
 
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
     error_code: int = wire(INT16, "error of this partition (W-7)")
-    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
     timestamp_ms: int = wire(
         INT64,
         "timestamp of the record found; -1 for earliest, latest and none",
         unit="ms since the epoch",
     )
-    offset: int = wire(INT64, "the offset; -1 when no record is that late")
-    leader_epoch: int = wire(INT32, "leader epoch of the answer")
+    offset: int = wire(INT64, "the offset; -1 when there is none")
+    leader_epoch: int = wire(INT32, "epoch of the partition's leader")
 
 
 @dataclass(slots=True)
 class ListOffsetsResponse(Message):
-    """One answer per question, in its order."""
+    """One result per entry of the request, in its order."""
 
-    partitions: tuple[ListOffsetsResult, ...] = wire(array_of(ListOffsetsResult), "the answers")
+    partitions: tuple[ListOffsetsResult, ...] = wire(array_of(ListOffsetsResult), "the results")

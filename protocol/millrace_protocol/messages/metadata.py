@@ -18,7 +18,7 @@ from millrace_protocol.schema import Message, Request, array_of, wire
 
 @dataclass(slots=True)
 class MetadataRequest(Request):
-    """Which topics to describe."""
+    """Asks for the brokers, and for some or all topics."""
 
     topics: tuple[str, ...] | None = wire(
         array_of(STRING, nullable=True), "topic names; null for all topics, empty for none"
@@ -27,7 +27,7 @@ class MetadataRequest(Request):
 
 @dataclass(slots=True)
 class BrokerMetadata(Message):
-    """Where one broker listens."""
+    """One broker and its address."""
 
     node_id: int = wire(INT32, "the broker's id")
     host: str = wire(STRING, "host name or address to connect to")
@@ -36,7 +36,7 @@ class BrokerMetadata(Message):
 
 @dataclass(slots=True)
 class PartitionMetadata(Message):
-    """One partition and who holds it."""
+    """One partition and its replicas."""
 
     error_code: int = wire(INT16, "error of this partition (W-7)")
     partition: int = wire(INT32, "partition number, from 0")
@@ -51,7 +51,7 @@ class TopicMetadata(Message):
     """One topic."""
 
     error_code: int = wire(INT16, "error of this topic (W-7); the rest is empty then")
-    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
     name: str = wire(STRING, "topic name")
     topic_id: uuid.UUID = wire(UUID, "identity of the topic; differs after delete and create")
     is_internal: bool = wire(BOOLEAN, "whether the broker itself owns the topic")
@@ -62,9 +62,9 @@ class TopicMetadata(Message):
 
 @dataclass(slots=True)
 class MetadataResponse(Message):
-    """The cluster as this broker knows it."""
+    """The cluster, as far as this broker knows it."""
 
     cluster_id: str = wire(STRING, "identity of the cluster")
-    controller_id: int = wire(INT32, "broker that takes changes of topics; -1 when there is none")
+    controller_id: int = wire(INT32, "broker that changes topics; -1 when there is none")
     brokers: tuple[BrokerMetadata, ...] = wire(array_of(BrokerMetadata), "every live broker")
     topics: tuple[TopicMetadata, ...] = wire(array_of(TopicMetadata), "the topics asked for")

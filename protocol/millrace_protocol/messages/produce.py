@@ -10,7 +10,7 @@ from millrace_protocol.schema import Message, Request, array_of, wire
 
 @dataclass(slots=True)
 class ProducePartition(Message):
-    """What to append to one partition."""
+    """A batch for one partition."""
 
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
@@ -19,12 +19,12 @@ class ProducePartition(Message):
 
 @dataclass(slots=True)
 class ProduceRequest(Request):
-    """Batches to append, and what an answer must mean."""
+    """Appends batches; `acks` chooses when the broker responds."""
 
     acks: int = wire(
         INT16, "0: no answer at all; 1: the leader has it; -1: all in-sync replicas have it"
     )
-    timeout_ms: int = wire(INT32, "how long the broker may wait for that", unit="ms")
+    timeout_ms: int = wire(INT32, "longest wait for that", unit="ms")
     partitions: tuple[ProducePartition, ...] = wire(
         array_of(ProducePartition), "a partition may be named once"
     )
@@ -32,12 +32,12 @@ class ProduceRequest(Request):
 
 @dataclass(slots=True)
 class ProducePartitionResult(Message):
-    """What became of one partition's batch."""
+    """The result of one partition's batch."""
 
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
     error_code: int = wire(INT16, "error of this partition (W-7)")
-    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
     base_offset: int = wire(INT64, "offset of the batch's first record; -1 on error")
     log_append_time_ms: int = wire(
         INT64, "the broker's time when the topic uses it, else -1", unit="ms since the epoch"

@@ -10,12 +10,10 @@ from millrace_protocol.schema import Message, wire
 
 @dataclass(slots=True)
 class Refusal(Message):
-    """Why the whole request was refused."""
+    """The reason why the broker refused the whole request."""
 
-    message: str = wire(STRING, "what was wrong and what to do, for a person")
+    message: str = wire(STRING, "the reason and the remedy, for a person")
     min_version: int = wire(
-        INT16, "lowest version of the api spoken here; -1 when that is not the point", default=-1
+        INT16, "lowest version of the api; -1 unless the code is UNSUPPORTED_VERSION", default=-1
     )
-    max_version: int = wire(
-        INT16, "highest version of the api spoken here; -1 likewise", default=-1
-    )
+    max_version: int = wire(INT16, "highest version of the api; -1 likewise", default=-1)

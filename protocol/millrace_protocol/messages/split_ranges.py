@@ -19,12 +19,12 @@ class PartitionRange(Message):
     partition: int = wire(INT32, "partition number")
     start_offset: int = wire(INT64, "where the range begins; not below the log's start")
     end_offset: int = wire(INT64, "where it ends, exclusive; not above the high watermark")
-    piece_bytes: int = wire(INT64, "how large a piece is to be; at least 1", unit="bytes")
+    piece_bytes: int = wire(INT64, "size of a piece; at least 1", unit="bytes")
 
 
 @dataclass(slots=True)
 class SplitRangesRequest(Request):
-    """One range per entry."""
+    """Asks for the pieces of ranges."""
 
     partitions: tuple[PartitionRange, ...] = wire(
         array_of(PartitionRange), "a partition may be named more than once"
@@ -36,7 +36,7 @@ class RangePiece(Message):
     """One piece. It begins where the one before it ends, the first where the range begins."""
 
     end_offset: int = wire(INT64, "where the piece ends, exclusive")
-    size_bytes: int = wire(INT64, "what it takes on the broker's disk", unit="bytes")
+    size_bytes: int = wire(INT64, "bytes on the broker's disk", unit="bytes")
 
 
 @dataclass(slots=True)
@@ -46,8 +46,8 @@ class PartitionPieces(Message):
     topic: str = wire(STRING, "topic name")
     partition: int = wire(INT32, "partition number")
     error_code: int = wire(INT16, "error of this partition (W-7)")
-    error_message: str | None = wire(NULLABLE_STRING, "what was wrong, for a person")
-    leader_epoch: int = wire(INT32, "leader epoch of the answer")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
+    leader_epoch: int = wire(INT32, "epoch of the partition's leader")
     pieces: tuple[RangePiece, ...] = wire(
         array_of(RangePiece), "in order; the answer is full if the last ends before the range"
     )
