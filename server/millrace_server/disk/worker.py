@@ -1,6 +1,6 @@
-"""A step in a worker thread, and who waits for it.
+"""Waiting for a step in a worker thread, cancelled or not.
 
-Owns what being cancelled means meanwhile. Refuses to know what the step does.
+Owns the meaning of a cancellation meanwhile. Refuses to know what the step does.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def whole(step: asyncio.Future[T]) -> T:
-    """Waits for a step until it has ended, cancelled or not; raises what it raises.
+async def shielded(step: asyncio.Future[T]) -> T:
+    """Returns when the step has ended, even if the caller is cancelled; raises what it raises.
 
-    Who waits releases the step's files afterwards, and a descriptor that is closed under a running
+    The caller closes the step's files afterwards. A descriptor that is closed under a running
     system call may already be another file's.
     """
     try:

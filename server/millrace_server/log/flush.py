@@ -113,7 +113,6 @@ class FlushTicket:
             self.checkpoint is not None
             or self.preallocation is not None
             or self.mark_error is not None
-            or (self.epochs is not None and not self.are_epochs_saved)
         )
 
     def hold_dirty(self, file: File) -> None:
@@ -148,7 +147,7 @@ class FlushTicket:
         try:
             self._save_epochs()
         except OSError as error:
-            # A full disk leaves the table for `settle`, and a leader waits for it.
+            # A full disk leaves the table for the next ticket, and a leader waits for it.
             if error.errno not in DISK_FULL_ERRNOS:
                 raise
         for file in self.dirty:
@@ -166,8 +165,10 @@ class FlushTicket:
         """
         if self.mark_error is not None:
             raise self.mark_error
+        if self.epochs is not None and not self.are_epochs_saved:
+            # The checkpoint must not be ahead of the epoch table.
+            return
         try:
-            self._save_epochs()
             self._trim()
             self._save_indexes()
             if self.checkpoint is not None:

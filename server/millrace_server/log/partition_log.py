@@ -139,7 +139,7 @@ class PartitionLog:
             or log._durable_offset < log._end_offset
             or report.cut is not None
             or log._chain.unsettled
-            or log._epochs != log._saved_epochs
+            or log._epochs is not log._saved_epochs
         ):
             log._is_directory_dirty = log._wants_checkpoint = True
             try:
@@ -213,6 +213,7 @@ class PartitionLog:
         """Whether a flush is worth it though nobody waits for one: ask after an append."""
         return (
             self._wants_checkpoint
+            or self._epochs is not self._saved_epochs
             or self._bytes_behind_checkpoint >= CHECKPOINT_BYTES
             or self._batches_behind_checkpoint >= CHECKPOINT_BATCHES
             or self._wanted_preallocation() is not None
@@ -538,7 +539,7 @@ class PartitionLog:
             or self._batches_behind_checkpoint >= CHECKPOINT_BATCHES
         )
         preallocation = self._wanted_preallocation() if preallocate else None
-        are_epochs_dirty = self._epochs != self._saved_epochs
+        are_epochs_dirty = self._epochs is not self._saved_epochs
         if not (is_dirty or is_checkpoint_due or preallocation or are_epochs_dirty):
             return None
         chain, active = self._chain, self._chain.active

@@ -206,6 +206,8 @@ class _Recovery:
         else:
             recovered = self._recover_behind(checkpoint, found, names)
         recovered.epochs = self._epochs_of(recovered)
+        if recovered.epochs == saved_epochs:
+            recovered.epochs = saved_epochs
         recovered.saved_epochs = saved_epochs
         if not self._is_read_only:
             self._repairs.carry_out()

@@ -43,9 +43,13 @@ class AckPurgatory:
         while entries and entries[0][0] <= high_watermark:
             entries.popleft()[1](None)
 
+    def end(self, error: Exception) -> None:
+        """Ends every entry with `error`; later ones wait again."""
+        while self._entries:
+            self._entries.popleft()[1](error)
+
     def fail(self, error: Exception) -> None:
         """Ends every entry, and each later one, with `error`."""
         if self.failure is None:
             self.failure = error
-        while self._entries:
-            self._entries.popleft()[1](error)
+        self.end(error)

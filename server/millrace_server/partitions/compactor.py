@@ -14,7 +14,7 @@ import asyncio
 import errno
 from contextlib import suppress
 
-from millrace_server.disk.worker import whole
+from millrace_server.disk.worker import shielded
 from millrace_server.environment.seams import Environment
 from millrace_server.log import PASSING_ERRNOS, Cleaning, CorruptLog
 from millrace_server.logs import LogRateLimiter, get_logger
@@ -85,7 +85,7 @@ class Compactor:
         try:
             is_finished = await self._carry_out(partition, cleaning)
         finally:
-            await whole(self._env.spawn.blocking(cleaning.close))
+            await shielded(self._env.spawn.blocking(cleaning.close))
         report = cleaning.report
         log.info(
             "partition compacted" if is_finished else "compaction ended early",
@@ -103,14 +103,14 @@ class Compactor:
     async def _carry_out(self, partition: Partition, cleaning: Cleaning) -> bool:
         """Takes step after step; False if the partition is needed for something else."""
         while not partition.ending.is_set():
-            done = await whole(self._env.spawn.blocking(cleaning.step))
+            done = await shielded(self._env.spawn.blocking(cleaning.step))
             if done is None:
                 partition.finish_cleaning(cleaning)
                 return True
             if isinstance(done, int):
                 await _pause(partition.ending, done / self._bytes_per_second)
             elif not partition.swap(done):
-                await whole(self._env.spawn.blocking(done.discard))
+                await shielded(self._env.spawn.blocking(done.discard))
                 return False
         return False
 

@@ -170,9 +170,10 @@ class Opening:
             # The partition serves what it can read already.
             opened.discard()
         else:
-            partition = self._partitions.get(name, number)
-            partition.replace_log(opened)
-            self._partitions.add(partition)
+            for partition in self._partitions.of_topic(name):
+                if partition.number == number:
+                    partition.replace_log(opened)
+                    self._partitions.add(partition)
 
     def _is_there(self, topic: Topic) -> bool:
         """Whether the topic has not been deleted while one of its partitions was opened."""

@@ -15,8 +15,11 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import BatchHeader
+from millrace_server.api_error import ApiError
 from millrace_server.disk.flusher import Flusher
+from millrace_server.disk.worker import shielded
 from millrace_server.environment.seams import Environment, Spawn
 from millrace_server.log import (
     Appended,
@@ -31,6 +34,7 @@ from millrace_server.log import (
 )
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.ack_purgatory import AckPurgatory, OnAck
+from millrace_server.partitions.role import Leadership, Role
 
 UNSYNCED_BYTES_MAX = 64 << 20
 """With `durability=os`, a sync is started in the background after this much: an unbounded
@@ -50,6 +54,7 @@ class Partition:
     __slots__ = (
         "_acks",
         "_env",
+        "_epoch_begun",
         "_flusher",
         "_high_watermark",
         "_moved_meanwhile",
@@ -62,7 +67,7 @@ class Partition:
         "ending",
         "is_abandoned",
         "is_cleanable",
-        "leader_epoch",
+        "leadership",
         "log",
         "number",
         "topic",
@@ -83,7 +88,8 @@ class Partition:
         self.topic = topic
         self.number = number
         self.log = log
-        self.leader_epoch = 0
+        self.leadership = Leadership(Role.LEADER, log.leader_epoch)
+        self._epoch_begun: asyncio.Future[None] | None = None
         self.is_abandoned = False
         """Whether its topic was deleted: nothing more will come."""
         self.is_cleanable = True
@@ -110,6 +116,87 @@ class Partition:
     def high_watermark(self) -> int:
         """The first offset that consumers may not read yet."""
         return self._high_watermark
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leadership in which this broker leads or follows."""
+        return self.leadership.epoch
+
+    def check_leader(self) -> None:
+        """Raises `ApiError` unless this broker leads the partition."""
+        if self.leadership.role is not Role.LEADER:
+            raise self._not_leader()
+
+    async def become_leader(self, epoch: int) -> None:
+        """Leads in `epoch`, once the epoch and where it begins are durable (KAFKA-7415).
+
+        Raises `ValueError` if the epoch is older than the partition's, and `LogFailed`.
+        """
+        self.leadership.check_next(epoch)
+        self.log.begin_epoch(epoch)
+        if self.log.durable_epoch < epoch:
+            self._epoch_begun = asyncio.get_running_loop().create_future()
+            self._flusher.request()
+            await self._epoch_begun
+        self.leadership = Leadership(Role.LEADER, epoch)
+        self._call_watchers()
+
+    async def become_follower(self, epoch: int, leader_id: int) -> None:
+        """Follows `leader_id` in `epoch`: from now on requests of clients are refused.
+
+        Returns when no flush is in flight. Raises `ValueError` if the epoch is older than the
+        partition's.
+        """
+        self.leadership.check_next(epoch)
+        self.leadership = Leadership(Role.FOLLOWER, epoch, leader_id)
+        self._acks.end(self._not_leader())
+        self._call_watchers()
+        await self._settle_flusher()
+
+    def append_as_follower(self, batches: memoryview, *, now_ms: int) -> int:
+        """Appends what the leader sent, and requests a flush; returns the log's end.
+
+        Raises what `PartitionLog.append_as_follower` raises.
+        """
+        try:
+            end_offset = self.log.append_as_follower(batches, now_ms=now_ms)
+        except OSError as error:
+            if self.log.is_failed:
+                self._flusher.fail(error)
+            raise
+        self._flusher.request()
+        return end_offset
+
+    async def truncate_to(self, offset: int, *, now_ms: int) -> int:
+        """Takes off what the leader does not have, never below the high watermark.
+
+        Returns the log's end. Raises what `PartitionLog.truncate_to` raises.
+        """
+        if self.leadership.role is Role.LEADER:
+            raise ValueError(f"{self.topic}-{self.number} is led here and cannot be truncated")
+        async with self.background:
+            await self._settle_flusher()
+            truncate = partial(
+                self.log.truncate_to, offset, high_watermark=self._high_watermark, now_ms=now_ms
+            )
+            try:
+                return await shielded(self._env.spawn.blocking(truncate))
+            except OSError as error:
+                if self.log.is_failed:
+                    self._flusher.fail(error)
+                raise
+
+    async def _settle_flusher(self) -> None:
+        """Returns when no flush is in flight; a new flusher takes later requests."""
+        await self._flusher.close()
+        self._flusher = self._make_flusher()
+
+    def _not_leader(self) -> ApiError:
+        return ApiError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"Broker {self.leadership.leader_id} leads partition {self.topic}-{self.number} in "
+            f"epoch {self.leadership.epoch}; refresh the metadata",
+        )
 
     def append(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> Appended:
         """Appends one checked batch, and requests the flush that its topic's durability needs.
@@ -168,6 +255,8 @@ class Partition:
     def replace_log(self, log: PartitionLog) -> None:
         """Takes the log that recovery has repaired in the place of one that is read-only."""
         read_only, self.log = self.log, log
+        if log.leader_epoch < self.leader_epoch:
+            log.begin_epoch(self.leader_epoch)
         log.watch_rot(self._on_rot)
         self._flusher = self._make_flusher()
         read_only.discard()
@@ -233,9 +322,17 @@ class Partition:
         return Flusher(self.log, self._env, on_durable=self._advance, on_failure=self._fail_acks)
 
     def _advance(self) -> None:
-        self._move_high_watermark(self.log.durable_offset)
+        if self._epoch_begun is not None and self.log.durable_epoch >= self.log.leader_epoch:
+            begun, self._epoch_begun = self._epoch_begun, None
+            _settle(begun, None)
+        # The high watermark of a follower is the leader's.
+        if self.leadership.role is Role.LEADER:
+            self._move_high_watermark(self.log.durable_offset)
 
     def _fail_acks(self, error: BaseException) -> None:
+        if self._epoch_begun is not None:
+            begun, self._epoch_begun = self._epoch_begun, None
+            _settle(begun, LogFailed(self.log.directory, error))
         self._acks.fail(LogFailed(self.log.directory, error))
         self._on_failure(error)
 

@@ -96,7 +96,8 @@ class PartitionTable:
         return isinstance(found, NotOpenYet | OpenedAgainLater)
 
     def get(self, topic: str, number: int) -> Partition:
-        """The partition. Raises `ApiError` when there is none, or it is offline."""
+        """The partition, for a client. Raises `ApiError` when there is none, it is offline, or
+        another broker leads it."""
         partitions = self._by_topic.get(topic)
         if partitions is None:
             raise ApiError(
@@ -111,4 +112,5 @@ class PartitionTable:
             )
         if isinstance(partition, ApiError):
             raise partition
+        partition.check_leader()
         return partition
