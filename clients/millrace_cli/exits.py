@@ -1,7 +1,7 @@
-"""Exit codes: what each means, and which error leads to which.
+"""Exit codes: their meanings, and the code of each error.
 
-Owns the numbers of every command, and the one line on stderr beside them. The broker process has
-a part of them (`serve`); the numbers above 64 are those of sysexits.h and of a shell.
+Owns the codes of every command, and the one line on stderr for each. The broker process uses some
+of them (`serve`). Codes above 64 are those of sysexits.h and of a shell.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Exit(IntEnum):
 
 _MEANINGS = {
     Exit.OK: "done",
-    Exit.REFUSED: "the broker refused it; dissect: malformed bytes; demo: a comparison failed",
+    Exit.REFUSED: "the broker rejected it; dissect: malformed bytes; demo: a comparison failed",
     Exit.USAGE: "a flag, argument or setting is wrong",
-    Exit.LOCKED: "serve: another process has the data directory",
-    Exit.LISTEN: "serve: the address cannot be listened on",
+    Exit.LOCKED: "serve: another process uses the data directory",
+    Exit.LISTEN: "serve: the broker cannot listen on the address",
     Exit.DISK: "the broker's data, or the output, cannot be read or written",
-    Exit.INPUT: "the input is not in the format it should have",
+    Exit.INPUT: "the input is not in the given format",
     Exit.UNAVAILABLE: "no broker answers",
     Exit.INTERRUPTED: "interrupted by ^C",
-    Exit.PIPE_CLOSED: "whoever read the output went away",
+    Exit.PIPE_CLOSED: "the reader of the output closed the pipe",
 }
 # \b keeps click from joining the lines.
 EXIT_CODES = "\b\nExit codes:\n" + "\n".join(
@@ -49,11 +49,11 @@ EXIT_CODES = "\b\nExit codes:\n" + "\n".join(
 
 
 class InputError(Exception):
-    """What a command was given to read is not in the format it should have."""
+    """The input of a command is not in the given format."""
 
 
 class Refusal(Exception):
-    """A command cannot do what it was asked to, and says why in a sentence."""
+    """A command cannot do its work; the message tells the user why."""
 
 
 def run(work: Coroutine[Any, Any, Exit]) -> NoReturn:
@@ -75,26 +75,26 @@ def run_blocking(work: Callable[[], Exit]) -> NoReturn:
     raise typer.Exit(_outcome(work))
 
 
-def ended(how: Exit, why: object) -> Exit:
-    """Says on stderr, in one line, why a command ends as it does."""
-    print(f"millrace: {' '.join(str(why).split())}", file=sys.stderr, flush=True)
-    return how
+def ended(code: Exit, reason: object) -> Exit:
+    """Prints the reason of an exit code to stderr, in one line."""
+    print(f"millrace: {' '.join(str(reason).split())}", file=sys.stderr, flush=True)
+    return code
 
 
-def output_is_gone() -> Exit:
-    """Ends quietly after `BrokenPipeError`: who read the output has had enough, as `head` does."""
+def output_closed() -> Exit:
+    """Ends silently after `BrokenPipeError`: the reader, such as `head`, closed the pipe."""
     _drop_output()
     return Exit.PIPE_CLOSED
 
 
 def output_failed(error: OSError) -> Exit:
-    """Says why the output, or what else the machine was asked for, cannot be had."""
+    """Reports an error of the output, or of another file."""
     _drop_output()
     return ended(Exit.DISK, error)
 
 
 def _drop_output() -> None:
-    # The interpreter flushes stdout when it ends, and would complain of the same fault again.
+    # The interpreter flushes stdout at its end, and would report the same error again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -108,7 +108,7 @@ def _outcome(work: Callable[[], Exit]) -> Exit:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        return output_is_gone()
+        return output_closed()
     except errors.ConfigError as error:
         return ended(Exit.USAGE, error)
     except InputError as error:

@@ -1,6 +1,6 @@
-"""How far a group has come: its committed offsets beside what the partitions hold.
+"""The progress of a group: its committed offsets and the ends of the partitions.
 
-Owns the questions that `millrace group` asks of the broker, and what may be missing in the answers.
+Owns the requests of `millrace group` to the broker, and the handling of partial responses.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from millrace.admin import Admin
 from millrace.groups import GroupDescription
 from millrace.records import TopicPartition
 from millrace_cli.exits import Refusal
-from millrace_cli.offset_moves import Known
+from millrace_cli.offset_reset import PartitionOffsets
 
 
 class Progress(NamedTuple):
-    """A partition that a group has committed for, or that a member has; None for not known."""
+    """A partition with a committed offset or a member; None for unknown values."""
 
     where: TopicPartition
     committed: int | None
@@ -26,7 +26,7 @@ class Progress(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many offsets are left to read."""
+        """The number of offsets that the group has not committed."""
         if self.committed is None or self.end is None:
             return None
         return self.end - self.committed
@@ -36,9 +36,9 @@ async def progress(admin: Admin, group: GroupDescription) -> list[Progress]:
     """Every partition of the group, in order."""
     owners = {where: member.member_id for member in group.members for where in member.assignment}
     committed = await admin.list_group_offsets(group.group)
-    places = sorted({*owners, *committed})
-    served = await _served(admin, {where.topic for where in places})
-    ends = await admin.list_offsets({where: "latest" for where in places if where in served})
+    partitions = sorted({*owners, *committed})
+    available = await _available(admin, {where.topic for where in partitions})
+    ends = await admin.list_offsets({where: "latest" for where in partitions if where in available})
     return [
         Progress(
             where,
@@ -47,58 +47,58 @@ async def progress(admin: Admin, group: GroupDescription) -> list[Progress]:
             ends[where].offset if where in ends else None,
             owners.get(where),
         )
-        for where in places
+        for where in partitions
     ]
 
 
-async def known_partitions(
+async def partition_offsets(
     admin: Admin,
     group: str,
     chosen: Mapping[str, list[int] | None],
     time_ms: int | None,
-) -> dict[TopicPartition, Known]:
-    """What is known of the partitions chosen, or of all that the group has committed for.
+) -> dict[TopicPartition, PartitionOffsets]:
+    """The offsets of the given partitions, or of all with a committed offset.
 
-    Raises `Refusal` for partitions that are not there, and when there is none.
+    Raises `Refusal` for unknown partitions, and when there is no partition.
     """
     committed = await admin.list_group_offsets(group)
     if chosen:
-        places = await _chosen(admin, chosen)
+        partitions = await _chosen(admin, chosen)
     else:
-        places = sorted(committed)
-    if not places:
-        raise Refusal(f"group {group} has committed nothing; name what to reset with --topic")
-    starts = await admin.list_offsets(dict.fromkeys(places, "earliest"))
-    ends = await admin.list_offsets(dict.fromkeys(places, "latest"))
+        partitions = sorted(committed)
+    if not partitions:
+        raise Refusal(f"group {group} has no committed offsets; name topics with --topic")
+    starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
     at_time: dict[TopicPartition, int] = {}
     if time_ms is not None:
-        found = await admin.list_offsets(dict.fromkeys(places, time_ms))
+        found = await admin.list_offsets(dict.fromkeys(partitions, time_ms))
         at_time = {where: answer.offset for where, answer in found.items() if answer.offset >= 0}
     return {
-        where: Known(
+        where: PartitionOffsets(
             committed[where].offset if where in committed else None,
             starts[where].offset,
             ends[where].offset,
             at_time.get(where),
         )
-        for where in places
+        for where in partitions
     }
 
 
 async def _chosen(admin: Admin, chosen: Mapping[str, list[int] | None]) -> list[TopicPartition]:
-    places = []
+    partitions = []
     for outcome in await admin.describe_topics(chosen):
         count = len(outcome.unwrap().partitions)
         numbers = chosen[outcome.name]
         for number in range(count) if numbers is None else numbers:
             if number >= count:
                 raise Refusal(f"{outcome.name} has no partition {number}; it has 0 to {count - 1}")
-            places.append(TopicPartition(outcome.name, number))
-    return sorted(places)
+            partitions.append(TopicPartition(outcome.name, number))
+    return sorted(partitions)
 
 
-async def _served(admin: Admin, topics: Iterable[str]) -> set[TopicPartition]:
-    """The partitions of those topics that are there and have a leader to ask."""
+async def _available(admin: Admin, topics: Iterable[str]) -> set[TopicPartition]:
+    """The partitions of those topics that exist and have a leader."""
     found = await admin.describe_topics(sorted(topics))
     return {
         TopicPartition(outcome.name, each.partition)

@@ -1,7 +1,7 @@
-"""The entry point: which commands there are.
+"""The entry point: the list of commands.
 
-Command modules hold flags and are light to import; what a command needs is imported when it runs,
-so that `millrace --help` answers at once and `millrace serve` loads no client.
+Command modules have flags and are cheap to import. A command imports its needs when it runs, so
+that `millrace --help` starts fast and `millrace serve` loads no client.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import Annotated
 
 import typer
 
-from millrace_cli.consume import consume
+from millrace_cli.commands.consume import consume
+from millrace_cli.commands.dissect import dissect
+from millrace_cli.commands.group import group
+from millrace_cli.commands.nc import nc
+from millrace_cli.commands.produce import produce
+from millrace_cli.commands.serve import serve
+from millrace_cli.commands.spark import spark
+from millrace_cli.commands.topic import topic
 from millrace_cli.demo.command import demo
-from millrace_cli.dissect import dissect
 from millrace_cli.exits import EXIT_CODES, Exit
-from millrace_cli.group import group
-from millrace_cli.nc import nc
-from millrace_cli.produce import produce
-from millrace_cli.serve import serve
-from millrace_cli.spark import spark
-from millrace_cli.topic import topic
 
 app = typer.Typer(
     name="millrace",
@@ -64,5 +64,5 @@ def main() -> None:
     try:
         app(prog_name="millrace")
     except KeyboardInterrupt:
-        # Before a command has taken over the signal: during its imports.
+        # During the imports of a command, before the command handles the signal.
         raise SystemExit(Exit.INTERRUPTED) from None

@@ -1,4 +1,4 @@
-"""`--servers`: how a client command is told where the brokers are."""
+"""`--servers`: the addresses of the brokers, for client commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Servers = Annotated[
         metavar="HOST:PORT,...",
         envvar="MILLRACE_SERVERS",
         show_default=True,
-        help="Brokers to try first.",
+        help="Brokers to connect to first.",
     ),
 ]
 DEFAULT_SERVERS = "localhost:9092"

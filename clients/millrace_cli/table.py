@@ -1,7 +1,7 @@
-"""Rows as output: a table on a terminal, tab-separated lines for a program.
+"""Rows as output: a table on a terminal, tab-separated lines in a pipe.
 
-Owns the choice between the two. In a pipe there are no headings, no colours and no padding, and
-the columns are always the same, so that `cut` and `awk` can rely on them.
+Owns the choice between the two. In a pipe there are no headings, no colours and no padding, and the
+columns are always the same, so that `cut` and `awk` can process them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterable, Sequence
 
 
 def is_terminal() -> bool:
-    """Whether a person reads stdout."""
+    """Whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def show(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", kind: str = ""
 ) -> None:
-    """Prints rows. `kind` stands first in each line of a pipe, where one output has two tables.
+    """Prints rows. In a pipe, `kind` begins each line, to tell several tables apart.
 
-    A column whose name ends in `#` holds numbers and is aligned to the right.
+    A column whose name ends in `#` has numbers and is aligned to the right.
     """
     if not is_terminal():
         for row in rows:
@@ -43,5 +43,5 @@ def _plain(cell: object) -> str:
     return "-" if cell is None else str(cell).translate(_ESCAPES)
 
 
-# A setting's value may hold anything; a tab in it must not look like a column.
+# The value of a setting may contain a tab, which must not look like a new column.
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127)}

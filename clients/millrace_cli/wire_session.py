@@ -1,7 +1,7 @@
-"""A connection that shows what passes over it.
+"""A connection that prints its bytes, annotated.
 
-Owns the socket, the correlation ids and the transcript. Blocking, on purpose: a person, or a
-script, says one thing at a time. What the bytes mean is `millrace_protocol.dissect`.
+Owns the socket, the correlation ids and the transcript. Blocking, because a user or a script sends
+one request at a time. `millrace_protocol.dissect` explains the bytes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from millrace_cli.exchange import Passed
-from millrace_cli.paint import paint, wants_colour
+from millrace_cli.colours import paint, wants_colour
+from millrace_cli.formats.exchange import Transfer
 from millrace_protocol.api import ApiKey
 from millrace_protocol.codec import encode
 from millrace_protocol.dissect import dissect_frames, frame_size, render
@@ -25,25 +25,25 @@ from millrace_protocol.framing import (
 )
 from millrace_protocol.schema import Message
 
-PASSED_BYTES_MAX = 64 << 20
-"""Bytes of the transcript that are kept for `save`; the oldest are forgotten."""
+TRANSCRIPT_BYTES_MAX = 64 << 20
+"""Bytes of the transcript for `save`; the oldest frames are dropped."""
 _READ_BYTES = 1 << 16
 _QUIET_S = 0.2
-"""A text answer says nowhere that it is whole: it has ended when nothing came for so long."""
+"""A text response has no length. It ends when no bytes arrive for so long."""
 
 
-class NoAnswer(Exception):
-    """The broker closed the connection, or said nothing in time."""
+class NoResponse(Exception):
+    """The broker closed the connection, or did not respond in time."""
 
 
 class WireSession:
-    """Connects when it has something to send, and again after the broker has closed."""
+    """Connects before it sends, and again after the broker has closed the connection."""
 
     def __init__(self, address: tuple[str, int], *, timeout_s: float, client_id: str) -> None:
-        self.passed: list[Passed] = []
-        """What went over the wire, oldest first."""
+        self.transcript: list[Transfer] = []
+        """The transfers, oldest first."""
         self.faults = 0
-        """Things the broker sent that were malformed."""
+        """Malformed parts of the broker's frames."""
         self._address = address
         self._timeout_s = timeout_s
         self._client_id = client_id.encode()
@@ -53,7 +53,7 @@ class WireSession:
         self._correlation_id = 0
 
     def connect(self) -> bool:
-        """Connects if there is no connection; whether it is a new one. Raises `OSError`."""
+        """Connects if needed; returns whether the connection is new. Raises `OSError`."""
         if self._socket is not None:
             return False
         self._socket = socket.create_connection(self._address, timeout=self._timeout_s)
@@ -67,10 +67,10 @@ class WireSession:
             self._socket.close()
             self._socket = None
 
-    def ask(self, api: int, version: int, request: Message, *, wait_ms: int = 0) -> None:
-        """Sends a request and shows it, then its answer, which may take `wait_ms` longer.
+    def request(self, api: int, version: int, request: Message, *, wait_ms: int = 0) -> None:
+        """Sends and prints a request, then its response, which may take `wait_ms` longer.
 
-        Raises `NoAnswer`, and `ValueError` for a value that does not fit its field.
+        Raises `NoResponse`, and `ValueError` for a value that does not fit its field.
         """
         frame = request_frame(
             api=api,
@@ -82,15 +82,15 @@ class WireSession:
         wanted = self._correlation_id
         self._correlation_id += 1
         self._send(frame)
-        if _is_unanswered(frame):
-            print("nobody answers a produce with acks=0", flush=True)
+        if _has_no_response(frame):
+            print("a produce request with acks=0 has no response", flush=True)
             return
-        for answer in self._answers(self._timeout_s + wait_ms / 1000):
-            if _correlation_id(answer) == wanted:
+        for response in self._responses(self._timeout_s + wait_ms / 1000):
+            if _correlation_id(response) == wanted:
                 return
 
     def send_raw(self, data: bytes) -> None:
-        """Sends bytes as they are, and shows as many answers as whole frames were sent."""
+        """Sends bytes unchanged, and prints a response for each whole frame."""
         self._send(data)
         self._unfinished += data
         expected = 0
@@ -103,15 +103,15 @@ class WireSession:
             size = frame_size(self._unfinished)
             if size is None:
                 break
-            # What is no frame gets one refusal, and then the connection is closed.
+            # Bytes that are not a frame get one error, and the broker closes the connection.
             frame = bytes(self._unfinished[: size or None])
             del self._unfinished[: len(frame)]
-            expected += not _is_unanswered(frame)
+            expected += not _has_no_response(frame)
         if self._unfinished:
-            print("not a whole frame yet: the broker waits for more", flush=True)
+            print("the frame is not complete: the broker waits for the rest", flush=True)
         if not expected:
             return
-        for _ in self._answers(self._timeout_s):
+        for _ in self._responses(self._timeout_s):
             expected -= 1
             if not expected:
                 return
@@ -123,11 +123,11 @@ class WireSession:
             connection.sendall(data)
         except OSError as error:
             self.close()
-            raise NoAnswer(f"the connection is gone: {error.strerror}") from None
-        self._note(Passed(">", data))
+            raise NoResponse(f"the connection is lost: {error.strerror}") from None
+        self._record(Transfer(">", data))
 
-    def _answers(self, timeout_s: float) -> Iterator[bytes]:
-        """The frames that come, shown."""
+    def _responses(self, timeout_s: float) -> Iterator[bytes]:
+        """Receives and prints frames."""
         deadline = time.monotonic() + timeout_s
         while True:
             size = frame_size(self._received)
@@ -136,7 +136,7 @@ class WireSession:
                 continue
             frame = bytes(self._received[: size or None])
             del self._received[: len(frame)]
-            self._note(Passed("<", frame))
+            self._record(Transfer("<", frame))
             yield frame
 
     def _show_text(self) -> None:
@@ -144,60 +144,60 @@ class WireSession:
         while True:
             try:
                 self._read(time.monotonic() + _QUIET_S)
-            except NoAnswer:
+            except NoResponse:
                 break
         text = bytes(self._received)
         self._received.clear()
-        self._note(Passed("<", text))
+        self._record(Transfer("<", text))
 
     def _read(self, deadline: float) -> None:
         connection = self._socket
         if connection is None:
-            raise NoAnswer("the broker closed the connection")
+            raise NoResponse("the broker closed the connection")
         try:
             connection.settimeout(max(deadline - time.monotonic(), 0.001))
             data = connection.recv(_READ_BYTES)
         except TimeoutError:
-            raise NoAnswer("no answer in time") from None
+            raise NoResponse("no response in time") from None
         except OSError as error:
             self.close()
-            raise NoAnswer(f"the connection is gone: {error.strerror}") from None
+            raise NoResponse(f"the connection is lost: {error.strerror}") from None
         if not data:
             self.close()
             if self._received:
-                self._note(Passed("<", bytes(self._received)))
+                self._record(Transfer("<", bytes(self._received)))
                 self._received.clear()
-            raise NoAnswer("the broker closed the connection")
+            raise NoResponse("the broker closed the connection")
         self._received += data
 
-    def _note(self, passed: Passed) -> None:
-        arrow = "-->" if passed.direction == ">" else "<--"
+    def _record(self, transfer: Transfer) -> None:
+        arrow = "-->" if transfer.direction == ">" else "<--"
         colour = wants_colour()
-        print(f"{arrow} {len(passed.data)} bytes")
+        print(f"{arrow} {len(transfer.data)} bytes")
         remark = ""
-        for span in dissect_frames(passed.data):
+        for span in dissect_frames(transfer.data):
             remark = remark or span.name
             lines = render([span])
             for line in paint(lines) if colour else lines:
                 print(line)
-            if passed.direction == "<":
+            if transfer.direction == "<":
                 self.faults += sum(1 for _ in span.faults())
         sys.stdout.flush()
-        self.passed.append(Passed(passed.direction, passed.data, remark))
-        while sum(len(one.data) for one in self.passed[1:]) > PASSED_BYTES_MAX:
-            del self.passed[0]
+        self.transcript.append(Transfer(transfer.direction, transfer.data, remark))
+        while sum(len(one.data) for one in self.transcript[1:]) > TRANSCRIPT_BYTES_MAX:
+            del self.transcript[0]
 
 
 def _correlation_id(frame: bytes) -> int | None:
-    """Of a response; None for what is none."""
+    """The correlation id of a response; None for other bytes."""
     try:
         return read_response_header(frame).correlation_id
     except WireError:
         return None
 
 
-def _is_unanswered(frame: bytes) -> bool:
-    """Whether it is a produce with acks 0, the one request without an answer (W-4.3.2)."""
+def _has_no_response(frame: bytes) -> bool:
+    """Whether the frame is a produce with acks 0, the only request without a response (W-4.3.2)."""
     try:
         header = read_request_header(frame)
     except WireError:

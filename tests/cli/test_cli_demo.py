@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millrace_cli.demo.command import _compare, _compare_order, _Passage
+from millrace_cli.demo.command import _compare, _compare_order, _Totals
 from millrace_cli.demo.flights import (
     DepartureCount,
     departures_of_csv,
@@ -92,15 +92,15 @@ def test_two_flights_of_a_carrier_that_changed_places_are_exit_1(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     flights = [(b"UA", b"1"), (b"AA", b"2"), (b"UA", b"3")]
-    sent, between, swapped = _Passage(), _Passage(), _Passage()
+    sent, between, swapped = _Totals(), _Totals(), _Totals()
     for order, passage in (((0, 1, 2), sent), ((1, 0, 2), between), ((2, 1, 0), swapped)):
         for n in order:
-            passage.note(*flights[n])
+            passage.add(*flights[n])
     assert _compare_order(sent, between) is Exit.OK
     assert _compare_order(sent, swapped) is Exit.REFUSED
     assert capsys.readouterr().err.splitlines() == [
         "order: as sent, within each of 2 carriers",
-        "order: not as sent, or other bytes, within UA",
+        "order: another order, or other bytes, within UA",
     ]
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from millrace_cli.colours import paint
 from millrace_cli.exits import Exit
-from millrace_cli.paint import paint
 from millrace_protocol import encode, request_frame
 from millrace_protocol.dissect import dissect_frames, render
 from millrace_protocol.messages.hello import HelloRequest

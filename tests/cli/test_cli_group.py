@@ -147,11 +147,11 @@ def test_a_deleted_group_is_gone_and_begins_anew(millrace: Millrace, group: str)
     [
         (("describe", "absent"), "no group 'absent'"),
         (("delete", "absent", "-y"), "no group 'absent'"),
-        (("reset", "absent", "--to-earliest"), "name what to reset with --topic"),
+        (("reset", "absent", "--to-earliest"), "name topics with --topic"),
         (("reset", "absent", "--to-earliest", "-t", "absent"), "no topic 'absent'"),
         (("reset", "{group}", "--to-latest", "-t", "{group}:0,2"), "no partition 2; it has 0 to 1"),
-        (("reset", "{group}", "--to-offset", "6"), "from offset 0 to 5; 6 is not in it"),
-        (("reset", "{group}", "--shift-by", "1", "-t", "{group}"), "nothing to shift"),
+        (("reset", "{group}", "--to-offset", "6"), "has offsets from 0 to 5; 6 is not among them"),
+        (("reset", "{group}", "--shift-by", "1", "-t", "{group}"), "to shift; reset it"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(

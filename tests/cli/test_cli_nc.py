@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millrace_cli.exchange import ExchangeError, Passed, read_exchange, write_exchange
 from millrace_cli.exits import Exit
-from millrace_cli.request_line import RequestError, api_help, read_request
+from millrace_cli.formats.exchange import ExchangeError, Transfer, read_exchange, write_exchange
+from millrace_cli.formats.request_line import RequestError, api_help, read_request
 from millrace_protocol.api import APIS
 from millrace_protocol.dissect import dissect_frames
 from millrace_protocol.messages.admin import CreateTopicsRequest, NewTopic, TopicConfig
@@ -92,8 +92,8 @@ def test_records_are_typed_as_values_objects_or_hex() -> None:
     ("line", "sentence"),
     [
         ("metdata", "did you mean metadata?"),
-        ("fetch@x partitions=t", "'x' is no version"),
-        ("fetch partition=t", "partition: there is no such field; FetchRequest has max_wait_ms"),
+        ("fetch@x partitions=t", "'x' is not a version"),
+        ("fetch partition=t", "partition: unknown field; FetchRequest has max_wait_ms"),
         ("fetch", "partitions: is missing"),
         ("fetch partitions=[{}]", "partitions[0].topic: is missing; it takes string"),
         ('fetch partitions={"topic":"t","partition":"x"}', "partitions[0].partition: 'x'"),
@@ -158,7 +158,7 @@ def test_raw_hex_may_come_in_pieces_and_speak_the_text_dialect(millrace: Millrac
     hello = "0000 0014 4d52 0012 0000 0000 0009 0000 0001 61 0003 312e 30"
     code, output, _ = typed(millrace, f"raw {hello[:20]}", f"raw {hello[20:]}")
     assert titles(output)[-1] == "Hello response v0 #9"
-    assert "not a whole frame yet" in output
+    assert "the frame is not complete" in output
     assert code == 0
 
 
@@ -177,7 +177,7 @@ def test_a_saved_exchange_is_replayed_and_dissected(
     )
     assert (code, stderr) == (0, "")
     assert f"saved 7 frames to {file}" in output
-    assert output.endswith("replayed: 3 of 3 answers are the same, 3 came\n")
+    assert output.endswith("replayed: 3 of 3 responses are the same, 3 came\n")
     # The replay said the same again, on a connection of its own.
     assert titles(output)[:7] == titles(output)[7:]
     shown = millrace("dissect", file)
@@ -190,7 +190,7 @@ def test_a_saved_exchange_is_replayed_and_dissected(
 def test_a_line_that_is_not_understood_ends_a_pipe_with_exit_65(millrace: Millrace) -> None:
     code, output, stderr = typed(millrace, "frobnicate", "metadata")
     assert code == Exit.INPUT
-    assert stderr == "millrace: there is no api 'frobnicate'; say help\n"
+    assert stderr == "millrace: there is no api 'frobnicate'; type help\n"
     assert titles(output) == ["Hello request v0 #0", "Hello response v0 #0"]
     for line in ("raw xyz", "replay /no/such/file", "save /no/such/dir/file", "help nothing"):
         assert typed(millrace, line)[0] == Exit.INPUT
@@ -235,16 +235,16 @@ def test_an_answer_that_never_comes_is_given_up(millrace: Millrace) -> None:
         server = f"127.0.0.1:{listener.getsockname()[1]}"
         ended = millrace.process("nc", server, "--timeout-ms", "50")
     assert ended.returncode == Exit.UNAVAILABLE
-    assert ended.stderr == b"millrace: no answer in time\n"
+    assert ended.stderr == b"millrace: no response in time\n"
 
 
 def test_exchange_file_is_read_as_it_was_written_and_edits_are_checked() -> None:
-    passed = [Passed(">", bytes(range(40)), "a remark"), Passed("<", b"\xff")]
+    passed = [Transfer(">", bytes(range(40)), "a remark"), Transfer("<", b"\xff")]
     text = "\n".join(write_exchange(passed))
     assert [(p.direction, p.data) for p in read_exchange(text)] == [
         (p.direction, p.data) for p in passed
     ]
-    for line, reason in (("? 00", "line 2: begins with"), ("> 0", "line 2: is not hex")):
+    for line, reason in (("? 00", "line 2: does not begin with"), ("> 0", "line 2: is not hex")):
         with pytest.raises(ExchangeError, match=reason):
             read_exchange(f"# x\n{line}")
 

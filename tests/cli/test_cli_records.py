@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from millrace.records import Record
 from millrace_cli.exits import Exit
-from millrace_cli.inputs import Lines
-from millrace_cli.record_text import json_line, text_format
+from millrace_cli.formats.input_lines import Lines
+from millrace_cli.formats.record_text import json_line, text_format
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
@@ -98,7 +98,7 @@ def test_csv_rows_become_json_objects_of_text(
         (("-f", "json"), b"[1]\n", "stdin line 1 is not a JSON object"),
         (("-f", "json", "--timestamp-field", "t"), b'{"t":"noon"}\n', "stdin line 1 t: 'noon'"),
         (("-f", "csv"), b"a,b\n1,2\n3\n", "stdin line 3 has 1 fields"),
-        (("-f", "csv", "-k", "z"), b"a,b\n1,2\n", "stdin line 1 names no column 'z'"),
+        (("-f", "csv", "-k", "z"), b"a,b\n1,2\n", "stdin line 1 has no column 'z'"),
         (("-f", "csv"), b'a,b\n1,"2"x\n', "stdin line 2 is not CSV"),
         (("-f", "csv"), b"a,b\n1,\xff\n", "not UTF-8"),
     ],
@@ -205,7 +205,7 @@ def test_consume_from_an_offset_outside_the_log_says_what_is_there(
 ) -> None:
     ended = millrace("consume", ten, "--from", "5")
     assert ended.exit_code == Exit.REFUSED
-    assert f"{ten}-1 reaches from offset 0 to 2" in ended.stderr
+    assert f"{ten}-1 has offsets from 0 to 2" in ended.stderr
     ended = millrace("consume", ten, "-p", "9")
     assert ended.exit_code == Exit.REFUSED
     assert "no partition 9" in ended.stderr

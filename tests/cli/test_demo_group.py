@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.records import Record
-from millrace_cli.demo.group_run import _judge, _Run
+from millrace_cli.demo.group_run import _check_ledger, _Run
 from millrace_cli.demo.ledger import FAULTS_MAX, Ledger
 from millrace_cli.demo.member import runs
 from millrace_cli.exits import Exit, Refusal
@@ -47,7 +47,7 @@ def test_twice_what_the_killed_one_had_not_committed_is_right(
     assert ledger.faults(KILLED) == []
     assert ledger.repeated() == {(0, 4): 2, (0, 5): 2}
     assert ledger.window(KILLED) == {(0, 4), (0, 5)}
-    assert _judge(ledger, KILLED) is Exit.OK
+    assert _check_ledger(ledger, KILLED) is Exit.OK
     assert "group: 20 flights" in capsys.readouterr().err
 
 
@@ -66,30 +66,30 @@ def test_it_is_done_when_the_group_has_committed_every_partition() -> None:
         ),
         pytest.param(
             [(FOURTH, 0, 7, 9, "UA"), (OTHER, 0, 6, 6, "UA")],
-            "member 4, partition 0, offset 7: 6 was not processed before",
+            "member 4, partition 0, offset 7: 6 was not processed before it",
             id="skipped",
         ),
         pytest.param(
             [(FOURTH, 0, 5, 9, "UA"), (FOURTH, 0, 4, 4, "UA")],
-            "member 4, partition 0, offset 4: it was beyond that already",
+            "member 4, partition 0, offset 4: the member had processed it, or a later offset",
             id="backwards",
         ),
         pytest.param(
-            [(FOURTH, 0, 4, 9, "AA")], "key AA: is in the partitions 0, 1", id="key torn apart"
+            [(FOURTH, 0, 4, 9, "AA")], "key AA: is in several partitions: 0, 1", id="key torn apart"
         ),
         pytest.param(
             [(FOURTH, 0, 3, 9, "UA")],
-            "partition 0, offset 3: processed 2 times, and member 1 had not left it uncommitted",
+            "partition 0, offset 3: processed 2 times, and member 1 had committed it",
             id="again though committed",
         ),
         pytest.param(
             [(FOURTH, 1, 9, 9, "AA"), (FOURTH, 0, 4, 9, "UA")],
-            "partition 1, offset 9: processed 2 times, and member 1 had not left it uncommitted",
+            "partition 1, offset 9: processed 2 times, and member 1 had committed it",
             id="again though another's",
         ),
         pytest.param(
             [(OTHER, 0, 4, 4, "UA"), (FOURTH, 0, 4, 9, "UA")],
-            "partition 0, offset 4: processed 3 times, and one time more was enough",
+            "partition 0, offset 4: processed 3 times, and two times are the maximum",
             id="three times",
         ),
     ],
@@ -100,9 +100,9 @@ def test_what_is_wrong_is_named_and_is_exit_1(
     ledger = account(*KILL, *then, committed=COMMITTED)
     ledger.refused(OTHER, [(1, "the member is not in the group")])
     assert ledger.faults(KILLED) == [fault]
-    assert _judge(ledger, KILLED) is Exit.REFUSED
+    assert _check_ledger(ledger, KILLED) is Exit.REFUSED
     assert capsys.readouterr().err.splitlines() == [
-        "group: not as it should be",
+        "group: the result is wrong",
         f"  {fault}",
         "  a commit was refused: member 2, partition 1: the member is not in the group",
     ]
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_named_and_is_exit_1(
 def test_of_many_faults_a_few_are_named_and_the_rest_counted() -> None:
     faults = account().faults(KILLED)
     assert len(faults) == FAULTS_MAX + 1
-    assert faults[-1] == "and 10 more of these"
+    assert faults[-1] == "and 10 more of this kind"
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.sampled_from("ab"))))
@@ -137,7 +137,7 @@ async def test_a_member_that_ends_by_itself_ends_the_demo_with_a_sentence(
 ) -> None:
     run = _Run(Ledger({0: 1}))
     try:
-        with pytest.raises(Refusal, match=r"member \d of the group ended by itself"):
+        with pytest.raises(Refusal, match=r"member \d of the group failed"):
             async with asyncio.timeout(PATIENCE_S):
                 await run.run(nobody, "flights")
     finally:

@@ -113,7 +113,7 @@ def test_a_delay_that_is_not_that_of_the_csv_is_named_and_is_exit_1(
     capsys.readouterr()
     assert spark_analysis.compare(found, expected) is Exit.REFUSED
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "spark: 2 figures of an hour and a carrier are not those of the CSV"
+    assert lines[0] == "spark: 2 sums of an hour and a carrier differ from the CSV"
     assert [line.partition(":")[0] for line in lines[1:]] == ["  8 h, B6", "  8 h, UA"]
 
 
@@ -130,7 +130,7 @@ async def test_without_pyspark_the_part_is_left_out_and_one_line_says_what_to_in
     assert await spark_process.analyse("localhost:1", "flights", limit=None, plot=plot) is Exit.OK
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == ("spark: left out; it needs pyspark: pip install 'millrace[demo]'\n")
+    assert captured.err == ("spark: omitted; it needs pyspark: pip install 'millrace[demo]'\n")
 
 
 async def test_without_java_the_part_is_left_out_and_one_line_says_what_to_install(
@@ -144,7 +144,7 @@ async def test_without_java_the_part_is_left_out_and_one_line_says_what_to_insta
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err == (
-        "spark: left out; there is no java on the PATH, and JAVA_HOME is not set; Spark needs "
+        "spark: omitted; there is no java on the PATH, and JAVA_HOME is not set; Spark needs "
         "Java 17 or newer: install openjdk-17-jre-headless, or set JAVA_HOME\n"
     )
     assert not plot.exists()
@@ -155,4 +155,4 @@ def test_a_plot_in_no_directory_is_refused_before_any_flight_is_sent(
 ) -> None:
     ended = millrace("demo", "--plot", str(tmp_path / "none" / "flights.png"))
     assert ended.exit_code == Exit.USAGE
-    assert "there is no such directory" in ended.stderr
+    assert "the directory does not exist" in ended.stderr

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from millrace_cli.exchange import ExchangeError, read_exchange, write_exchange
 from millrace_cli.exits import InputError
-from millrace_cli.formats import Format, Reader
-from millrace_cli.request_line import RequestError, read_request
+from millrace_cli.formats.exchange import ExchangeError, read_exchange, write_exchange
+from millrace_cli.formats.input_format import Format, Reader
+from millrace_cli.formats.request_line import RequestError, read_request
 from millrace_protocol.api import APIS
 from millrace_protocol.codec import decode, encode
 from millrace_protocol.consumer_protocol import (

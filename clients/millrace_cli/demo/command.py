@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TOPIC = "flights"
 CHUNK_ROWS = 20_000
-# Retention goes by the records' own timestamps, and those of 2013 are older than seven days.
+# Retention uses the timestamps of records, and those of 2013 are older than seven days.
 _KEEP_ALL = {"retention.ms": -1}
 
 
@@ -32,38 +32,39 @@ def demo(
         int, typer.Option("--partitions", "-p", min=1, max=1000, help="Partitions of the topic.")
     ] = 4,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Only the first so many flights.")
+        int | None, typer.Option(min=1, help="Only the first N flights.", metavar="N")
     ] = None,
-    plot: Annotated[Path, typer.Option(metavar="FILE", help="Where the plot goes, a PNG.")] = Path(
+    plot: Annotated[Path, typer.Option(metavar="FILE", help="File of the plot, a PNG.")] = Path(
         "flights.png"
     ),
     no_spark: Annotated[
-        bool, typer.Option("--no-spark", help="Without the part that needs Java, and its plot.")
+        bool, typer.Option("--no-spark", help="Omit the part that needs Java, and its plot.")
     ] = False,
 ) -> None:
-    """Send 336,776 flights through a broker of its own, and compare what comes out.
+    """Send 336,776 flights through a broker of its own, and compare the results.
 
-    Starts a broker on a temporary directory, sends every flight that was to leave New York City
-    in 2013 as a JSON record (key: the carrier; timestamp: the scheduled departure), reads them
-    back, and prints departures per carrier and per hour of day, in New York, beside the same
-    figures straight from the CSV file. A flight departed if it has a departure time; the
-    cancelled ones have none. A carrier's flights must come out as sent and in that order.
+    Starts a broker in a temporary directory and sends every flight scheduled to leave New York City
+    in 2013 as a JSON record (key: the carrier; timestamp: the scheduled departure). Reads them back
+    and prints departures per carrier and per hour of day, in New York, beside the same counts from
+    the CSV file. Flights without a departure time were cancelled. The flights of a carrier must be
+    read as sent, in the same order.
 
-    Then three processes share the flights as a group, each committing what it has processed. One
-    is killed (SIGKILL) after processing and before its commit, and a fourth joins. Prints who
-    processed how much.
+    Then three processes share the flights as a group; each commits the flights it has processed.
+    One is killed (SIGKILL) after processing and before its commit, and a fourth joins. Prints the
+    number of flights that each has processed.
 
-    Then Spark imports the topic as Parquet, adds up departures and delays per hour and carrier,
-    and compares them with the CSV file's. The last line names the plot of them.
+    Then Spark imports the topic as Parquet, adds up departures and delays per hour and carrier, and
+    compares them with the CSV file. The last line names the file of the plot.
 
-    Ends with 0 only if all that is equal, and the group has processed every flight at least
-    once, those of a carrier in order, and twice only what the killed one had not committed.
+    The exit code is 0 only if all counts are equal, and the group has processed every flight at
+    least once, the flights of a carrier in order, and twice only flights that the killed member had
+    not committed.
 
-    Needs pip install 'millrace[demo]'. Spark needs Java 17 or newer too; where there is none, a
-    line on stderr says so, and the exit code is that of the rest.
+    Needs pip install 'millrace[demo]'. Spark needs Java 17 or newer; without Java, the demo omits
+    Spark's part, prints a line to stderr, and exits with the code of the other parts.
     """
     if not no_spark and not plot.absolute().parent.is_dir():
-        raise typer.Exit(ended(Exit.USAGE, f"--plot {plot}: there is no such directory"))
+        raise typer.Exit(ended(Exit.USAGE, f"--plot {plot}: the directory does not exist"))
     run(_demo(partitions, limit, None if no_spark else plot))
 
 
@@ -80,8 +81,8 @@ async def _demo(partitions: int, limit: int | None, plot: Path | None) -> Exit:
             await admin.create_topic(TOPIC, partitions=partitions, configs=_KEEP_ALL)
         sent = await _send(broker.servers, file, limit)
         received, read = await _receive(broker.servers)
-        _say(f"in:  {sent}, durable, made from {file.name}")
-        _say(f"out: {received}, parsed and counted")
+        _print(f"in:  {sent}, durable, made from {file.name}")
+        _print(f"out: {received}, parsed and counted")
         compared = _compare(read, departures_of_csv(file, limit=limit))
         ordered = _compare_order(sent, received)
         shared = await share(broker.servers, TOPIC)
@@ -92,17 +93,17 @@ async def _demo(partitions: int, limit: int | None, plot: Path | None) -> Exit:
 
 
 @dataclass
-class _Passage:
-    """How much passed, and how fast. A megabyte is 10**6 bytes of keys and values."""
+class _Totals:
+    """Records and bytes of one direction. A megabyte is 10**6 bytes of keys and values."""
 
     records: int = 0
     size: int = 0
     elapsed_s: float = 0.0
     chains: dict[bytes | None, int] = field(default_factory=dict)
-    """Of each key, one checksum over all its values in their order."""
+    """A checksum of each key, over all its values in order."""
 
-    def note(self, key: bytes | None, value: bytes | None) -> None:
-        """Takes a record into account."""
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        """Adds a record."""
         value = value or b""
         self.records += 1
         self.size += len(key or b"") + len(value)
@@ -117,11 +118,11 @@ class _Passage:
         )
 
 
-async def _send(servers: str, file: Path, limit: int | None) -> _Passage:
+async def _send(servers: str, file: Path, limit: int | None) -> _Totals:
     from millrace.producer import Producer
     from millrace_cli.demo.flights import flight_records
 
-    passage = _Passage()
+    totals = _Totals()
     started = time.perf_counter()
     async with Producer(servers) as producer:
         for records in flight_records(file, limit=limit, chunk_rows=CHUNK_ROWS):
@@ -129,17 +130,17 @@ async def _send(servers: str, file: Path, limit: int | None) -> _Passage:
                 TOPIC, records.values, keys=records.keys, timestamps_ms=records.timestamps_ms
             )
             for key, value in zip(records.keys, records.values, strict=True):
-                passage.note(key, value)
-    passage.elapsed_s = time.perf_counter() - started
-    return passage
+                totals.add(key, value)
+    totals.elapsed_s = time.perf_counter() - started
+    return totals
 
 
-async def _receive(servers: str) -> tuple[_Passage, Departures]:
-    """Reads up to the end that the topic has, and counts."""
+async def _receive(servers: str) -> tuple[_Totals, Departures]:
+    """Reads the topic to its current end, and counts."""
     from millrace.consumer import Consumer
     from millrace_cli.demo.flights import DepartureCount
 
-    passage = _Passage()
+    totals = _Totals()
     count = DepartureCount()
     started = time.perf_counter()
     async with Consumer(servers, TOPIC) as consumer:
@@ -148,13 +149,13 @@ async def _receive(servers: str) -> tuple[_Passage, Departures]:
         async for batch in consumer.batches():
             for _, _, _, timestamp_ms, key, value, _ in batch:
                 count.add(timestamp_ms, key, value)
-                passage.note(key, value)
+                totals.add(key, value)
             if batch.next_offset >= ends[batch.where]:
                 ahead.discard(batch.where)
                 if not ahead:
                     break
-    passage.elapsed_s = time.perf_counter() - started
-    return passage, count.departures
+    totals.elapsed_s = time.perf_counter() - started
+    return totals, count.departures
 
 
 def _compare(read: Departures, expected: Departures) -> Exit:
@@ -167,9 +168,9 @@ def _compare(read: Departures, expected: Departures) -> Exit:
         show(columns, rows, title=f"departures per {kind}", kind=kind)
     sys.stdout.flush()
     if read == expected:
-        _say(f"equal: {read.total:,} departures of {read.flights:,} flights")
+        _print(f"equal: {read.total:,} departures of {read.flights:,} flights")
         return Exit.OK
-    _say(
+    _print(
         f"not equal: {read.total:,} departures of {read.flights:,} flights from the topic, "
         f"{expected.total:,} of {expected.flights:,} from the CSV"
     )
@@ -179,22 +180,24 @@ def _compare(read: Departures, expected: Departures) -> Exit:
     ):
         for key in sorted({*from_topic, *from_csv}):
             if from_topic[key] != from_csv[key]:
-                _say(f"  {kind} {key}: {from_topic[key]} from the topic, {from_csv[key]} expected")
+                _print(
+                    f"  {kind} {key}: {from_topic[key]} from the topic, {from_csv[key]} expected"
+                )
     return Exit.REFUSED
 
 
-def _compare_order(sent: _Passage, received: _Passage) -> Exit:
-    """Whether each carrier's flights came out in the order in which they went in."""
+def _compare_order(sent: _Totals, received: _Totals) -> Exit:
+    """Compares the order of each carrier's flights with the order of sending."""
     keys = {*sent.chains, *received.chains}
     differ = [key for key in keys if sent.chains.get(key) != received.chains.get(key)]
     if not differ:
-        _say(f"order: as sent, within each of {len(keys)} carriers")
+        _print(f"order: as sent, within each of {len(keys)} carriers")
         return Exit.OK
     names = ", ".join(sorted((key or b"").decode() for key in differ))
-    _say(f"order: not as sent, or other bytes, within {names}")
+    _print(f"order: another order, or other bytes, within {names}")
     return Exit.REFUSED
 
 
-def _say(line: str) -> None:
-    """What is for people goes to stderr, so that stdout is the figures alone."""
+def _print(line: str) -> None:
+    """Prints a message to stderr, so that stdout has the counts only."""
     print(line, file=sys.stderr)

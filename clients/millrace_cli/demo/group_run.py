@@ -1,7 +1,7 @@
 """The group's part of the demo: three processes share a topic, one is killed, a fourth joins.
 
-Owns the order of events and what is printed of them. It is given a broker's address and a topic
-that is not written to; the processes are `member_process`'s, the judgement is the ledger's.
+Owns the order of events and the output. The caller passes a broker's address and a topic without
+writers. `member_process` runs the processes, and `ledger` checks the result.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from millrace_cli.table import show
 
 GROUP = "departures"
 MEMBERS = 3
-"""From the start; one more joins when one of these was killed."""
+"""Members at the start; one more joins after the kill."""
 RECORDS_OF_A_COMMIT_MAX = 500
 COMMITS_MIN = 100
-"""Of the whole topic, as far as it has so many records: a small one has an end to be killed in."""
+"""Least commits of the whole topic, if it has as many records, so that a kill is between two."""
 WAIT_S = 60.0
-"""Bound of each wait; all of them together take seconds."""
+"""Longest single wait; all of them together take seconds."""
 
 
 async def share(servers: str, topic: str) -> Exit:
-    """Lets the group process the topic; prints who did what, and says whether that is right.
+    """Runs the group on the topic; prints the share of each member, and checks the result.
 
-    Raises `Refusal` when a member ends by itself, or when nothing happens for `WAIT_S`.
+    Raises `Refusal` if a member fails, or if the group makes no progress for `WAIT_S`.
     """
     ledger = Ledger(await _ends(servers, topic))
     run = _Run(ledger)
@@ -39,7 +39,7 @@ async def share(servers: str, topic: str) -> Exit:
             stack.push_async_callback(member.kill)
         victim = await run.run(servers, topic)
     _show(run.members, ledger, victim)
-    return _judge(ledger, victim.number)
+    return _check_ledger(ledger, victim.number)
 
 
 async def _ends(servers: str, topic: str) -> dict[int, int]:
@@ -50,7 +50,7 @@ async def _ends(servers: str, topic: str) -> dict[int, int]:
 
 
 class _Run:
-    """The processes and what becomes of them."""
+    """The processes of the group, and the order of events."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -60,28 +60,28 @@ class _Run:
         ]
 
     async def run(self, servers: str, topic: str) -> MemberProcess:
-        """Until the group has processed and committed everything; returns who was killed."""
+        """Runs until all records are committed; returns the killed member."""
         *three, fourth = self.members
         records = sum(self.ledger.ends.values())
         of_a_commit = max(1, min(RECORDS_OF_A_COMMIT_MAX, records // COMMITS_MIN))
         for member in self.members:
             await member.start(servers, topic, GROUP, str(of_a_commit))
         for member in three:
-            await member.tell("join")
+            await member.send("join")
         await self._until(self._is_shared, "each of the three has its share of the partitions")
         for member in three:
-            await member.tell("go")
+            await member.send("go")
         await self._until(
             lambda: self.ledger.records >= records // 3, "the group processes a third of all"
         )
         victim = max(three, key=lambda member: self.ledger.left(member.assigned))
-        await victim.tell("hold")
+        await victim.send("hold")
         await self._until(
             lambda: victim.is_held or self.ledger.is_done,
             f"member {victim.number} processes records that it will not commit",
         )
         await victim.kill()
-        await fourth.tell("join", "go")
+        await fourth.send("join", "go")
         await self._until(lambda: self.ledger.is_done, "the others process and commit the rest")
         for member in self.members:
             if member is not victim:
@@ -89,13 +89,13 @@ class _Run:
         return victim
 
     def _is_shared(self) -> bool:
-        """Whether each partition is one member's, and no member idle that could have one."""
+        """Whether each partition has one member, and no member is idle that could have one."""
         shares = [member.assigned for member in self.members]
         idle_max = len(shares) - min(MEMBERS, len(self.ledger.ends))
         return sorted(chain(*shares)) == sorted(self.ledger.ends) and shares.count([]) <= idle_max
 
-    async def _until(self, happened: Callable[[], bool], what: str) -> None:
-        """Waits; `what` is what for, as a sentence. Raises `Refusal` when it is not to be."""
+    async def _until(self, happened: Callable[[], bool], event: str) -> None:
+        """Waits for an event, which `event` describes. Raises `Refusal` on timeout."""
         try:
             async with asyncio.timeout(WAIT_S):
                 while not happened():
@@ -105,15 +105,13 @@ class _Run:
                     await self._changed.wait()
         except TimeoutError:
             raise Refusal(
-                f"the group's processes took more than {WAIT_S:.0f} s until {what}; run the demo "
-                "again when the machine has less to do, or with a --limit"
+                f"the group's processes took more than {WAIT_S:.0f} s until {event}; run the demo "
+                "again on a less busy machine, or with a --limit"
             ) from None
 
     def _check(self, member: MemberProcess) -> None:
         if member.has_ended and not member.was_killed:
-            raise Refusal(
-                f"member {member.number} of the group ended by itself; what it died of is above"
-            )
+            raise Refusal(f"member {member.number} of the group failed; its error is above")
 
     async def _end(self, member: MemberProcess) -> None:
         try:
@@ -122,12 +120,12 @@ class _Run:
         except TimeoutError:
             raise Refusal(
                 f"member {member.number} did not leave the group within {WAIT_S:.0f} s; run the "
-                "demo again when the machine has less to do"
+                "demo again on a less busy machine"
             ) from None
         if code != 0:
             raise Refusal(
-                f"member {member.number} ended with {code} when it was to leave the group; what "
-                "it died of is above"
+                f"member {member.number} ended with {code} and did not leave the group; its "
+                "error is above"
             )
 
 
@@ -148,18 +146,18 @@ def _show(members: list[MemberProcess], ledger: Ledger, victim: MemberProcess) -
     sys.stdout.flush()
 
 
-def _judge(ledger: Ledger, victim: int) -> Exit:
+def _check_ledger(ledger: Ledger, victim: int) -> Exit:
     faults = ledger.faults(victim)
     if faults:
-        _say("group: not as it should be")
+        _print("group: the result is wrong")
         for fault in faults:
-            _say(f"  {fault}")
+            _print(f"  {fault}")
         for refusal in ledger.refusals:
-            _say(f"  a commit was refused: {refusal}")
+            _print(f"  a commit was refused: {refusal}")
         return Exit.REFUSED
     flights = sum(ledger.ends.values())
     repeated = len(ledger.repeated())
-    _say(
+    _print(
         f"group: {flights:,} flights, each processed at least once, those of a carrier in order; "
         + (
             f"{repeated:,} twice, all between member {victim}'s last commit and its kill"
@@ -170,6 +168,6 @@ def _judge(ledger: Ledger, victim: int) -> Exit:
     return Exit.OK
 
 
-def _say(line: str) -> None:
-    """As in the rest of the demo: what is for people goes to stderr."""
+def _print(line: str) -> None:
+    """Prints a message to stderr, as the rest of the demo does."""
     print(line, file=sys.stderr)

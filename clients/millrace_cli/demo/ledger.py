@@ -1,7 +1,7 @@
-"""What the demo's group did with a topic: the account, and whether it is what it should be.
+"""The ledger of the demo's group: the processed and committed records, and the checks.
 
-Owns the judgement: at least once, in order, and twice only what the killed member had not
-committed. Knows no processes; it is told what each said, in the lines of `member`.
+Owns the checks: each record at least once, in order, and twice only records that the killed member
+had not committed. Knows no processes; the caller passes the reports of `member`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 FAULTS_MAX = 10
-"""Of one kind; the rest of them is counted."""
+"""Listed faults of one kind; the others are counted."""
 
 
 class Processed(NamedTuple):
-    """Records without a gap that a member was done with."""
+    """A run of records without a gap that a member has processed."""
 
     at_ns: int
     member: int
@@ -25,7 +25,7 @@ class Processed(NamedTuple):
 
 
 class Ledger:
-    """What was processed and committed of partitions that hold the offsets from 0 to their end.
+    """The processed and committed records of partitions with the offsets from 0 to their ends.
 
     `ends` are the ends of the partitions, exclusive. Members are numbers.
     """
@@ -33,40 +33,40 @@ class Ledger:
     def __init__(self, ends: Mapping[int, int]) -> None:
         self.ends = dict(ends)
         self.records = 0
-        """How many were processed; what was processed twice counts twice."""
+        """Processed records; a record that was processed twice counts twice."""
         self.refusals: list[str] = []
-        """Commits that were refused, in sentences; a later one may have made up for it."""
+        """Messages of rejected commits; a later commit may have succeeded."""
         self._processed: list[Processed] = []
         self._committed: dict[int, dict[int, int]] = {}
-        self._come_to = dict.fromkeys(ends, 0)
+        self._group_offsets = dict.fromkeys(ends, 0)
 
     def processed(self, member: int, at_ns: int, rows: Sequence[Sequence[Any]]) -> None:
-        """`rows` are those of the line."""
+        """Adds the `rows` of a report."""
         runs = [Processed(at_ns, member, *row) for row in rows]
         self._processed += runs
         self.records += sum(run.last_offset - run.first_offset + 1 for run in runs)
 
     def committed(self, member: int, rows: Sequence[tuple[int, int]]) -> None:
-        """`rows` are those of the line."""
+        """Adds the `rows` of a report."""
         self._committed.setdefault(member, {}).update(rows)
         for partition, offset in rows:
-            self._come_to[partition] = max(self._come_to[partition], offset)
+            self._group_offsets[partition] = max(self._group_offsets[partition], offset)
 
     def refused(self, member: int, rows: Sequence[tuple[int, str]]) -> None:
-        """`rows` are those of the line."""
-        self.refusals += [f"member {member}, partition {where}: {why}" for where, why in rows]
+        """Adds the `rows` of a report."""
+        self.refusals += [f"member {member}, partition {where}: {reason}" for where, reason in rows]
 
     @property
     def is_done(self) -> bool:
         """Whether the group has committed every partition to its end."""
-        return self._come_to == self.ends
+        return self._group_offsets == self.ends
 
     def left(self, partitions: Sequence[int]) -> int:
-        """How many records of these the group has not committed."""
-        return sum(self.ends[where] - self._come_to[where] for where in partitions)
+        """The number of records of these partitions that the group has not committed."""
+        return sum(self.ends[where] - self._group_offsets[where] for where in partitions)
 
     def records_of(self, member: int) -> int:
-        """How many a member has processed."""
+        """The number of records that a member has processed."""
         return sum(
             run.last_offset - run.first_offset + 1
             for run in self._processed
@@ -74,11 +74,11 @@ class Ledger:
         )
 
     def partitions_of(self, member: int) -> list[int]:
-        """Of which partitions a member has processed records, sorted."""
+        """The partitions of a member's records, sorted."""
         return sorted({run.partition for run in self._processed if run.member == member})
 
     def window(self, member: int) -> set[tuple[int, int]]:
-        """Partition and offset of what a member processed after its last commit of each."""
+        """Partition and offset of the records that a member processed after its last commits."""
         committed = self._committed.get(member, {})
         return {
             (run.partition, offset)
@@ -89,7 +89,7 @@ class Ledger:
         }
 
     def repeated(self) -> dict[tuple[int, int], int]:
-        """Partition and offset of what was processed more than once, and how often that was."""
+        """Partition and offset of records that were processed more than once, with their counts."""
         return {
             (partition, offset): count
             for partition, counts in self._counts().items()
@@ -98,7 +98,7 @@ class Ledger:
         }
 
     def faults(self, killed: int) -> list[str]:
-        """What is not as it should be with the group one of whose members was killed."""
+        """Violations of the guarantees, for a group with one killed member."""
         return [
             *_some(self._never_processed()),
             *_some(self._out_of_order()),
@@ -107,7 +107,7 @@ class Ledger:
         ]
 
     def _counts(self) -> dict[int, list[int]]:
-        """How often each offset of each partition was processed."""
+        """The number of times that each offset of each partition was processed."""
         counts = {partition: [0] * end for partition, end in self.ends.items()}
         for run in self._processed:
             of_partition = counts[run.partition]
@@ -124,17 +124,17 @@ class Ledger:
         ]
 
     def _out_of_order(self) -> list[str]:
-        """A key's records are in one partition, so a partition in order is all its keys in order:
-        forward in each process, and over all of them none before the one that precedes it."""
+        """A key's records are in one partition, so the order of a partition is that of its keys:
+        each member moves forward, and no record is processed before the previous one."""
         faults: list[str] = []
         next_offset = dict.fromkeys(self.ends, 0)
         read: dict[tuple[int, int], int] = {}
         for run in sorted(self._processed, key=lambda run: run.at_ns):
             where = f"member {run.member}, partition {run.partition}, offset {run.first_offset}"
             if run.first_offset <= read.get((run.member, run.partition), -1):
-                faults.append(f"{where}: it was beyond that already")
+                faults.append(f"{where}: the member had processed it, or a later offset")
             if run.first_offset > next_offset[run.partition]:
-                faults.append(f"{where}: {next_offset[run.partition]} was not processed before")
+                faults.append(f"{where}: {next_offset[run.partition]} was not processed before it")
             read[run.member, run.partition] = run.last_offset
             next_offset[run.partition] = max(next_offset[run.partition], run.last_offset + 1)
         return faults
@@ -145,7 +145,7 @@ class Ledger:
             for key in run.keys:
                 partitions.setdefault(key, set()).add(run.partition)
         return [
-            f"key {key}: is in the partitions {', '.join(map(str, sorted(found)))}"
+            f"key {key}: is in several partitions: {', '.join(map(str, sorted(found)))}"
             for key, found in sorted(partitions.items())
             if len(found) > 1
         ]
@@ -155,15 +155,17 @@ class Ledger:
         faults: list[str] = []
         for (partition, offset), count in self.repeated().items():
             if (partition, offset) not in window:
-                why = f"and member {killed} had not left it uncommitted"
+                reason = f"and member {killed} had committed it"
             elif count > 2:
-                why = "and one time more was enough"
+                reason = "and two times are the maximum"
             else:
                 continue
-            faults.append(f"partition {partition}, offset {offset}: processed {count} times, {why}")
+            faults.append(
+                f"partition {partition}, offset {offset}: processed {count} times, {reason}"
+            )
         return faults
 
 
 def _some(faults: list[str]) -> list[str]:
     more = len(faults) - FAULTS_MAX
-    return faults if more <= 0 else [*faults[:FAULTS_MAX], f"and {more:,} more of these"]
+    return faults if more <= 0 else [*faults[:FAULTS_MAX], f"and {more:,} more of this kind"]

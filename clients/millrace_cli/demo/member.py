@@ -1,19 +1,18 @@
 """A member of the demo's group, in a process of its own: `python -m millrace_cli.demo.member`.
 
-Owns what a process does that shares a topic: takes a few records, processes them (which is: says
-so on its stdout), commits, in this order. Knows nothing of the other members and judges nothing.
-Each line that it says is JSON and written at once, so that a kill leaves what was done until then:
+Owns the loop of a member: fetch a few records, process them (report them on stdout), commit. Knows
+no other member. Each report is a line of JSON and written at once, so that a kill loses no report:
 
-    ["assigned",  nanoseconds, [partition, ...]]                 all that it has from now on
+    ["assigned",  nanoseconds, [partition, ...]]                 the whole assignment
     ["processed", nanoseconds, [[partition, first_offset, last_offset, [key, ...]], ...]]
     ["held",      nanoseconds, [[partition, first_offset, last_offset, [key, ...]], ...]]
     ["committed", nanoseconds, [[partition, offset], ...]]       offset: the next to process
-    ["refused",   nanoseconds, [[partition, why], ...]]          instead of committed
+    ["refused",   nanoseconds, [[partition, reason], ...]]       in place of committed
 
-The nanoseconds are of the machine's monotonic clock, the same for all processes; the keys of a run
-are those of its records, each once. What it is told on its stdin is one word in a line: `join` the
-group, `go` and process, `hold` what is processed next and never commit that (it says "held" of it,
-and waits to be killed). The end of its stdin is its own: it leaves the group.
+The nanoseconds are of the machine's monotonic clock, the same for all processes. The keys of a run
+are those of its records, without duplicates. Commands are lines on stdin: `join` the group; `go`:
+process records; `hold`: process records and never commit them (the report is "held"), and wait for
+the kill. At the end of stdin the member leaves the group.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
     from millrace.records import Record, TopicPartition
 
 SESSION_TIMEOUT_MS = 2_000
-"""How long the group waits for a member that was killed: short, and far above a heartbeat."""
+"""The group's wait for a killed member: short, but far longer than a heartbeat."""
 HEARTBEAT_INTERVAL_MS = 100
 Run = tuple[int, int, int, list[str]]
 """Records without a gap: partition, first and last offset, keys."""
 
 
-class Orders:
-    """What the process was told."""
+class Commands:
+    """The commands that the process has received."""
 
     def __init__(self) -> None:
         self.join = asyncio.Event()
@@ -48,7 +47,7 @@ class Orders:
         self.hold = asyncio.Event()
 
     async def listen(self) -> None:
-        """Returns at the end of stdin. Raises `KeyError` for a word that is no order."""
+        """Returns at the end of stdin. Raises `KeyError` for an unknown command."""
         words = {b"join\n": self.join, b"go\n": self.go, b"hold\n": self.hold}
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -57,26 +56,26 @@ class Orders:
             words[word].set()
 
 
-class Holding:
-    """The partitions that the member has; says so whenever that changes."""
+class Assignment:
+    """The partitions of the member; reports each change."""
 
     def __init__(self) -> None:
         self._partitions: set[int] = set()
 
     def add(self, partitions: list[TopicPartition]) -> None:
         self._partitions.update(where.partition for where in partitions)
-        _say("assigned", sorted(self._partitions))
+        _report("assigned", sorted(self._partitions))
 
     def remove(self, partitions: list[TopicPartition]) -> None:
         self._partitions.difference_update(where.partition for where in partitions)
-        _say("assigned", sorted(self._partitions))
+        _report("assigned", sorted(self._partitions))
 
 
 def runs(records: Iterable[Record]) -> list[Run]:
     """The records as runs, in their order.
 
-    A run ends where the partition changes and where the next record is not the next offset, so
-    that whoever reads the runs sees every gap and every step back.
+    A run ends where the partition changes or the next offset is missing, so that the runs show
+    every gap and every step back.
     """
     found: list[tuple[int, int, int, dict[str, None]]] = []
     for record in records:
@@ -91,59 +90,59 @@ def runs(records: Iterable[Record]) -> list[Run]:
 
 
 async def _take_part(servers: str, topic: str, group: str, records_max: int) -> None:
-    orders = Orders()
-    told = asyncio.create_task(orders.listen())
-    work = asyncio.create_task(_work(servers, topic, group, records_max, orders))
+    commands = Commands()
+    listening = asyncio.create_task(commands.listen())
+    work = asyncio.create_task(_work(servers, topic, group, records_max, commands))
     try:
-        await asyncio.wait({told, work}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({listening, work}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (told, work):
+        for task in (listening, work):
             task.cancel()
-            # Cancelled is how both are meant to end; what else one of them died of is raised.
+            # Both end by cancellation; other errors are raised.
             with suppress(asyncio.CancelledError):
                 await task
 
 
-async def _work(servers: str, topic: str, group: str, records_max: int, orders: Orders) -> None:
+async def _work(servers: str, topic: str, group: str, records_max: int, commands: Commands) -> None:
     from millrace.consumer import Consumer
 
-    holding = Holding()
-    await orders.join.wait()
+    assignment = Assignment()
+    await commands.join.wait()
     async with Consumer(
         servers,
         topic,
         group=group,
         auto_commit=False,
-        on_assigned=holding.add,
-        on_revoked=holding.remove,
+        on_assigned=assignment.add,
+        on_revoked=assignment.remove,
         session_timeout_ms=SESSION_TIMEOUT_MS,
         heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
         fetch_max_wait_ms=50,
     ) as consumer:
-        await orders.go.wait()
+        await commands.go.wait()
         while True:
             records = await consumer.getmany(records_max)
-            if orders.hold.is_set():
-                _say("held", runs(records))
+            if commands.hold.is_set():
+                _report("held", runs(records))
                 await asyncio.get_running_loop().create_future()
-            _say("processed", runs(records))
+            _report("processed", runs(records))
             outcomes = await consumer.commit()
             done = [(w.partition, o.offset) for w, o in outcomes.items() if o.error is None]
-            _say("committed", done)
+            _report("committed", done)
             refused = [(w.partition, str(o.error)) for w, o in outcomes.items() if o.error]
             if refused:
-                _say("refused", refused)
+                _report("refused", refused)
 
 
-def _say(what: str, rows: Sequence[Any]) -> None:
-    line = json.dumps([what, time.monotonic_ns(), rows], separators=(",", ":")) + "\n"
+def _report(kind: str, rows: Sequence[Any]) -> None:
+    line = json.dumps([kind, time.monotonic_ns(), rows], separators=(",", ":")) + "\n"
     data = memoryview(line.encode())
     while data:
         data = data[os.write(1, data) :]
 
 
 def main() -> None:
-    """Takes part: `SERVERS TOPIC GROUP RECORDS_MAX`, the last of them those of one commit."""
+    """Runs a member: `SERVERS TOPIC GROUP RECORDS_MAX`, where the last bounds a commit."""
     servers, topic, group, records_max = sys.argv[1:]
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_take_part(servers, topic, group, int(records_max)))

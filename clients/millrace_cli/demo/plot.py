@@ -1,7 +1,6 @@
-"""The demo's plot: when flights leave late, and how many there are to be late.
+"""The demo's plot: the mean delay by hour and carrier, and the number of departures.
 
-Owns the chart, and which figures are too few to be drawn as a mean. Draws into a file, on a machine
-without a screen.
+Owns the chart, and the least number of departures for a mean. Draws into a file; needs no screen.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from millrace_cli.demo.flights import Delay, Delays, per_carrier, per_hour
 
 CARRIERS_MAX = 5
 DEPARTURES_MIN = 30
-"""Of a point: a mean of fewer says more about one of them than about the hour."""
+"""Least departures of a point: a mean of fewer depends on single flights."""
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
-"""Okabe and Ito's, which are told apart without red and green."""
+"""Okabe and Ito's colours, which are distinct for the colour-blind."""
 
 
 def draw(delays: Delays, file: Path) -> None:
     """Writes the chart as a PNG. Raises `OSError`."""
-    # It says so when it looks for fonts, once on each machine.
+    # Without this, matplotlib logs its first search for fonts.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     from matplotlib.figure import Figure
 

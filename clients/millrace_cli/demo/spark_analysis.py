@@ -1,7 +1,7 @@
-"""The demo's part with Spark: a topic becomes Parquet, Spark adds up delays, and a plot shows them.
+"""The demo's Spark part: import a topic to Parquet, add up delays, compare, plot.
 
-A process of the demo. Owns the query and the comparison with the CSV file; what a delay is, is
-`flights`'s, the drawing `plot`'s.
+Runs in a process of its own. Owns the query and the comparison with the CSV file. `flights` defines
+delays; `plot` draws.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SCHEMA = """
     sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string, origin string,
     dest string, air_time int, distance int, hour int, minute int, time_hour timestamp
 """
-"""Of a flight, as `flights.flight_records` makes it of a row."""
+"""The fields of a flight, as `flights.flight_records` writes them."""
 FAULTS_MAX = 10
 
 
 def analyse(servers: str, topic: str, limit: int | None, directory: Path, plot: Path) -> Exit:
-    """Imports into `directory`, compares, draws `plot` and names it; OK also without Java.
+    """Imports into `directory`, compares, and draws `plot`; OK too without Java.
 
-    Raises what the import and Spark do, and `OSError` when the plot cannot be written.
+    Raises the errors of the import and of Spark, and `OSError` of the plot.
     """
     from millrace_spark import JavaNotFound
     from millrace_spark.pipeline.spark_tasks import error_of_task
@@ -52,7 +52,7 @@ def analyse(servers: str, topic: str, limit: int | None, directory: Path, plot: 
     try:
         spark = _start()
     except JavaNotFound as error:
-        _say(f"spark: left out; {error}")
+        _print(f"spark: omitted; {error}")
         return Exit.OK
     try:
         landed, counted = _import(spark, servers, topic, directory)
@@ -66,7 +66,7 @@ def analyse(servers: str, topic: str, limit: int | None, directory: Path, plot: 
     expected = delays_of_csv(file, limit=limit)
     outcome = compare(found, expected)
     if not landed == counted == flights:
-        _say(
+        _print(
             f"spark: {landed:,} flights in Parquet, {counted:,} in the topic, {flights:,} expected"
         )
         outcome = Exit.REFUSED
@@ -78,27 +78,27 @@ def analyse(servers: str, topic: str, limit: int | None, directory: Path, plot: 
 
 
 def _start() -> SparkSession:
-    """A session whose JVM has nothing to say here, unless it does not start.
+    """A session whose JVM prints nothing, unless it fails to start.
 
-    What it prints before it reads a setting, and what Java itself warns of, no setting keeps from
-    stderr; and what fails in a job is raised here anyway.
+    No setting turns off the first lines of Spark and the warnings of Java on stderr. Errors of a
+    job are raised here anyway.
     """
     from millrace_spark.pipeline.errors import JobFailed
     from millrace_spark.pipeline.spark_start import start_spark
 
     conf = (
         "spark.sql.shuffle.partitions=2",
-        # It lives for seconds: what its compiler would optimize is over before that pays.
+        # The JVM runs for seconds, so the optimizing compiler does not pay.
         "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     )
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as captured:
         stderr = os.dup(2)
-        os.dup2(said.fileno(), 2)
+        os.dup2(captured.fileno(), 2)
         try:
             return start_spark("millrace demo", master=None, conf=conf)
         except JobFailed:
-            said.seek(0)
-            os.write(stderr, said.read())
+            captured.seek(0)
+            os.write(stderr, captured.read())
             raise
         finally:
             os.dup2(stderr, 2)
@@ -106,13 +106,13 @@ def _start() -> SparkSession:
 
 
 def _import(spark: SparkSession, servers: str, topic: str, directory: Path) -> tuple[int, int]:
-    """How many records the files have, and how many Spark finds in the topic itself."""
+    """The number of records in the files, and in the topic."""
     from millrace_spark.pipeline import ImportSettings, import_topics
     from millrace_spark.pipeline.value_schema import parse_schema
 
     settings = ImportSettings((topic,), str(directory), servers, schema=parse_schema(SCHEMA))
     done = import_topics(lambda: spark, settings)
-    _say(
+    _print(
         f"spark: {done.records:,} records imported in {done.elapsed_s:.2f} s: "
         f"{done.files} Parquet files, {done.size_bytes / 1e6:.1f} MB"
     )
@@ -128,7 +128,7 @@ def _import(spark: SparkSession, servers: str, topic: str, directory: Path) -> t
 
 
 def delays_of_parquet(spark: SparkSession, directory: Path) -> Delays:
-    """What Spark finds in the files, by the records' own keys and timestamps."""
+    """The delays in the files, by the records' keys and timestamps."""
     from pyspark.sql import functions as f
 
     hour = f.hour(f.from_utc_timestamp("timestamp", NEW_YORK))
@@ -143,10 +143,9 @@ def delays_of_parquet(spark: SparkSession, directory: Path) -> Delays:
 
 
 def compare(found: Delays, expected: Delays) -> Exit:
-    """Prints means per hour and per carrier beside those expected; all the figures must be equal.
+    """Prints and compares means per hour and per carrier with the expected ones.
 
-    Sums of whole minutes are compared, so equal means equal, and nothing is rounded but what is
-    printed.
+    Compares sums of whole minutes, which need no rounding.
     """
     _show("hour", per_hour(found), per_hour(expected))
     _show("carrier", per_carrier(found), per_carrier(expected))
@@ -158,12 +157,12 @@ def compare(found: Delays, expected: Delays) -> Exit:
         if found.get((hour, carrier)) != expected.get((hour, carrier))
     ]
     if faults:
-        _say(f"spark: {len(faults)} figures of an hour and a carrier are not those of the CSV")
+        _print(f"spark: {len(faults)} sums of an hour and a carrier differ from the CSV")
         for fault in faults[:FAULTS_MAX]:
-            _say(f"  {fault}")
+            _print(f"  {fault}")
         return Exit.REFUSED
     total = sum(found.values(), Delay())
-    _say(
+    _print(
         f"spark: equal: departures and delays of {len(found)} pairs of hour and carrier, "
         f"{total.departures:,} departures in all, {total.mean:.2f} minutes late on average"
     )
@@ -183,13 +182,13 @@ def _show(part: str, found: Mapping[Any, Delay], expected: Mapping[Any, Delay]) 
     show(columns, rows, title=f"departures and delays per {part}", kind=f"{part}-delay")
 
 
-def _say(line: str) -> None:
-    """As in the rest of the demo: what is for people goes to stderr."""
+def _print(line: str) -> None:
+    """Prints a message to stderr, as the rest of the demo does."""
     print(line, file=sys.stderr, flush=True)
 
 
 def main() -> None:
-    """Runs with `SERVERS TOPIC LIMIT DIRECTORY PLOT`; an empty limit is none."""
+    """Runs with `SERVERS TOPIC LIMIT DIRECTORY PLOT`; an empty limit means all."""
     servers, topic, limit, directory, plot = sys.argv[1:]
     work = partial(
         analyse, servers, topic, int(limit) if limit else None, Path(directory), Path(plot)

@@ -29,10 +29,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def create(
     name: Name,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="How many; else the broker's default.")
+        int | None,
+        typer.Option("--partitions", "-p", help="Partitions; by default, the broker's setting."),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(help="Copies of each partition; else the broker's default.")
+        int | None,
+        typer.Option(help="Replicas of each partition; by default, the broker's setting."),
     ] = None,
     config: Config = None,
     servers: Servers = DEFAULT_SERVERS,
@@ -62,18 +64,18 @@ def list_(
     as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """List topics: name, partitions, copies of each partition."""
+    """List topics: name, partitions, replication factor."""
 
     async def work() -> Exit:
         async with _admin(servers) as admin:
             names = await admin.list_topics(internal=internal)
-            # A topic that was deleted between the two questions is not there any more.
+            # A topic may have been deleted between the two requests.
             found = [
                 outcome.value
                 for outcome in await admin.describe_topics(names)
                 if outcome.value is not None
             ]
-        rows = [(topic.name, len(topic.partitions), _copies(topic)) for topic in found]
+        rows = [(topic.name, len(topic.partitions), _replication_factor(topic)) for topic in found]
         if as_json:
             print(json.dumps([dict(zip(_LIST_KEYS, row, strict=True)) for row in rows]))
         else:
@@ -148,11 +150,15 @@ def alter(
     config: Config = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Go back to the default; may be repeated."),
+        typer.Option(metavar="KEY", help="Reset to the default; may be repeated."),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", help="Widen to so many. Keys may move to others."),
+        typer.Option(
+            "--partitions",
+            "-p",
+            help="New number of partitions. Keys may move.",
+        ),
     ] = None,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
@@ -217,12 +223,12 @@ def _configs(pairs: list[str] | None) -> dict[str, str | None]:
     return configs
 
 
-def _copies(topic: TopicDescription) -> int:
+def _replication_factor(topic: TopicDescription) -> int:
     return max((len(p.replicas) for p in topic.partitions), default=0)
 
 
 async def _offsets(admin: Admin, topic: TopicDescription, end: str) -> dict[int, int]:
-    """One end of each partition that has a leader to ask."""
+    """One end of each partition that has a leader."""
     asked = {(topic.name, p.partition): end for p in topic.partitions if p.leader is not None}
     answers = await admin.list_offsets(asked)
     return {where.partition: answer.offset for where, answer in answers.items()}

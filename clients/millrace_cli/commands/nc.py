@@ -1,7 +1,7 @@
-"""`millrace nc`: talk to a broker in its own protocol, and see every byte.
+"""`millrace nc`: send requests in the broker's protocol, and print every byte.
 
-Owns the commands one types and how the session ends. Requests are `request_line`'s, the wire
-`wire_session`'s, saved files `exchange`'s.
+Owns the typed commands and the end of the session. `request_line` parses requests, `wire_session`
+sends them, and `exchange` reads and writes files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace_cli.exits import Exit, ended, output_is_gone
+from millrace_cli.exits import Exit, ended, output_closed
 from millrace_cli.servers import DEFAULT_SERVERS
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 HELP = """\
   API [FIELD=VALUE ...]  send a request: `metadata`, `fetch partitions=clicks max_wait_ms=500`;
-                         values are JSON or words, what is left out has a default; API@N sends
+                         values are JSON or words, missing fields have defaults; API@N sends
                          version N
-  raw HEX                send bytes as they are
-  save FILE              write what passed so far to a file
-  replay FILE            send what such a file sent, and say whether the answers are the same
+  raw HEX                send bytes unchanged
+  save FILE              write all frames so far to a file
+  replay FILE            send the requests of such a file, and compare the responses
   help [API]             this, or the fields of an api
   quit                   or ^D
 """
@@ -38,7 +38,7 @@ class _Stop(Exception):
 
 
 class _Mistake(Exception):
-    """A line that is not understood, or a file that cannot be used."""
+    """The line is not a command, or its file cannot be used."""
 
 
 def nc(
@@ -48,14 +48,12 @@ def nc(
     hello: Annotated[
         bool, typer.Option("--hello/--no-hello", help="Begin each connection with a Hello.")
     ] = True,
-    timeout_ms: Annotated[
-        int, typer.Option(min=1, help="How long to wait for an answer.")
-    ] = 10_000,
+    timeout_ms: Annotated[int, typer.Option(min=1, help="Longest wait for a response.")] = 10_000,
 ) -> None:
-    """Type requests, see the bytes go out and come back, annotated.
+    """Type requests, and see the bytes of requests and responses, annotated.
 
-    Reads commands from the terminal or from a pipe: say `help`. In a pipe, the first line that is
-    not understood ends it.
+    Reads commands from the terminal or from a pipe; type `help`. In a pipe, the first wrong line
+    ends the command.
 
     \b
     millrace nc localhost:9092 <<'END'
@@ -69,7 +67,7 @@ def nc(
 def _nc(server: str, *, hello: bool, timeout_ms: int) -> Exit:
     from millrace.config import parse_servers
     from millrace.errors import ConfigError
-    from millrace_cli.wire_session import NoAnswer, WireSession
+    from millrace_cli.wire_session import NoResponse, WireSession
 
     try:
         address = parse_servers(server)[0]
@@ -83,15 +81,15 @@ def _nc(server: str, *, hello: bool, timeout_ms: int) -> Exit:
         for line in _typed() if interactive else sys.stdin:
             try:
                 shell.run(line)
-            except (_Mistake, NoAnswer) as error:
+            except (_Mistake, NoResponse) as error:
                 code = Exit.INPUT if isinstance(error, _Mistake) else Exit.UNAVAILABLE
                 ended(code, error)
                 if not interactive:
                     return code
-    except NoAnswer as error:
+    except NoResponse as error:
         return ended(Exit.UNAVAILABLE, error)
     except BrokenPipeError:
-        return output_is_gone()
+        return output_closed()
     except OSError as error:
         return ended(Exit.UNAVAILABLE, f"no broker at {server}: {error.strerror or error}")
     except _Stop:
@@ -116,19 +114,19 @@ def _typed() -> Iterator[str]:
 
 
 class _Shell:
-    """The commands, on a session."""
+    """Runs the typed commands on a session."""
 
     def __init__(self, session: WireSession, *, hello: bool) -> None:
         self._session = session
         self._hello = hello
 
     def connect(self) -> None:
-        """Connects where needed, and says Hello on a new connection."""
+        """Connects if needed, and sends Hello on a new connection."""
         if self._session.connect() and self._hello:
             self._request("hello")
 
     def run(self, line: str) -> None:
-        """Runs a line. Raises `_Mistake`, `NoAnswer`, `_Stop` and `OSError`."""
+        """Runs a line. Raises `_Mistake`, `NoResponse`, `_Stop` and `OSError`."""
         command, _, rest = line.strip().partition(" ")
         rest = rest.strip()
         match command.lower():
@@ -145,7 +143,7 @@ class _Shell:
             case "replay":
                 self._replay(rest)
             case "hello":
-                # Not connect(): that would say it twice.
+                # Not connect(), which would send it twice.
                 self._session.connect()
                 self._request(line)
             case _:
@@ -155,8 +153,8 @@ class _Shell:
                     self._request(line)
 
     def _parse(self, line: str) -> None:
-        """Finds mistakes before anything is sent."""
-        from millrace_cli.request_line import RequestError, read_request
+        """Raises `_Mistake` before anything is sent."""
+        from millrace_cli.formats.request_line import RequestError, read_request
 
         try:
             read_request(line, now_ms=0)
@@ -164,18 +162,18 @@ class _Shell:
             raise _Mistake(str(error)) from None
 
     def _request(self, line: str) -> None:
-        from millrace_cli.request_line import read_request
+        from millrace_cli.formats.request_line import read_request
 
         try:
             api, version, request = read_request(line, now_ms=time.time_ns() // 1_000_000)
             wait_ms = getattr(request, "max_wait_ms", 0)
-            self._session.ask(api.key, version, request, wait_ms=wait_ms)
+            self._session.request(api.key, version, request, wait_ms=wait_ms)
         except ValueError as error:
-            # A `RequestError`, or what the codec cannot carry: a number beyond its field.
+            # A `RequestError`, or a number that does not fit its field.
             raise _Mistake(str(error)) from None
 
     def _help(self, name: str) -> None:
-        from millrace_cli.request_line import RequestError, api_help, apis_help, find_api
+        from millrace_cli.formats.request_line import RequestError, api_help, apis_help, find_api
 
         if not name:
             print(HELP)
@@ -194,25 +192,25 @@ class _Shell:
         except HexError as error:
             raise _Mistake(f"raw: {error.reason}") from None
         if not data:
-            raise _Mistake("raw: give hex, as in `raw 0000 001b 4d52 0012 ...`")
-        # What the connection begins with shall be these bytes, so no Hello.
+            raise _Mistake("raw: give hex, such as `raw 0000 001b 4d52 0012 ...`")
+        # No Hello, so that the connection begins with these bytes.
         self._session.connect()
         self._session.send_raw(data)
 
     def _save(self, name: str) -> None:
-        from millrace_cli.exchange import write_exchange
+        from millrace_cli.formats.exchange import write_exchange
 
         if not name:
             raise _Mistake("save: name a file")
         try:
             with Path(name).open("w", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in write_exchange(self._session.passed))
+                file.writelines(f"{line}\n" for line in write_exchange(self._session.transcript))
         except OSError as error:
             raise _Mistake(f"save: {name}: {error.strerror}") from None
-        print(f"saved {len(self._session.passed)} frames to {name}")
+        print(f"saved {len(self._session.transcript)} frames to {name}")
 
     def _replay(self, name: str) -> None:
-        from millrace_cli.exchange import ExchangeError, read_exchange
+        from millrace_cli.formats.exchange import ExchangeError, read_exchange
 
         try:
             saved = read_exchange(Path(name).read_text("utf-8"))
@@ -221,15 +219,15 @@ class _Shell:
         except ExchangeError as error:
             raise _Mistake(f"replay: {name}: {error}") from None
         except UnicodeDecodeError:
-            raise _Mistake(f"replay: {name}: is no saved exchange") from None
+            raise _Mistake(f"replay: {name}: is not a saved exchange") from None
         # A saved exchange begins with the Hello of its own connection.
         self._session.close()
-        before = len(self._session.passed)
-        for passed in saved:
-            if passed.direction == ">":
+        before = len(self._session.transcript)
+        for transfer in saved:
+            if transfer.direction == ">":
                 self._session.connect()
-                self._session.send_raw(passed.data)
-        answers = [p.data for p in self._session.passed[before:] if p.direction == "<"]
-        wanted = [p.data for p in saved if p.direction == "<"]
-        same = sum(a == b for a, b in zip(answers, wanted, strict=False))
-        print(f"replayed: {same} of {len(wanted)} answers are the same, {len(answers)} came")
+                self._session.send_raw(transfer.data)
+        responses = [t.data for t in self._session.transcript[before:] if t.direction == "<"]
+        wanted = [t.data for t in saved if t.direction == "<"]
+        same = sum(a == b for a, b in zip(responses, wanted, strict=False))
+        print(f"replayed: {same} of {len(wanted)} responses are the same, {len(responses)} came")

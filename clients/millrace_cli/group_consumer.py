@@ -1,7 +1,7 @@
-"""`millrace consume --group`: records to stdout, shared with the other members of a group.
+"""`millrace consume --group`: records to stdout, as a member of a consumer group.
 
-Owns when it has come to its end, and the commits: what was written is committed before more is
-asked for, so that a kill in between prints some records twice and leaves out none.
+Owns the end of the command, and the commits. Written records are committed before the next batch is
+fetched, so that after a kill the group prints some records again and omits none.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from millrace.admin import Admin
 from millrace.consumer import Consumer, Start
 from millrace.records import RecordBatch, TopicPartition
 from millrace_cli.exits import Exit
-from millrace_cli.record_text import AnyRecord, ToText, records_before
+from millrace_cli.formats.record_text import AnyRecord, ToText, records_before
 
-LOOK_AROUND_S = 0.1
-"""A member is not told that others have taken what it waits for, so it looks as often."""
+POLL_S = 0.1
+"""Interval to check the assignment, because a rebalance may end the wait for a record."""
 
 
 @dataclass(slots=True)
-class GroupReading:
+class GroupConsumer:
     """One run of the command."""
 
     topic: str
@@ -33,7 +33,7 @@ class GroupReading:
     to_text: ToText
 
     async def run(self, servers: str) -> Exit:
-        """Reads what the group gives it until the end, the count, or an interrupt."""
+        """Prints records of the assigned partitions until the end, the count, or an interrupt."""
         ends = {} if self.follow else await self._ends(servers)
         async with Consumer(
             servers,
@@ -71,21 +71,21 @@ class GroupReading:
     async def _batches(
         self, consumer: Consumer[bytes, bytes], ends: Mapping[TopicPartition, int]
     ) -> AsyncIterator[RecordBatch[bytes, bytes]]:
-        """The batches that come, until everything the member has is at its end."""
+        """The batches of the member, until all of its partitions are at their ends."""
         batches = consumer.batches()
-        coming: asyncio.Future[RecordBatch[bytes, bytes]] | None = None
+        pending: asyncio.Future[RecordBatch[bytes, bytes]] | None = None
         try:
             while self.follow or not await _is_at_end(consumer, ends):
-                if coming is None:
-                    coming = asyncio.ensure_future(anext(batches))
-                await asyncio.wait([coming], timeout=None if self.follow else LOOK_AROUND_S)
-                if coming.done():
-                    batch, coming = coming.result(), None
+                if pending is None:
+                    pending = asyncio.ensure_future(anext(batches))
+                await asyncio.wait([pending], timeout=None if self.follow else POLL_S)
+                if pending.done():
+                    batch, pending = pending.result(), None
                     yield batch
         finally:
-            if coming is not None:
-                coming.cancel()
-                await asyncio.wait([coming])
+            if pending is not None:
+                pending.cancel()
+                await asyncio.wait([pending])
 
     def _write(self, records: list[AnyRecord]) -> None:
         sys.stdout.write("".join(map(self.to_text, records)))
@@ -100,15 +100,15 @@ class GroupReading:
             if not outcome.is_fenced:
                 raise outcome.error
             print(
-                f"millrace: {where} went to another member, who prints it again up to {offset}: "
-                f"{outcome.error}",
+                f"millrace: {where} moved to another member, which prints records up to {offset} "
+                f"again: {outcome.error}",
                 file=sys.stderr,
                 flush=True,
             )
 
 
 async def _is_at_end(consumer: Consumer[bytes, bytes], ends: Mapping[TopicPartition, int]) -> bool:
-    """Whether the member has been given its part, if any is left for it, and has read all of it."""
+    """Whether the member has its assignment, and has read all of it."""
     membership = consumer.health().group
     if membership is None or membership.state != "stable":
         return False

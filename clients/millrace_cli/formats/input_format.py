@@ -1,12 +1,12 @@
-"""What a line of input means: a record's key, value and timestamp.
+"""The input formats of `millrace produce`: key, value and timestamp of a record.
 
-    lines   the line is the value; with a separator, the key stands before the first one
-    json    the line is a JSON object and the value as it stands; key and timestamp are fields
+    lines   the line is the value; with a separator, the key is before the first separator
+    json    the line is a JSON object and the value, unchanged; key and timestamp are fields
     csv     the first row names the columns; the value is a JSON object of the row, all text
 
-Owns the three formats and what is refused. A key field that is text is the key as it stands, any
-other as JSON; one that is null or missing gives no key. A timestamp is in milliseconds since the
-epoch, or ISO 8601, in UTC when it names no offset.
+Owns the three formats and their errors. A key field with text is the key, unchanged; another value
+is the key as JSON; null or a missing field means no key. A timestamp is in milliseconds since the
+epoch, or ISO 8601, in UTC without an offset.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from millrace_cli.exits import InputError
 
 
 class Format(StrEnum):
-    """What the input is made of."""
+    """The format of the input."""
 
     LINES = "lines"
     JSON = "json"
@@ -33,7 +33,7 @@ class Format(StrEnum):
 
 @dataclass(slots=True)
 class Columns:
-    """Records by column, as `Producer.send_many` takes them; None where a column is not there."""
+    """Records by column, as `Producer.send_many` takes them; None for an absent column."""
 
     values: list[bytes] = field(default_factory=list)
     keys: list[bytes | None] | None = None
@@ -41,7 +41,7 @@ class Columns:
 
 
 class Reader:
-    """Turns the lines of one input into columns. `name` is the input's, for errors."""
+    """Converts the lines of one input to columns. `name` is the input's name, for errors."""
 
     def __init__(
         self,
@@ -113,8 +113,8 @@ class Reader:
         try:
             text = b"\n".join(lines).decode("utf-8-sig" if first_line == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise self._error(first_line, f"is not UTF-8, or a line soon after: {error}") from None
-        # Line ends stay as they are, since a quoted field may hold them.
+            raise self._error(first_line, f"or a line soon after is not UTF-8: {error}") from None
+        # Line ends are not converted, because a quoted field may contain them.
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
             for row in reader:
@@ -136,7 +136,7 @@ class Reader:
     def _take_header(self, row: list[str], number: int) -> None:
         for wanted in (self._key_field, self._timestamp_field):
             if wanted and wanted not in row:
-                raise self._error(number, f"names no column {wanted!r}; there are {', '.join(row)}")
+                raise self._error(number, f"has no column {wanted!r}; it has {', '.join(row)}")
         self._header = row
 
     def _key(self, row: dict[str, Any], number: int) -> bytes | None:
@@ -152,8 +152,8 @@ class Reader:
         except ValueError as error:
             raise self._error(number, f"{self._timestamp_field}: {error}") from None
 
-    def _error(self, line: int, what: str) -> InputError:
-        return InputError(f"{self._name} line {line} {what}")
+    def _error(self, line: int, problem: str) -> InputError:
+        return InputError(f"{self._name} line {line} {problem}")
 
 
 def _key(value: Any) -> bytes | None:

@@ -1,7 +1,7 @@
-"""`millrace spark`: topics into files, files into topics, and figures of topics.
+"""`millrace spark`: import topics into files, export files to topics, and topic statistics.
 
-Owns the flags and what is printed. Light to import: what a command needs is imported when it runs,
-so that `millrace --help` answers at once, with Spark or without.
+Owns the flags and the output; `millrace_spark.pipeline` does the work. A command imports its needs
+when it runs, so that `millrace --help` starts fast and needs no Spark.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 spark = typer.Typer(
     name="spark",
-    help="Topics into files, files into topics, and figures of topics, with Spark.",
+    help="Import topics into files, export files to topics, count records, with Spark.",
     no_args_is_help=True,
 )
 Master = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Spark's master, or sc://HOST:PORT; else Spark runs here, on all cores.",
+        help="Spark's master, or sc://HOST:PORT; by default, Spark runs here, on all cores.",
     ),
 ]
 Conf = Annotated[
@@ -43,72 +43,76 @@ Conf = Annotated[
 SchemaFile = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE", help="Fields are columns: a JSON Schema, Spark's JSON, or `name type, ...`."
+        metavar="FILE", help="Schema of the values: JSON Schema, Spark's JSON, or `name type, ...`."
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress, only the result.")]
 DeadlineMs = Annotated[
     int, typer.Option("--deadline-ms", metavar="MS", help="Longest wait for the brokers.")
 ]
 
 
+Group = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="Group for the offsets; by default, DIR's own."),
+]
+FileFormat = Annotated[
+    str, typer.Option("--format", "-f", metavar="parquet|orc|csv|json", help="Format of the files.")
+]
+PartitionBy = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMN,...",
+        help="Directories by the values of: date, hour, topic, partition, a field of --schema.",
+    ),
+]
+From = Annotated[
+    str,
+    typer.Option("--from", metavar="earliest|latest", help="Start of a new topic."),
+]
+Follow = Annotated[bool, typer.Option("--follow", help="Import new records until ^C or SIGTERM.")]
+Every = Annotated[
+    float, typer.Option(metavar="SECONDS", help="With --follow: seconds between imports.")
+]
+MaxRecords = Annotated[int | None, typer.Option(metavar="N", help="Most offsets of one batch.")]
+MaxPartitionBytes = Annotated[
+    str, typer.Option(metavar="BYTES", help="Bytes of the log for one task; with k, m or g.")
+]
+SkipLost = Annotated[bool, typer.Option("--skip-lost", help="Skip records that retention removed.")]
+
+
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to import.")]
+
+
 @spark.command("import")
 def import_(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to land.")],
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Where the files go.")],
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", help="Whose offsets say how far it is; else DIR's own."),
-    ] = None,
-    file_format: Annotated[
-        str, typer.Option("--format", "-f", metavar="parquet|orc|csv|json", help="Of the files.")
-    ] = "parquet",
-    partition_by: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN,...",
-            help="A directory for each value: date, hour, topic, partition, a field of --schema.",
-        ),
-    ] = "",
+    topics: Topics,
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Directory of the files.")],
+    group: Group = None,
+    file_format: FileFormat = "parquet",
+    partition_by: PartitionBy = "",
     schema: SchemaFile = None,
-    start: Annotated[
-        str,
-        typer.Option("--from", metavar="earliest|latest", help="Where a new topic begins."),
-    ] = "earliest",
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on as records come, until ^C or SIGTERM.")
-    ] = False,
-    every: Annotated[
-        float, typer.Option(metavar="SECONDS", help="With --follow: how often files appear.")
-    ] = 10.0,
-    max_records: Annotated[
-        int | None, typer.Option(metavar="N", help="Land at most so many offsets at once.")
-    ] = None,
-    max_partition_bytes: Annotated[
-        str, typer.Option(metavar="BYTES", help="Of the log in one task; k, m, g are understood.")
-    ] = "128m",
-    skip_lost: Annotated[
-        bool, typer.Option("--skip-lost", help="Go on without records that retention removed.")
-    ] = False,
+    start: From = "earliest",
+    follow: Follow = False,
+    every: Every = 10.0,
+    max_records: MaxRecords = None,
+    max_partition_bytes: MaxPartitionBytes = "128m",
+    skip_lost: SkipLost = False,
     deadline_ms: DeadlineMs = 30_000,
     master: Master = None,
     conf: Conf = None,
     quiet: Quiet = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Land what is new in topics as files in DIR: each record once, whatever is killed when.
+    """Import new records of topics as files in DIR, each record exactly once.
 
-    Goes on where the last run stopped, up to the end that the topics have now, and then commits
-    the group's offsets. Run it again after any failure. In a pipe, prints one line: group, records,
-    bytes, files, seconds, lag.
+    Continues where the last run stopped, up to the current ends of the topics, and commits the
+    group's offsets. After any failure, run it again. In a pipe, prints one line: group, records,
+    bytes, files, seconds, records/s, lag.
     """
 
     def work() -> Exit:
-        from millrace_spark.pipeline.import_run import (
-            ImportSettings,
-            follow_topics,
-            import_topics,
-        )
+        from millrace_spark.pipeline import ImportSettings, follow_topics, import_topics
         from millrace_spark.pipeline.schema_file import read_schema
         from millrace_spark.pipeline.spark_start import parse_conf
 
@@ -128,52 +132,56 @@ def import_(
             deadline_ms,
         )
         progress = _progress(quiet)
-        if not follow:
-            starter = _Starter("millrace import", master, conf)
-            _tell(import_topics(starter, settings, progress=progress))
-            return Exit.OK
-        stop = threading.Event()
+        stop = threading.Event() if follow else None
         starter = _Starter("millrace import", master, conf, stop)
-        starter.listen()
-        _tell(follow_topics(starter, settings, stop=stop, every_s=every, progress=progress))
+        if stop is None:
+            summary = import_topics(starter, settings, progress=progress)
+        else:
+            starter.listen()
+            summary = follow_topics(starter, settings, stop=stop, every_s=every, progress=progress)
+        _show_summary(summary)
         return Exit.OK
 
     _run(work)
 
 
+Key = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of the key; by default, no key.")
+]
+Value = Annotated[
+    str | None,
+    typer.Option(
+        metavar="json|COLUMN",
+        help="Column of the value, or json for all columns. By default, imported records as they "
+        "were, and other rows as JSON objects.",
+    ),
+]
+Create = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Create a missing topic with N partitions."),
+]
+Compression = Annotated[
+    str, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="Compression of batches.")
+]
+
+
 @spark.command("export")
 def export(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="Files that Spark can read.")],
-    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Where the records go.")],
-    file_format: Annotated[
-        str, typer.Option("--format", "-f", metavar="parquet|orc|csv|json", help="Of the files.")
-    ] = "parquet",
-    key: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="What becomes the key; else none.")
-    ] = None,
-    value: Annotated[
-        str | None,
-        typer.Option(
-            metavar="json|COLUMN",
-            help="What becomes the value. Without it, imported records go back as they were, and "
-            "other rows as JSON objects.",
-        ),
-    ] = None,
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Path that Spark can read.")],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Topic of the records.")],
+    file_format: FileFormat = "parquet",
+    key: Key = None,
+    value: Value = None,
     schema: SchemaFile = None,
-    create: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Create the topic with N partitions if need be."),
-    ] = None,
-    compression: Annotated[
-        str, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="Of the batches sent.")
-    ] = "none",
+    create: Create = None,
+    compression: Compression = "none",
     deadline_ms: DeadlineMs = 30_000,
     master: Master = None,
     conf: Conf = None,
     quiet: Quiet = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Publish the rows of files: each at least once, and again if run again.
+    """Send the rows of files to a topic, each at least once. A second run sends them again.
 
     In a pipe, prints one line: topic, records, seconds, records/s.
     """
@@ -205,38 +213,44 @@ def export(
     _run(work)
 
 
+By = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMN,...",
+        help="Columns to group by: hour, date, key, topic, partition, a field of --schema.",
+    ),
+]
+Sql = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="A query over `records` instead of --by."),
+]
+Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Earliest time: 2026-01-31T12:00:00Z, or ms.")
+]
+ToFiles = Annotated[
+    str | None, typer.Option("--to", metavar="DIR", help="Write all rows as files, too.")
+]
+
+
 @spark.command("aggregate")
 def aggregate(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to count.")],
-    by: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN,...",
-            help="A row for each value: hour, date, key, topic, partition, a field of --schema.",
-        ),
-    ] = "hour",
+    by: By = "hour",
     schema: SchemaFile = None,
-    sql: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A query over `records` instead of --by."),
+    sql: Sql = None,
+    since: Since = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Latest time, excluded.")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From 2026-01-31T12:00:00Z on; or ms.")
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to then.")] = None,
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="DIR", help="All rows as files, too.")
-    ] = None,
-    file_format: Annotated[
-        str, typer.Option("--format", "-f", metavar="parquet|orc|csv|json", help="Of the files.")
-    ] = "parquet",
-    limit: Annotated[int, typer.Option(metavar="N", help="Print at most so many rows.")] = 1_000,
+    to: ToFiles = None,
+    file_format: FileFormat = "parquet",
+    limit: Annotated[int, typer.Option(metavar="N", help="Most rows to print.")] = 1_000,
     deadline_ms: DeadlineMs = 30_000,
     master: Master = None,
     conf: Conf = None,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Count records, bytes and distinct keys, or ask a query of your own.
+    """Count records, bytes and distinct keys, or run a query.
 
     The view `records` has the columns key, value, topic, partition, offset, timestamp,
     timestampType, headers, date and hour (UTC), and with --schema the fields of the values.
@@ -244,7 +258,7 @@ def aggregate(
 
     def work() -> Exit:
         from millrace_spark.pipeline.aggregate_run import AggregateSettings
-        from millrace_spark.pipeline.aggregate_run import aggregate as figures_of
+        from millrace_spark.pipeline.aggregate_run import aggregate as aggregate_topics
         from millrace_spark.pipeline.schema_file import read_schema, read_text
 
         settings = AggregateSettings(
@@ -260,12 +274,12 @@ def aggregate(
             limit,
             deadline_ms,
         )
-        found = figures_of(_Starter("millrace aggregate", master, conf), settings)
+        found = aggregate_topics(_Starter("millrace aggregate", master, conf), settings)
         columns = [f"{name} #" if name in found.numeric else name for name in found.columns]
         show(columns, found.rows)
         if found.is_cut:
             print(
-                f"only the first {limit:,} rows; --limit shows more, --to DIR has all",
+                f"only the first {limit:,} rows; give a larger --limit, or --to DIR for all rows",
                 file=sys.stderr,
             )
         return Exit.OK
@@ -274,7 +288,7 @@ def aggregate(
 
 
 class _Starter:
-    """Makes the session when it is needed; keeps ^C and SIGTERM for `stop` if there is one."""
+    """Starts the session for the first job; with `stop`, handles ^C and SIGTERM."""
 
     def __init__(
         self,
@@ -292,12 +306,12 @@ class _Starter:
         from millrace_spark.pipeline.spark_start import start_spark
 
         found = start_spark(self._app_name, master=self._master, conf=self._conf)
-        # Spark has put a handler of its own there, which cancels the tasks.
+        # Spark replaces the handlers by its own, which cancel the tasks.
         self.listen()
         return found
 
     def listen(self) -> None:
-        """The first signal ends after the landing under way, the second at once."""
+        """The first signal ends the command after the current batch, the second one at once."""
         if self._stop is not None:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, self._on_signal)
@@ -310,7 +324,7 @@ class _Starter:
 
 
 def _run(work: Callable[[], Exit]) -> NoReturn:
-    def equipped() -> Exit:
+    def with_spark() -> Exit:
         try:
             return work()
         except ModuleNotFoundError as error:
@@ -318,7 +332,7 @@ def _run(work: Callable[[], Exit]) -> NoReturn:
                 raise
             return ended(Exit.USAGE, f"this needs {error.name}: pip install 'millrace[spark]'")
 
-    run_blocking(equipped)
+    run_blocking(with_spark)
 
 
 def _progress(is_quiet: bool) -> Progress:
@@ -332,7 +346,7 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _tell(done: ImportSummary) -> None:
+def _show_summary(done: ImportSummary) -> None:
     show(
         ("group", "records #", "bytes #", "files #", "seconds #", "records/s #", "lag #"),
         [

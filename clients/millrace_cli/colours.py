@@ -1,6 +1,6 @@
 """Colours for the lines of the dissector.
 
-Owns which column gets which colour. The columns are those of `millrace_protocol.dissect.render`.
+Owns the colour of each column. The columns are those of `millrace_protocol.dissect.render`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COLOURS = {"position": _DIM, "bytes": _CYAN, "name": _BOLD, "type": _DIM, "faul
 
 
 def wants_colour() -> bool:
-    """Whether stdout takes colours: a terminal, and nobody set NO_COLOR (no-color.org)."""
+    """Whether stdout is a terminal and NO_COLOR is not set (no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 

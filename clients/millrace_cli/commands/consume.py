@@ -1,7 +1,7 @@
 """`millrace consume`: records to stdout.
 
-Owns the flags, where reading begins and where it ends. How a record looks is `record_text`; what is
-other in a group is in `group_reading`.
+Owns the flags, and the start and end of the read. `record_text` formats records; `group_consumer`
+reads as a member of a group.
 """
 
 from __future__ import annotations
@@ -18,63 +18,69 @@ from millrace_cli.servers import DEFAULT_SERVERS, Servers
 if TYPE_CHECKING:
     from millrace.consumer import Consumer, Start
     from millrace.records import TopicPartition
-    from millrace_cli.record_text import ToText
+    from millrace_cli.formats.record_text import ToText
 
 DEFAULT_FORMAT = r"%s\n"
 
 
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition", "-p", min=0, help="Only this partition; may be repeated.  [default: all]"
+    ),
+]
+From = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        "-o",
+        metavar="WHERE",
+        help="earliest, latest, an offset, -N for the last N of each partition, or a time: "
+        "ISO 8601, or @ and ms since the epoch.",
+    ),
+]
+Count = Annotated[
+    int | None, typer.Option("--count", "-n", min=1, help="Stop after N records.", metavar="N")
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="NAME",
+        help="Share the partitions with the members of this group, begin at its committed "
+        "offsets, and commit printed records.",
+    ),
+]
+Follow = Annotated[
+    bool,
+    typer.Option("--follow", "-f", help="Wait for new records instead of stopping at the end."),
+]
+FormatString = Annotated[
+    str | None,
+    typer.Option("--format", metavar="FORMAT", help=r"Format of a record.  [default: %s\n]"),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print each record as a JSON object in a line.")]
+
+
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to read.")],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", "-p", min=0, help="Only this one; may be repeated.  [default: all]"
-        ),
-    ] = None,
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            "-o",
-            metavar="WHERE",
-            help="earliest, latest, an offset, -N for the last N of each partition, or a time: "
-            "ISO 8601, or @ and ms since the epoch.",
-        ),
-    ] = "earliest",
-    count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            "-g",
-            metavar="NAME",
-            help="Share the partitions with the group's other members, begin where the group has "
-            "come, and commit what is printed.",
-        ),
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more instead of stopping at the end.")
-    ] = False,
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="FORMAT", help=r"How a record is written.  [default: %s\n]"
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write each record as a JSON object in a line.")
-    ] = False,
+    partition: Partitions = None,
+    start: From = "earliest",
+    count: Count = None,
+    group: Group = None,
+    follow: Follow = False,
+    format_: FormatString = None,
+    as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Print records, in order within each partition.
 
-    Without --follow, stops at the end that each partition had when the command began.
+    Without --follow, stops at the ends that the partitions had when the command started.
 
-    With --group, --from says where to begin in partitions that the group has committed nothing for:
-    earliest, latest, or a time. What was printed is committed when it is written; who is killed
-    between the two leaves records that are printed again.
+    With --group, --from is the start of partitions without a committed offset: earliest, latest, or
+    a time. The command commits records after it has printed them. If it is killed between the two,
+    the group prints these records again.
 
     \b
     FORMAT, like kcat's:
@@ -82,13 +88,13 @@ def consume(
       %p partition  %T timestamp (ms)  %s value  %S its size, -1 for null
       %h headers    %% percent sign    \\n \\t \\r \\0 \\\\ \\xHH
 
-    A byte that is no UTF-8 is written as \\xHH; on a terminal, so are control characters. In JSON,
-    a key or value that is no UTF-8 is {"base64": "..."}.
+    Bytes that are not UTF-8 become \\xHH; on a terminal, so do control characters. In JSON,
+    a key or value that is not UTF-8 is {"base64": "..."}.
     """
-    from millrace_cli.record_text import FormatError, json_line, text_format
+    from millrace_cli.formats.record_text import FormatError, json_line, text_format
 
     if as_json and format_ is not None:
-        raise typer.BadParameter("--json is a format of its own: leave out --format")
+        raise typer.BadParameter("--json excludes --format: give one of them")
     try:
         to_text = (
             json_line
@@ -100,22 +106,21 @@ def consume(
     except FormatError as error:
         raise typer.BadParameter(f"--format: {error}") from None
     begin = _begin(start)
-    # JSON may hold any character, whatever the terminal's encoding.
+    # JSON may contain characters that the terminal's encoding lacks.
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     if group is not None:
-        from millrace_cli.group_reading import GroupReading
+        from millrace_cli.group_consumer import GroupConsumer
 
         if partition:
-            raise typer.BadParameter("--partition: the group says who reads which; leave it out")
-        shared = GroupReading(topic, group, _start(begin), count, follow, to_text)
-        run(shared.run(servers))
-    reading = _Reading(topic, partition or [], begin, count, follow, to_text)
-    run(reading.run(servers))
+            raise typer.BadParameter("--partition: the group assigns partitions; leave it out")
+        member = GroupConsumer(topic, group, _start(begin), count, follow, to_text)
+        run(member.run(servers))
+    run(_Run(topic, partition or [], begin, count, follow, to_text).run(servers))
 
 
 @dataclass(frozen=True, slots=True)
 class _Begin:
-    """Where to begin: exactly one is set."""
+    """The start of the read: exactly one field is set."""
 
     end: str = ""
     offset: int | None = None
@@ -124,7 +129,7 @@ class _Begin:
 
 
 def _begin(text: str) -> _Begin:
-    from millrace_cli.formats import timestamp_ms
+    from millrace_cli.formats.input_format import timestamp_ms
 
     if text in ("earliest", "latest"):
         return _Begin(end=text)
@@ -146,7 +151,7 @@ def _begin(text: str) -> _Begin:
 
 
 def _start(begin: _Begin) -> Start:
-    """Where a group begins that has committed nothing."""
+    """The start of a group without committed offsets."""
     if begin.time_ms is not None:
         return begin.time_ms
     if begin.end == "latest":
@@ -154,12 +159,12 @@ def _start(begin: _Begin) -> Start:
     if begin.end == "earliest":
         return "earliest"
     raise typer.BadParameter(
-        "--from: with --group it is earliest, latest or a time; millrace group reset moves a group"
+        "--from: with --group, give earliest, latest or a time; millrace group reset moves a group"
     )
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Run:
     """One run of the command."""
 
     topic: str
@@ -221,16 +226,16 @@ class _Reading:
                 assert begin.offset is not None
                 if not starts[where] <= begin.offset <= end:
                     raise Refusal(
-                        f"{where} reaches from offset {starts[where]} to {end}; "
-                        f"{begin.offset} is not in it. Name another --from, or a --partition"
+                        f"{where} has offsets from {starts[where]} to {end}; "
+                        f"{begin.offset} is not among them. Give another --from, or a --partition"
                     )
                 consumer.seek(where, begin.offset)
 
     async def _print(
         self, consumer: Consumer[bytes, bytes], ahead: dict[TopicPartition, int]
     ) -> None:
-        """Prints up to the `ahead` offsets, exclusive; without them, for ever."""
-        from millrace_cli.record_text import records_before
+        """Prints records up to the `ahead` offsets, exclusive; without them, until an interrupt."""
+        from millrace_cli.formats.record_text import records_before
 
         left = self.count
         async for batch in consumer.batches():
@@ -238,7 +243,7 @@ class _Reading:
             if left is not None:
                 records = records[:left]
                 left -= len(records)
-            # A reader that is slow holds up the fetching too, which is what one wants in a pipe.
+            # A slow reader of the pipe delays the fetches, which bounds memory.
             sys.stdout.write("".join(map(self.to_text, records)))
             sys.stdout.flush()
             if batch.where in ahead and batch.next_offset >= ahead[batch.where]:

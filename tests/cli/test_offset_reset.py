@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millrace.records import TopicPartition
 from millrace_cli.exits import Refusal
-from millrace_cli.offset_moves import Goal, Known, Move, chosen_partitions, plan
+from millrace_cli.offset_reset import Move, PartitionOffsets, Target, chosen_partitions, plan
 
 FIRST, SECOND = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 
@@ -16,42 +16,42 @@ FIRST, SECOND = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 @pytest.mark.parametrize(
     ("goal", "to"),
     [
-        (Goal(end="earliest"), 10),
-        (Goal(end="latest"), 90),
-        (Goal(offset=10), 10),
-        (Goal(offset=90), 90),
-        (Goal(time_ms=5), 33),
-        (Goal(shift=0), 50),
-        (Goal(shift=-7), 43),
-        (Goal(shift=7), 57),
-        (Goal(shift=-50), 10),
-        (Goal(shift=41), 90),
+        (Target(end="earliest"), 10),
+        (Target(end="latest"), 90),
+        (Target(offset=10), 10),
+        (Target(offset=90), 90),
+        (Target(time_ms=5), 33),
+        (Target(shift=0), 50),
+        (Target(shift=-7), 43),
+        (Target(shift=7), 57),
+        (Target(shift=-50), 10),
+        (Target(shift=41), 90),
     ],
 )
-def test_a_goal_leads_to_an_offset_that_the_partition_has(goal: Goal, to: int) -> None:
-    known = {FIRST: Known(committed=50, start=10, end=90, at_time=33)}
+def test_a_goal_leads_to_an_offset_that_the_partition_has(goal: Target, to: int) -> None:
+    known = {FIRST: PartitionOffsets(committed=50, start=10, end=90, at_time=33)}
     assert plan(goal, known) == [Move(FIRST, 50, to)]
 
 
 def test_a_time_that_no_record_is_as_late_as_leads_to_the_end() -> None:
-    known = {FIRST: Known(committed=None, start=0, end=9, at_time=None)}
-    assert plan(Goal(time_ms=5), known) == [Move(FIRST, None, 9)]
+    known = {FIRST: PartitionOffsets(committed=None, start=0, end=9, at_time=None)}
+    assert plan(Target(time_ms=5), known) == [Move(FIRST, None, 9)]
 
 
 @pytest.mark.parametrize(
     ("goal", "sentence"),
     [
-        (Goal(offset=9), "clicks-1 reaches from offset 10 to 90; 9 is not in it"),
-        (Goal(offset=91), "clicks-1 reaches from offset 10 to 90; 91 is not in it"),
-        (Goal(shift=1), "committed nothing for clicks-1"),
+        (Target(offset=9), "clicks-1 has offsets from 10 to 90; 9 is not among them"),
+        (Target(offset=91), "clicks-1 has offsets from 10 to 90; 91 is not among them"),
+        (Target(shift=1), "no committed offset for clicks-1"),
     ],
 )
 def test_one_partition_that_cannot_be_moved_keeps_all_where_they_are(
-    goal: Goal, sentence: str
+    goal: Target, sentence: str
 ) -> None:
     known = {
-        FIRST: Known(committed=50, start=0, end=100),
-        SECOND: Known(committed=None, start=10, end=90),
+        FIRST: PartitionOffsets(committed=50, start=0, end=100),
+        SECOND: PartitionOffsets(committed=None, start=10, end=90),
     }
     with pytest.raises(Refusal, match=sentence):
         plan(goal, known)
@@ -66,7 +66,7 @@ def test_one_partition_that_cannot_be_moved_keeps_all_where_they_are(
 def test_a_shift_never_leaves_the_partition(
     committed: int, start: int, size: int, shift: int
 ) -> None:
-    (move,) = plan(Goal(shift=shift), {FIRST: Known(committed, start, start + size)})
+    (move,) = plan(Target(shift=shift), {FIRST: PartitionOffsets(committed, start, start + size)})
     assert start <= move.to <= start + size
     assert move.to in (committed + shift, start, start + size)
 
@@ -78,5 +78,5 @@ def test_a_topic_without_numbers_stands_for_all_of_it() -> None:
 
 @pytest.mark.parametrize("text", ["", ":0", "a:", "a:x", "a:0,", "a:-1", "a:0:1", "a:²"])
 def test_what_is_no_topic_and_numbers_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"names no topic|is no partition"):
+    with pytest.raises(ValueError, match=r"names no topic|is not a partition"):
         chosen_partitions([text])

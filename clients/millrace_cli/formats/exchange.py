@@ -1,4 +1,4 @@
-"""A saved exchange: what went over a connection, as a text file that people read and edit.
+"""A saved exchange: the frames of a connection, as a text file for people to read and edit.
 
     # millrace exchange
     # Hello request v0 #0
@@ -6,8 +6,8 @@
     # Hello response v0 #0
     < 000000d1 4d52 8012 ...
 
-`>` is what the client sent and `<` what came back, one frame to a line, in order, as hex; spaces
-do not matter, and what begins with `#` is for people. Knows no connection.
+`>` marks a frame of the client and `<` a frame of the broker: one frame in a line, in order, as
+hex. Spaces are ignored, and so are lines that begin with `#`. Knows no connection.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Direction = Literal[">", "<"]
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    """Bytes that passed: whole frames as a rule, but raw bytes may be anything."""
+class Transfer:
+    """Bytes in one direction: a whole frame, or any bytes from `raw`."""
 
     direction: Direction
     data: bytes
@@ -30,35 +30,35 @@ class Passed:
 
 
 class ExchangeError(ValueError):
-    """Text that is no saved exchange; `line` counts from 1."""
+    """The text is not a saved exchange; `line` counts from 1."""
 
     def __init__(self, reason: str, line: int) -> None:
         super().__init__(f"line {line}: {reason}")
         self.line = line
 
 
-def write_exchange(passed: Iterable[Passed]) -> Iterator[str]:
+def write_exchange(transfers: Iterable[Transfer]) -> Iterator[str]:
     """The lines of a file."""
     yield TITLE
-    for one in passed:
+    for one in transfers:
         if one.remark:
             yield f"# {one.remark}"
         yield f"{one.direction} {one.data.hex(' ', 4)}"
 
 
-def read_exchange(text: str) -> list[Passed]:
-    """What a file holds. Raises `ExchangeError`."""
-    passed: list[Passed] = []
+def read_exchange(text: str) -> list[Transfer]:
+    """The transfers in a file. Raises `ExchangeError`."""
+    transfers: list[Transfer] = []
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
             continue
         direction = stripped[0]
         if direction not in "<>":
-            raise ExchangeError("begins with neither `>` nor `<` nor `#`", number)
+            raise ExchangeError("does not begin with `>`, `<` or `#`", number)
         try:
             data = bytes.fromhex(stripped[1:])
         except ValueError:
             raise ExchangeError("is not hex", number) from None
-        passed.append(Passed(">" if direction == ">" else "<", data))
-    return passed
+        transfers.append(Transfer(">" if direction == ">" else "<", data))
+    return transfers

@@ -4,9 +4,9 @@ r"""Records as text: format strings like kcat's, and JSON lines.
     %p partition  %T timestamp in ms    %s value    %S its size, -1 for null
     %h headers, name=value,...          %% a percent sign      \n \t \r \\ \xHH escapes
 
-Bytes are written as UTF-8 where they are; a byte that is not becomes `\xHH` in text, and a value
-that is not becomes `{"base64": "..."}` in JSON. Null is empty in text and null in JSON. For a
-terminal, control characters are written as `\xHH` too, so that a record cannot drive it.
+UTF-8 is written unchanged. Other bytes become `\xHH` in text, and a value with other bytes becomes
+`{"base64": "..."}` in JSON. Null is empty in text and null in JSON. On a terminal, control
+characters become `\xHH` too, so that a record cannot send control sequences.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def records_before(batch: RecordBatch[bytes, bytes], end: int | None) -> list[An
 
 
 def text_format(format_: str, *, for_terminal: bool) -> ToText:
-    """A function that writes a record by a format string. Raises `FormatError`."""
+    """A function that formats a record by a format string. Raises `FormatError`."""
     decode = _shown if for_terminal else _decoded
     pieces: list[str | ToText] = []
     for piece in _PIECES.finditer(format_):
@@ -98,16 +98,14 @@ def _field(letter: str, decode: Callable[[bytes | None], str]) -> str | ToText:
             return lambda record: ",".join(
                 f"{decode(name.encode())}={decode(value)}" for name, value in record.headers
             )
-    raise FormatError(f"%{letter}: there is no such field; there are %t %p %o %T %k %s %K %S %h %%")
+    raise FormatError(f"%{letter}: unknown field; use %t %p %o %T %k %s %K %S %h %%")
 
 
 def _escape(escape: str) -> str:
     if escape.startswith("x") and len(escape) == 3:
         return chr(int(escape[1:], 16))
     if escape not in _ESCAPES:
-        raise FormatError(
-            f"\\{escape}: there is no such escape; there are \\n \\t \\r \\0 \\\\ \\xHH"
-        )
+        raise FormatError(f"\\{escape}: unknown escape; use \\n \\t \\r \\0 \\\\ \\xHH")
     return _ESCAPES[escape]
 
 

@@ -1,12 +1,12 @@
-r"""A request as a person types it: `fetch partitions={"topic": "clicks", "fetch_offset": 7}`.
+r"""A request as typed text: `fetch partitions={"topic": "clicks", "fetch_offset": 7}`.
 
     line     = api ["@" version] *( field "=" value )
     value    = JSON, or a word without spaces, which is text
 
-Owns that grammar, what may be left out, and the help made from the same declarations as the
-codec. What may be written shorter: one element for an array of one; text for a struct, as its
-first field (`fetch partitions=clicks`); records as a list of values or of objects with `key`,
-`value` and `timestamp_ms`, or as hex. Does no I/O; an error names the field.
+Owns that grammar, the defaults, and the help, which comes from the same declarations as the codec.
+Short forms: one element for an array of one; text for a struct, as its first field (`fetch
+partitions=clicks`); records as a list of values or of objects with `key`, `value` and
+`timestamp_ms`, or as hex. Does no I/O; an error names the field.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ _DEFAULTS: dict[str, Any] = {
     "producer_id": -1,
     "producer_epoch": -1,
 }
-"""By field, or by `Message.field` where a name means two things; nullable ones default to null."""
+"""By field, or by `Message.field` for an ambiguous name. Nullable fields default to null."""
 
 
 class RequestError(ValueError):
-    """A line that is no request; the sentence names the field and what it takes."""
+    """The line is not a request; the message names the field and its type."""
 
 
 def read_request(line: str, *, now_ms: int) -> tuple[Api, int, Message]:
-    """The api, the version and the request that a line says. Raises `RequestError`.
+    """The api, the version and the request in a line. Raises `RequestError`.
 
-    `now_ms` is the timestamp of records that have none.
+    `now_ms` is the default timestamp of records.
 
     >>> read_request("metadata topics=clicks", now_ms=0)[2]
     MetadataRequest(topics=('clicks',))
@@ -67,28 +67,28 @@ def read_request(line: str, *, now_ms: int) -> tuple[Api, int, Message]:
     name, at, number = name.partition("@")
     api = find_api(name)
     if at and not (number.isascii() and number.isdigit() and len(number) < 6):
-        raise RequestError(f"{number!r} is no version")
+        raise RequestError(f"{number!r} is not a version")
     version = int(number) if at else api.max_version
     if version >= 1 << 15:
-        raise RequestError(f"{number} is no version")
+        raise RequestError(f"{number} is not a version")
     given = dict(_fields(rest))
     request = _message(codec(api.request, version), given, "", now_ms)
     return api, version, request
 
 
 def find_api(name: str) -> Api:
-    """An api by name, however it is written. Raises `RequestError`."""
+    """An api by name, in any case, with or without separators. Raises `RequestError`."""
     wanted = _folded(name)
     names = {_folded(key.name): api for key, api in APIS.items()}
     if wanted not in names:
         near = difflib.get_close_matches(wanted, names, n=1)
-        hint = f"did you mean {names[near[0]].key.name.lower()}?" if near else "say help"
+        hint = f"did you mean {names[near[0]].key.name.lower()}?" if near else "type help"
         raise RequestError(f"there is no api {name!r}; {hint}")
     return names[wanted]
 
 
 def apis_help() -> Iterator[str]:
-    """A line for each api: name, versions, what it is for."""
+    """A line for each api: name, versions, purpose."""
     for key, api in sorted(APIS.items()):
         doc = (api.request.__doc__ or "").split("\n")[0]
         yield f"  {api_name(key):<18} v{api.min_version}-{api.max_version}  {doc}"
@@ -103,7 +103,7 @@ def api_help(api: Api) -> Iterator[str]:
 
 
 def api_name(key: ApiKey) -> str:
-    """An api's name as it is typed."""
+    """The name of an api in a request line."""
     return key.name.lower()
 
 
@@ -151,7 +151,7 @@ def _message(struct: StructOf, given: dict[str, Any], path: str, now_ms: int) ->
     unknown = [name for name in given if name not in struct.names]
     if unknown:
         raise RequestError(
-            f"{path}{unknown[0]}: there is no such field; "
+            f"{path}{unknown[0]}: unknown field; "
             f"{struct.cls.__name__} has {', '.join(struct.names)}"
         )
     values = {}
@@ -160,7 +160,7 @@ def _message(struct: StructOf, given: dict[str, Any], path: str, now_ms: int) ->
         if value is _REQUIRED:
             raise RequestError(f"{path}{name}: is missing; it takes {type_.spec_name}")
         values[name] = _converted(type_, value, f"{path}{name}", now_ms)
-    # A field of a later version has a default in the class.
+    # The class has defaults for the fields of later versions.
     return struct.cls(**values)
 
 
@@ -208,13 +208,13 @@ def _primitive(spec_name: str, value: Any, now_ms: int) -> Any:
         return bytes.fromhex(_text(value, "hex"))
     if kind == "uuid":
         return uuid.UUID(_text(value, "a uuid"))
-    # `topics=7` means the topic named 7.
+    # `topics=7` names the topic 7.
     return str(value) if isinstance(value, int) else _text(value, "text")
 
 
-def _text(value: Any, what: str) -> str:
+def _text(value: Any, kind: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not {what}")
+        raise ValueError(f"{value!r} is not {kind}")
     return value
 
 

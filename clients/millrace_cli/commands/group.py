@@ -1,7 +1,6 @@
 """`millrace group`: list, describe, reset and delete consumer groups.
 
-Owns the flags and what is printed. How far a group is, is `group_progress`'s; where a reset leads,
-`offset_moves`'s.
+Owns the flags and the output. `group_progress` asks the broker; `offset_reset` plans a reset.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from millrace.admin import Admin
     from millrace.groups import GroupDescription, MemberDescription
     from millrace_cli.group_progress import Progress
-    from millrace_cli.offset_moves import Goal, Move
+    from millrace_cli.offset_reset import Move, Target
 
 group = typer.Typer(
     name="group", help="List, describe, reset and delete consumer groups.", no_args_is_help=True
@@ -47,11 +46,11 @@ def list_(as_json: Json = False, servers: Servers = DEFAULT_SERVERS) -> None:
 
 @group.command()
 def describe(name: Name, as_json: Json = False, servers: Servers = DEFAULT_SERVERS) -> None:
-    """Show a group's state, its members, and how far it has come in each partition.
+    """Show a group's state, its members, and its committed offset in each partition.
 
     In a pipe, a line begins with `group` (name, state, generation, assignor, leader), with `member`
     (id, instance id, client id, host, partitions as TOPIC:0,1 ...) or with `partition` (topic,
-    number, committed offset, end offset, lag, member id). `-` stands for none.
+    number, committed offset, end offset, lag, member id). `-` stands for no value.
     """
     from millrace_cli.group_progress import progress
 
@@ -87,55 +86,60 @@ def describe(name: Name, as_json: Json = False, servers: Servers = DEFAULT_SERVE
     run(work())
 
 
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end: only new records.")]
+ToOffset = Annotated[
+    int | None, typer.Option(metavar="N", min=0, help="To this offset in each partition.")
+]
+ToTimestamp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="To the first record at or after it: ISO 8601, or ms since the epoch.",
+    ),
+]
+ShiftBy = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Forward by N, or back by -N, within the offsets of the partition."
+    ),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="T[:P,...]",
+        help="Only this topic, or these partitions of it; may be repeated.  "
+        "[default: all with a committed offset]",
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", "-n", help="Print the moves, and change nothing.")
+]
+
+
 @group.command()
 def reset(
     name: Name,
-    to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the first record there is.")
-    ] = False,
-    to_latest: Annotated[
-        bool, typer.Option("--to-latest", help="To the end: only new records.")
-    ] = False,
-    to_offset: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="To this offset in each partition.")
-    ] = None,
-    to_timestamp: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="To the first record at or after it: ISO 8601, or ms since the epoch.",
-        ),
-    ] = None,
-    shift_by: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="On by N, or back by -N, as far as the partition has records."
-        ),
-    ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            "-t",
-            metavar="T[:P,...]",
-            help="Only this topic, or these partitions of it; may be repeated.  "
-            "[default: all that the group has committed for]",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Print what would be done, and do nothing.")
-    ] = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_offset: ToOffset = None,
+    to_timestamp: ToTimestamp = None,
+    shift_by: ShiftBy = None,
+    topic: Topics = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Move the offsets of a group that has no members.
 
-    When one partition cannot be moved there, none is. Prints topic, partition, the offset committed
-    before and the one after.
+    If one partition cannot be moved, none is moved. Prints topic, partition, the committed offset
+    before, and the one after.
     """
-    from millrace_cli.offset_moves import chosen_partitions
+    from millrace_cli.offset_reset import chosen_partitions
 
-    goal = _goal(
+    target = _target(
         to_earliest=to_earliest,
         to_latest=to_latest,
         to_offset=to_offset,
@@ -148,12 +152,12 @@ def reset(
         raise typer.BadParameter(f"--topic: {error}") from None
 
     async def work() -> Exit:
-        from millrace_cli.group_progress import known_partitions
-        from millrace_cli.offset_moves import plan
+        from millrace_cli.group_progress import partition_offsets
+        from millrace_cli.offset_reset import plan
 
         async with _admin(servers) as admin:
             await _refuse_members(admin, name)
-            moves = plan(goal, await known_partitions(admin, name, chosen, goal.time_ms))
+            moves = plan(target, await partition_offsets(admin, name, chosen, target.time_ms))
             if not dry_run:
                 outcomes = await admin.alter_group_offsets(name, {m.where: m.to for m in moves})
                 for outcome in outcomes.values():
@@ -171,9 +175,9 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Delete a group that has no members, with the offsets it has committed."""
+    """Delete a group that has no members, with its committed offsets."""
     if not yes:
-        typer.confirm(f"Delete group {name} with all it has committed?", abort=True)
+        typer.confirm(f"Delete group {name} with all its committed offsets?", abort=True)
 
     async def work() -> Exit:
         async with _admin(servers) as admin:
@@ -193,36 +197,36 @@ def _admin(servers: str) -> Admin:
     return Admin(servers, client_id="millrace-cli")
 
 
-def _goal(
+def _target(
     *,
     to_earliest: bool,
     to_latest: bool,
     to_offset: int | None,
     to_timestamp: str | None,
     shift_by: int | None,
-) -> Goal:
-    from millrace_cli.formats import timestamp_ms
-    from millrace_cli.offset_moves import Goal
+) -> Target:
+    from millrace_cli.formats.input_format import timestamp_ms
+    from millrace_cli.offset_reset import Target
 
-    goals = []
+    targets = []
     if to_earliest:
-        goals.append(Goal(end="earliest"))
+        targets.append(Target(end="earliest"))
     if to_latest:
-        goals.append(Goal(end="latest"))
+        targets.append(Target(end="latest"))
     if to_offset is not None:
-        goals.append(Goal(offset=to_offset))
+        targets.append(Target(offset=to_offset))
     if to_timestamp is not None:
         try:
-            goals.append(Goal(time_ms=timestamp_ms(to_timestamp)))
+            targets.append(Target(time_ms=timestamp_ms(to_timestamp)))
         except ValueError as error:
             raise typer.BadParameter(f"--to-timestamp: {error}") from None
     if shift_by is not None:
-        goals.append(Goal(shift=shift_by))
-    if len(goals) != 1:
+        targets.append(Target(shift=shift_by))
+    if len(targets) != 1:
         raise typer.BadParameter(
             "give one of --to-earliest, --to-latest, --to-offset, --to-timestamp, --shift-by"
         )
-    return goals[0]
+    return targets[0]
 
 
 async def _refuse_members(admin: Admin, name: str) -> None:
@@ -231,13 +235,13 @@ async def _refuse_members(admin: Admin, name: str) -> None:
     try:
         found = await admin.describe_group(name)
     except GroupNotFound:
-        return  # It is made by its first offsets.
+        return  # The first commit creates the group.
     if found.members:
         count = len(found.members)
         some = ", ".join(member.client_id or member.member_id for member in found.members[:3])
         raise Refusal(
             f"group {name} has {count} {'member' if count == 1 else 'members'} "
-            f"({some}{', ...' if count > 3 else ''}), who would go on where they are; stop them "
+            f"({some}{', ...' if count > 3 else ''}), which would keep their offsets; stop them "
             "first"
         )
 
@@ -251,7 +255,7 @@ def _show_moves(moves: list[Move], *, as_json: bool) -> None:
 
 
 def _dashed(row: tuple[object, ...]) -> list[object]:
-    """Empty cells as `table` shows what is not there."""
+    """The row with None for empty cells, which `table` shows as `-`."""
     return [None if cell == "" else cell for cell in row]
 
 

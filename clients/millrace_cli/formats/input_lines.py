@@ -1,6 +1,6 @@
-"""Input of `millrace produce`: bytes of files or of stdin, cut into whole lines.
+"""The input of `millrace produce`: bytes of files or of stdin, cut into whole lines.
 
-Owns the reading, off the event loop, and its bounds. Knows nothing of what a line means.
+Owns the reading, outside of the event loop, and its bounds. `input_format` parses the lines.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from millrace_cli.exits import InputError
 
 READ_BYTES = 1 << 20
-"""Read from a file at once: enough records for a request to each of several partitions."""
+"""Bytes of one read: enough records for a request to each of several partitions."""
 LINE_BYTES_MAX = 64 << 20
-"""Longest line; a file without line ends is not one to read whole into memory."""
+"""Longest line. It bounds the memory for a file without line ends."""
 _STDIN = 0
 
 
 async def file_chunks(path: Path, on_read: Callable[[int], None]) -> AsyncIterator[bytes]:
-    """The bytes of a file, in order; tells `on_read` how many came. Raises `OSError`."""
+    """The bytes of a file, in order; calls `on_read` with the size of each. Raises `OSError`."""
     import aiofiles
 
     async with aiofiles.open(path, "rb") as file:
@@ -31,25 +31,25 @@ async def file_chunks(path: Path, on_read: Callable[[int], None]) -> AsyncIterat
 
 
 async def stdin_chunks() -> AsyncIterator[bytes]:
-    """What comes from stdin, as soon as it comes, until its end.
+    """The bytes of stdin, as soon as they arrive, until its end.
 
-    Read in a daemon thread: a thread of a pool would keep the process alive after ^C until the
-    next line is typed, and stdin made non-blocking would stay so for whoever shares it. It reads
-    the descriptor itself, because a thread that is stopped inside a buffered reader holds a lock
-    that the interpreter wants at its end.
+    A daemon thread reads. A thread of a pool would keep the process alive after ^C until the user
+    types a line. A non-blocking stdin would stay non-blocking for other processes that share it.
+    The thread reads the descriptor itself, because a buffered reader has a lock that the
+    interpreter takes at its end.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes] = asyncio.Queue()
-    # What is read ahead is bounded: 16 chunks.
-    room = threading.Semaphore(16)
+    # At most 16 chunks are read ahead.
+    capacity = threading.Semaphore(16)
 
     def read() -> None:
         while True:
-            room.acquire()
+            capacity.acquire()
             try:
                 chunk = os.read(_STDIN, READ_BYTES)
             except OSError:
-                # Closed, or a terminal that is gone.
+                # Stdin is closed, or the terminal is gone.
                 chunk = b""
             try:
                 loop.call_soon_threadsafe(queue.put_nowait, chunk)
@@ -63,10 +63,10 @@ async def stdin_chunks() -> AsyncIterator[bytes]:
     ended = False
     while not ended:
         pieces = [await queue.get()]
-        # A pipe gives 64 KiB at a time; what came while the last records were sent goes together.
+        # A pipe returns 64 KiB at a time. Chunks that arrived during the last send are joined.
         while not queue.empty() and len(pieces) < 16:
             pieces.append(queue.get_nowait())
-        room.release(len(pieces))
+        capacity.release(len(pieces))
         ended = not pieces[-1]
         if chunk := b"".join(pieces):
             yield chunk
@@ -75,18 +75,18 @@ async def stdin_chunks() -> AsyncIterator[bytes]:
 class Lines:
     r"""Cuts chunks into whole lines and counts them.
 
-    `quoted` lines may hold line ends between double quotes, as CSV's do (RFC 4180), so theirs stay
-    as they are; of others the `\r` before a line end is dropped with it.
+    With `quoted`, lines may contain line ends between double quotes, as in CSV (RFC 4180), and line
+    ends stay as they are. Otherwise a `\r` before a line end is removed.
     """
 
     def __init__(self, *, quoted: bool = False) -> None:
         self.count = 0
-        """Line ends that were handed out so far."""
+        """Lines returned so far."""
         self._quoted = quoted
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        r"""The lines that are whole now, without their `\n`. Raises `InputError`."""
+        r"""The lines that are complete now, without their `\n`. Raises `InputError`."""
         data = self._rest + chunk
         cut = data.rfind(b"\n") + 1
         if self._quoted:
@@ -98,7 +98,7 @@ class Lines:
         return self._lines(data[:cut])
 
     def end(self) -> list[bytes]:
-        """What is left when the input ends: a last line without an end."""
+        """The last line, if the input ends without a line end."""
         rest, self._rest = self._rest, b""
         return self._lines(rest)
 

@@ -1,6 +1,6 @@
-"""`millrace dissect`: what bytes mean, from a file or a pipe.
+"""`millrace dissect`: annotated bytes of a file or a pipe.
 
-Owns the choice of a dissector and the exit code. What bytes mean is `millrace_protocol.dissect`.
+Owns the choice of a dissector and the exit code. `millrace_protocol.dissect` explains the bytes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace_cli.exits import Exit, ended, output_failed, output_is_gone
+from millrace_cli.exits import Exit, ended, output_closed, output_failed
 
 if TYPE_CHECKING:
     from millrace_protocol.dissect import Limits, Span
 
 HEX_BYTES_MAX = 64 << 20
-"""Text is held whole, several times; what is larger is not pasted hex."""
+"""Longest text. The dissector holds it in memory several times."""
 
 
 class Kind(StrEnum):
-    """What the bytes are."""
+    """The format of the bytes."""
 
     AUTO = "auto"
     HEX = "hex"
@@ -38,24 +38,24 @@ class Kind(StrEnum):
 
 def dissect(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="What to read.  [default: stdin]")
+        Path | None, typer.Argument(metavar="FILE", help="File to read.  [default: stdin]")
     ] = None,
     kind: Annotated[
-        Kind, typer.Option("--as", help="What it is; auto: by its name, then by its content.")
+        Kind, typer.Option("--as", help="Format; auto: by the name, then by the content.")
     ] = Kind.AUTO,
-    records_max: Annotated[int, typer.Option(min=0, help="Most records shown of one batch.")] = 100,
+    records_max: Annotated[int, typer.Option(min=0, help="Most records of one batch.")] = 100,
 ) -> None:
-    """Show what bytes mean: hex, a capture (pcap, pcapng), a segment or an index.
+    """Explain bytes: hex, a capture (pcap, pcapng), a segment or an index.
 
     Hex may be plain digits or the output of xxd, hexdump -C, or tcpdump -X. `stream` is the raw
-    bytes of one direction of a connection, `exchange` what `save` in `millrace nc` wrote. Ends
-    with 1 when something is malformed, after showing all up to the byte that is wrong.
+    bytes of one direction of a connection, `exchange` a file of `save` in `millrace nc`. The exit
+    code is 1 for malformed bytes; the output has all bytes before them.
     """
     raise typer.Exit(_dissect(file, kind, records_max))
 
 
 def _dissect(file: Path | None, kind: Kind, records_max: int) -> Exit:
-    from millrace_cli.exchange import ExchangeError
+    from millrace_cli.formats.exchange import ExchangeError
     from millrace_protocol.dissect import CaptureError, HexError, Limits
 
     try:
@@ -68,7 +68,7 @@ def _dissect(file: Path | None, kind: Kind, records_max: int) -> Exit:
     except (CaptureError, HexError, ExchangeError) as error:
         return ended(Exit.INPUT, f"{file or 'stdin'}: {error}")
     except BrokenPipeError:
-        return output_is_gone()
+        return output_closed()
     except OSError as error:
         return output_failed(error)
 
@@ -80,7 +80,7 @@ def _read(file: Path | None) -> memoryview:
         try:
             return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
         except ValueError:
-            # Empty, or no regular file: a process substitution of the shell is a pipe.
+            # Empty, or not a regular file: a process substitution of the shell is a pipe.
             return memoryview(opened.read())
 
 
@@ -106,7 +106,7 @@ def _spans(data: memoryview, kind: Kind, name: str, limits: Limits) -> Iterator[
 
 
 def _by_content(data: memoryview, name: str) -> Kind:
-    from millrace_cli.exchange import TITLE
+    from millrace_cli.formats.exchange import TITLE
     from millrace_protocol.dissect import HexError, is_capture, is_segment, read_hex
 
     for ending, kind in _ENDINGS.items():
@@ -134,15 +134,15 @@ def _text(data: memoryview) -> str:
 
 
 def _exchange_spans(text: str, limits: Limits) -> Iterator[Span]:
-    from millrace_cli.exchange import read_exchange
+    from millrace_cli.formats.exchange import read_exchange
     from millrace_protocol.dissect import dissect_frames
 
-    for passed in read_exchange(text):
-        yield from dissect_frames(passed.data, limits=limits)
+    for transfer in read_exchange(text):
+        yield from dissect_frames(transfer.data, limits=limits)
 
 
 def _print(spans: Iterator[Span]) -> Exit:
-    from millrace_cli.paint import paint, wants_colour
+    from millrace_cli.colours import paint, wants_colour
     from millrace_protocol.dissect import render
 
     colour = wants_colour()

@@ -1,6 +1,6 @@
 """`millrace produce`: records from lines, JSON or CSV, of files or of stdin.
 
-Owns the flags, the order of sending and the summary. What a line means is `formats`.
+Owns the flags, the order of sending and the summary. `formats.input_format` parses the lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millrace_cli.exits import Exit, InputError, run
-from millrace_cli.formats import Columns, Format, Reader
+from millrace_cli.formats.input_format import Columns, Format, Reader
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
 
 if TYPE_CHECKING:
@@ -37,66 +37,73 @@ class Codec(StrEnum):
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts as sent."""
+    """The replicas that acknowledge a record."""
 
     ALL = "all"
     ONE = "1"
     NONE = "0"
 
 
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[FILES]...",
+        exists=True,
+        dir_okay=False,
+        allow_dash=True,
+        help="Files to read, in order; - is stdin.  [default: stdin]",
+    ),
+]
+KeySeparator = Annotated[
+    str, typer.Option("--key-separator", "-K", help="Lines: the key is before the first separator.")
+]
+KeyField = Annotated[
+    str, typer.Option("--key-field", "--key", "-k", help="JSON field or CSV column of the key.")
+]
+TimestampField = Annotated[
+    str,
+    typer.Option(
+        help="JSON field or CSV column of the timestamp: ms since the epoch, or ISO 8601."
+    ),
+]
+
+
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to send to.")],
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[FILES]...",
-            exists=True,
-            dir_okay=False,
-            allow_dash=True,
-            help="What to read, in order; - is stdin.  [default: stdin]",
-        ),
-    ] = None,
+    files: Files = None,
     format_: Annotated[
-        Format, typer.Option("--format", "-f", help="What the input is made of.")
+        Format, typer.Option("--format", "-f", help="Format of the input.")
     ] = Format.LINES,
-    key_separator: Annotated[
-        str, typer.Option("--key-separator", "-K", help="Lines: the key stands before the first.")
-    ] = "",
-    key_field: Annotated[
-        str, typer.Option("--key-field", "--key", "-k", help="JSON field or CSV column: the key.")
-    ] = "",
-    timestamp_field: Annotated[
-        str,
-        typer.Option(help="JSON field or CSV column: ms since the epoch, or ISO 8601."),
-    ] = "",
+    key_separator: KeySeparator = "",
+    key_field: KeyField = "",
+    timestamp_field: TimestampField = "",
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", min=0, help="Where to; else the key decides."),
+        typer.Option("--partition", "-p", min=0, help="Partition; by default, the key decides."),
     ] = None,
     compression: Annotated[
         Codec, typer.Option("--compression", "-z", help="Compression of batches.")
     ] = Codec.NONE,
-    acks: Annotated[
-        Acks, typer.Option(help="Who must have a record before it counts as sent.")
-    ] = Acks.ALL,
+    acks: Annotated[Acks, typer.Option(help="Replicas that acknowledge a record.")] = Acks.ALL,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Send records to a topic, one per line, JSON object or CSV row.
 
     \b
     lines  the line is the value, without its end; an empty line is an empty value
-    json   the line is a JSON object and is sent as it stands; empty lines are skipped
+    json   the line is a JSON object, sent unchanged; empty lines are skipped
     csv    the first row names the columns; a row is sent as a JSON object, all text
 
-    A key field that is text is the key as it stands, any other as JSON; null or missing: no key.
-    Retention goes by timestamps: records older than the topic's retention.ms do not stay for long.
+    A key field with text is the key, unchanged; another value is the key as JSON; null or a missing
+    field means no key. Retention uses timestamps: the broker soon deletes records that are older
+    than the topic's retention.ms.
 
-    Says on stderr how many records were sent; when it fails, a beginning of the input was sent.
+    Prints the number of sent records to stderr. A failure leaves the beginning of the input sent.
     """
     if key_separator and format_ is not Format.LINES:
         raise typer.BadParameter("--key-separator is for lines; name the field with --key-field")
     if (key_field or timestamp_field) and format_ is Format.LINES:
-        raise typer.BadParameter("lines have no fields: give --format json or csv")
+        raise typer.BadParameter("lines have no fields: give --format json or --format csv")
     options: dict[str, Any] = {
         "compression": compression.value,
         "acks": "all" if acks is Acks.ALL else int(acks),
@@ -111,13 +118,13 @@ def produce(
             timestamp_field=timestamp_field,
         )
 
-    sending = _Sending(topic, files or [Path("-")], partition, reader, format_ is Format.CSV)
-    run(sending.run(servers, options))
+    producing = _Run(topic, files or [Path("-")], partition, reader, format_ is Format.CSV)
+    run(producing.run(servers, options))
 
 
 @dataclass
-class _Sending:
-    """One run of the command, and how far it is."""
+class _Run:
+    """One run of the command, with its totals."""
 
     topic: str
     files: list[Path]
@@ -129,27 +136,27 @@ class _Sending:
     """Bytes of keys and values."""
 
     async def run(self, servers: str, options: dict[str, Any]) -> Exit:
-        """Sends all inputs, and says what was sent however it ends."""
+        """Sends all inputs; prints the totals after success and after failure."""
         import asyncio
 
         from millrace.producer import Producer
 
         started = time.monotonic()
         async with Producer(servers, client_id="millrace-cli", **options) as producer:
-            saying = asyncio.create_task(_say_retries(producer))
+            reporting = asyncio.create_task(_report_retries(producer))
             try:
                 with _progress(self.files) as on_read:
                     for path in self.files:
                         await self._send_input(producer, path, on_read)
             finally:
-                saying.cancel()
+                reporting.cancel()
                 self._summarize(time.monotonic() - started)
         return Exit.OK
 
     async def _send_input(
         self, producer: Producer, path: Path, on_read: Callable[[int], None]
     ) -> None:
-        from millrace_cli.inputs import Lines, file_chunks, stdin_chunks
+        from millrace_cli.formats.input_lines import Lines, file_chunks, stdin_chunks
 
         is_stdin = str(path) == "-"
         name = "stdin" if is_stdin else str(path)
@@ -189,7 +196,7 @@ class _Sending:
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
-            # ^C: what was handed over is finished and counted, if the broker answers at all.
+            # ^C: wait for the acks of records that are with the producer, and count them.
             await asyncio.wait([sending], timeout=INTERRUPT_TIMEOUT_S)
             if sending.done() and sending.exception() is None:
                 self._count(columns)
@@ -208,8 +215,8 @@ class _Sending:
         )
 
 
-async def _say_retries(producer: Producer) -> None:
-    """A person should know why nothing happens while the producer tries again."""
+async def _report_retries(producer: Producer) -> None:
+    """Prints the reason of a retry, so that the user knows why the command waits."""
     from millrace.events import EventKind
 
     async for event in producer.events():
@@ -219,7 +226,7 @@ async def _say_retries(producer: Producer) -> None:
 
 @contextmanager
 def _progress(files: list[Path]) -> Iterator[Callable[[int], None]]:
-    """A progress bar over the bytes of files, for a person; else nothing."""
+    """A progress bar over the bytes of files, on a terminal."""
     if not sys.stderr.isatty() or any(str(path) == "-" for path in files):
         yield lambda _: None
         return
@@ -239,5 +246,5 @@ def _progress(files: list[Path]) -> Iterator[Callable[[int], None]]:
 
 
 def _unescaped(text: str) -> bytes:
-    r"""The separator's bytes; a shell user writes a tab as \t."""
+    r"""The separator's bytes; `\t` stands for a tab."""
     return text.replace("\\t", "\t").encode()

@@ -1,0 +1,90 @@
+"""`millrace serve`: a broker in this process.
+
+Owns the flags. `millrace_server.serve` acts on them; it is imported when the command runs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address to listen on; port 0: any.  [default: 127.0.0.1:9092]",
+    ),
+]
+Advertise = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Address that the broker advertises to clients."),
+]
+InsecureListen = Annotated[
+    bool | None,
+    typer.Option(
+        "--insecure-listen",
+        help="Listen beyond loopback. Any client can then connect, read and write.",
+    ),
+]
+TextDialect = Annotated[
+    bool | None,
+    typer.Option("--text/--no-text", help="Accept text lines, as from netcat.  [default: --text]"),
+]
+DrainTimeout = Annotated[
+    int | None,
+    typer.Option(help="Longest wait of a stopping broker for its requests.  [default: 10000]"),
+]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(help="json, console, or auto: console on a terminal.  [default: auto]"),
+]
+
+
+def serve(
+    data: Annotated[
+        str | None,
+        typer.Option(help="Data directory; created if missing.  [default: millrace-data]"),
+    ] = None,
+    listen: Listen = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings from a TOML file.")
+    ] = None,
+    advertise: Advertise = None,
+    insecure_listen: InsecureListen = None,
+    node_id: Annotated[int | None, typer.Option(help="This broker's id.  [default: 0]")] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(help="Default number of partitions of a topic.  [default: 1]"),
+    ] = None,
+    text_dialect: TextDialect = None,
+    loop: Annotated[str | None, typer.Option(help="uvloop or asyncio.  [default: uvloop]")] = None,
+    drain_timeout_ms: DrainTimeout = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info, warning or error.  [default: info]")
+    ] = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Run a broker until SIGTERM or ^C.
+
+    Prints `listening on HOST:PORT` when it accepts connections. Flags override MILLRACE_*
+    variables, which override FILE. A second signal ends the broker without draining.
+    """
+    from millrace_server.serve import serve as run
+
+    flags = {
+        "data": data,
+        "listen": listen,
+        "advertise": advertise,
+        "insecure_listen": insecure_listen,
+        "node_id": node_id,
+        "partitions": partitions,
+        "text_dialect": text_dialect,
+        "loop": loop,
+        "drain_timeout_ms": drain_timeout_ms,
+        "log_level": log_level,
+        "log_format": log_format,
+    }
+    raise typer.Exit(run(config_file=config, environment=os.environ, flags=flags))

@@ -1,0 +1,98 @@
+"""The plan of `millrace group reset`: the target, and the new offset of each partition.
+
+Owns the targets, their offsets in each partition, and the errors. Asks no broker: the caller passes
+the offsets of the partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from millrace.records import TopicPartition
+from millrace_cli.exits import Refusal
+
+
+class PartitionOffsets(NamedTuple):
+    """The committed offset of a partition, and its log, `[start, end)`.
+
+    `at_time` is the offset of the first record at or after the target's time; None for no record.
+    """
+
+    committed: int | None
+    start: int
+    end: int
+    at_time: int | None = None
+
+
+class Move(NamedTuple):
+    """The reset of one partition."""
+
+    where: TopicPartition
+    committed: int | None
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The target of a reset: exactly one field is set. `shift` may be negative."""
+
+    end: str = ""
+    offset: int | None = None
+    time_ms: int | None = None
+    shift: int | None = None
+
+
+def plan(target: Target, known: Mapping[TopicPartition, PartitionOffsets]) -> list[Move]:
+    """A move for each partition, in order. Raises `Refusal` if a partition has no such offset."""
+    return [
+        Move(where, known[where].committed, _offset(target, where, known[where]))
+        for where in sorted(known)
+    ]
+
+
+def _offset(target: Target, where: TopicPartition, known: PartitionOffsets) -> int:
+    if target.shift is not None:
+        if known.committed is None:
+            raise Refusal(
+                f"the group has no committed offset for {where} to shift; reset it to an offset, "
+                "to the earliest, or to the latest"
+            )
+        return min(max(known.committed + target.shift, known.start), known.end)
+    if target.offset is not None:
+        if not known.start <= target.offset <= known.end:
+            raise Refusal(
+                f"{where} has offsets from {known.start} to {known.end}; {target.offset} is not "
+                "among them. Give another offset, or other partitions with --topic"
+            )
+        return target.offset
+    if target.time_ms is not None:
+        return known.end if known.at_time is None else known.at_time
+    return known.start if target.end == "earliest" else known.end
+
+
+def chosen_partitions(named: Sequence[str]) -> dict[str, list[int] | None]:
+    """The selected partitions of each topic; None for all.
+
+    Raises `ValueError` for a text that is neither a topic nor a topic with numbers.
+
+    >>> chosen_partitions(["clicks:2,0", "views", "clicks:1"])
+    {'clicks': [0, 1, 2], 'views': None}
+    """
+    chosen: dict[str, list[int] | None] = {}
+    for text in named:
+        topic, colon, numbers = text.partition(":")
+        if not topic:
+            raise ValueError(f"{text!r} names no topic")
+        if not colon:
+            chosen[topic] = None
+            continue
+        wanted = []
+        for number in numbers.split(","):
+            if not (number.isascii() and number.isdigit() and len(number) < 10):
+                raise ValueError(f"{text!r}: {number!r} is not a partition; type {topic}:0,1")
+            wanted.append(int(number))
+        before = chosen.get(topic, [])
+        chosen[topic] = None if before is None else sorted({*before, *wanted})
+    return chosen
