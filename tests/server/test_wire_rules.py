@@ -249,7 +249,7 @@ async def test_a_frame_length_out_of_bounds_is_refused_and_closes(wire: Wire, le
     assert await wire.closed() == b""
 
 
-async def test_a_stranger_may_not_send_a_large_frame(broker: Broker) -> None:
+async def test_before_hello_a_large_frame_is_refused(broker: Broker) -> None:
     """W-6.1"""
     async with Wire.connect(broker) as wire:
         wire.writer.write((65_537).to_bytes(4, "big"))

@@ -79,7 +79,11 @@ def _of_frames() -> tuple[tuple[str, str, str], ...]:
 
 def _of_records() -> tuple[tuple[str, str, str], ...]:
     return (
-        ("partitions of all topics together", _number(BrokerConfig().partitions_max), "37"),
+        (
+            "partitions of all topics together, the broker's own included",
+            _number(BrokerConfig().partitions_max),
+            "37",
+        ),
         ("topic name", f"{TOPIC_NAME_SIZE_MAX} characters", "17"),
         ("`record_count` of a batch", _number(RECORD_COUNT_MAX), "87"),
         ("records of a batch in a compacted topic", _number(DECODED_RECORDS_MAX), "87"),

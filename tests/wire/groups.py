@@ -199,7 +199,7 @@ def a_member_that_the_leader_leaves_out_gets_nothing(target: Target) -> None:
     with target.connect() as wire:
         member = Member(wire, find_group(target, wire))
         member.join()
-        equal(member.sync(("somebody-else", b"all")), b"", "the assignment")
+        equal(member.sync(("another", b"all")), b"", "the assignment")
 
 
 @check("W-4.13.4")
@@ -250,7 +250,7 @@ def joins_that_cannot_be_are_refused(target: Target) -> None:
             ({"protocols": [("range", b""), ("range", b"")]}, 23),
             ({"member_id": "", "instance_id": ""}, 42),
             ({"member_id": "x" * 1_025}, 42),
-            ({"member_id": "nobody"}, UNKNOWN_MEMBER),
+            ({"member_id": "unknown"}, UNKNOWN_MEMBER),
         ]
         for changed, code in bad:
             refused = wire.refusal("JoinGroup", *member.join_values(**changed))
@@ -263,9 +263,9 @@ def requests_of_no_member_are_refused(target: Target) -> None:
     """UNKNOWN_MEMBER_ID for another id and without a group, ILLEGAL_GENERATION for another one."""
     with target.connect() as wire:
         member = first_member(target, wire)
-        stranger = Member(wire, member.group, "nobody", generation=member.generation)
-        alone = Member(wire, target.name("group"), "nobody", generation=1)
-        for each in (stranger, alone):
+        other = Member(wire, member.group, "unknown", generation=member.generation)
+        alone = Member(wire, target.name("group"), "unknown", generation=1)
+        for each in (other, alone):
             equal(each.heartbeat(), UNKNOWN_MEMBER, "Heartbeat")
             refused = wire.refusal("SyncGroup", *each.sync_values([]))
             equal(refused.code, UNKNOWN_MEMBER, "SyncGroup")

@@ -93,12 +93,12 @@ def only_members_commit_to_a_group_with_members(target: Target) -> None:
         equal(codes(wire.call("OffsetCommit", *who, entry).partitions), [0], "the member")
         for generation, member_id, code in (
             (-1, "", UNKNOWN_MEMBER),
-            (member.generation, "nobody", UNKNOWN_MEMBER),
+            (member.generation, "unknown", UNKNOWN_MEMBER),
             (member.generation + 1, member.member_id, ILLEGAL_GENERATION),
         ):
             values = (member.group, generation, member_id, None, entry)
             equal(wire.refusal("OffsetCommit", *values).code, code, f"{generation} {member_id!r}")
-        alone = (target.name("group"), 1, "nobody", None, entry)
+        alone = (target.name("group"), 1, "unknown", None, entry)
         equal(wire.refusal("OffsetCommit", *alone).code, ILLEGAL_GENERATION, "no group")
 
 

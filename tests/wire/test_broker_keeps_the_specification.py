@@ -43,12 +43,12 @@ def test_the_command_says_what_each_rules_checks_found(
 
 
 def test_a_failed_check_is_named_with_its_rules(capsys: pytest.CaptureFixture[str]) -> None:
-    def nothing_holds(target: Target) -> None:
+    def always_fails(target: Target) -> None:
         raise AssertionError("1, expected 2")
 
-    broken = Check(("W-2.1", "W-3.1"), nothing_holds)
+    broken = Check(("W-2.1", "W-3.1"), always_fails)
     failures = command.run([broken], Target(("127.0.0.1", 1)))
-    assert capsys.readouterr().out == "FAIL W-2.1 W-3.1 nothing_holds: 1, expected 2\n"
+    assert capsys.readouterr().out == "FAIL W-2.1 W-3.1 always_fails: 1, expected 2\n"
     assert "1 of 1 FAILED" in command.summary([broken], failures)
 
 
