@@ -15,9 +15,9 @@ _ROW_BYTES = 32
 _HEADING = re.compile(r" [0-9a-f]{8} +\d+ {20,}\S.*: (array of )?[A-Z]\w*")
 """Where an array or a struct begins: its first field says so too."""
 _HEADER = re.compile(
-    r"  (length|magic|api|version|correlation_id|client_id(\.size)?) = |error_code = 0"
+    r"  (length|magic|api|version|correlation_id|client_id(\.size)?|error_code) = "
 )
-"""Fields that every frame has, and codes of success."""
+"""Fields of the header; the title names the api, the version and the correlation id."""
 _HEADERS_SHOWN = frozenset({"hello-request", "hello-response", "refusal"})
 _REPEATED = re.compile(r"(apis|configs)\[(?!0\])\d+\]\.")
 """Elements like those before them."""
