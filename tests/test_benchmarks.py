@@ -271,7 +271,7 @@ def test_the_processor_time_of_a_tree_has_children_that_run_and_that_ended() -> 
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1_200)
 @needs_java
 def test_the_connector_is_measured_beside_prebuilt_batches(
     tmp_path: Path, quick_spark: dict[str, str], monkeypatch: pytest.MonkeyPatch

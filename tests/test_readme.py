@@ -129,7 +129,7 @@ def test_every_line_of_the_tour_prints_what_the_readme_says(shell: Shell) -> Non
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1_200)
 @needs_java
 def test_every_line_about_spark_prints_what_the_readme_says(
     shell: Shell, quick_spark: dict[str, str], tmp_path: Path

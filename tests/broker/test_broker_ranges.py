@@ -85,8 +85,8 @@ async def test_ranges_are_answered_each_for_itself_and_in_their_order(filled: Wi
 @pytest.mark.parametrize(
     ("start", "end", "piece_bytes", "code", "words"),
     [
-        (0, 81, 1, ErrorCode.OFFSET_OUT_OF_RANGE, "offset 81 is outside"),
-        (81, 81, 1, ErrorCode.OFFSET_OUT_OF_RANGE, "offset 81 is outside"),
+        (0, 81, 1, ErrorCode.OFFSET_OUT_OF_RANGE, "Offset 81 is outside"),
+        (81, 81, 1, ErrorCode.OFFSET_OUT_OF_RANGE, "Offset 81 is outside"),
         (-1, 80, 1, ErrorCode.OFFSET_OUT_OF_RANGE, "from 0 to 80"),
         (-(2**63), 2**63 - 1, 1, ErrorCode.OFFSET_OUT_OF_RANGE, "from 0 to 80"),
         (2, 1, 1, ErrorCode.INVALID_REQUEST, "begins at 2 and ends before that, at 1"),

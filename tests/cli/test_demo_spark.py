@@ -43,7 +43,7 @@ def delays_by_hand(limit: int) -> dict[str, dict[str, list[int]]]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1_200)
 @needs_java
 def test_spark_prints_departures_and_delays_of_the_csv_and_names_the_plot(
     millrace: Millrace, quick_spark: dict[str, str], tmp_path: Path
@@ -77,7 +77,7 @@ def test_spark_prints_departures_and_delays_of_the_csv_and_names_the_plot(
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1_200)
 @needs_java
 def test_the_streaming_example_ends_with_the_figures_of_the_csv(
     quick_spark: dict[str, str],

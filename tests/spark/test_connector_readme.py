@@ -29,7 +29,7 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1_200)
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_the_code_runs_from_top_to_bottom(
     spark: Any, broker: BrokerThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]

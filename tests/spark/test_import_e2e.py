@@ -110,7 +110,7 @@ def test_imports_killed_between_and_amid_landings_lose_and_repeat_nothing(tmp_pa
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1_200)
 def test_an_import_killed_with_its_jvm_loses_and_repeats_nothing(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -186,7 +186,7 @@ def test_a_stream_whose_topic_is_created_anew_ends_with_our_sentence(
         run_to_the_end(read_stream(subscribe="anew"), tmp_path)
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1_200)
 def test_a_stream_that_is_killed_with_its_jvm_writes_each_record_once(
     spark: Any, tmp_path: Path
 ) -> None:
