@@ -45,7 +45,7 @@ def dissect(
     ] = Kind.AUTO,
     records_max: Annotated[int, typer.Option(min=0, help="Most records of one batch.")] = 100,
 ) -> None:
-    """Explain bytes: hex, a capture (pcap, pcapng), a segment or an index.
+    """Explain bytes: hex, a capture (pcap, pcapng), a segment, a metadata snapshot or an index.
 
     Hex may be plain digits or the output of xxd, hexdump -C, or tcpdump -X. `stream` is the raw
     bytes of one direction of a connection, `exchange` a file of `save` in `millrace nc`. The exit
@@ -63,7 +63,8 @@ def _dissect(file: Path | None, kind: Kind, records_max: int) -> Exit:
     except OSError as error:
         return ended(Exit.USAGE, f"{file}: {error.strerror}")
     try:
-        spans = _spans(data, kind, file.name if file else "", Limits(records_max=records_max))
+        path = str(file.absolute()) if file else ""
+        spans = _spans(data, kind, path, Limits(records_max=records_max))
         return _print(spans)
     except (CaptureError, HexError, ExchangeError) as error:
         return ended(Exit.INPUT, f"{file or 'stdin'}: {error}")
@@ -96,7 +97,8 @@ def _spans(data: memoryview, kind: Kind, name: str, limits: Limits) -> Iterator[
             segments = dissector.read_segments(data)
             return (s.titled() for s in dissector.dissect_segments(segments, limits=limits))
         case Kind.SEGMENT:
-            return dissector.dissect_segment(data, limits=limits)
+            values = dissector.dissect_metadata_value if dissector.is_metadata_file(name) else None
+            return dissector.dissect_segment(data, limits=limits, values=values)
         case Kind.INDEX:
             return dissector.dissect_index(data, base_offset=dissector.base_offset_of(name))
         case Kind.TIMEINDEX:
@@ -126,7 +128,12 @@ def _by_content(data: memoryview, name: str) -> Kind:
     return Kind.STREAM
 
 
-_ENDINGS = {".log": Kind.SEGMENT, ".timeindex": Kind.TIMEINDEX, ".index": Kind.INDEX}
+_ENDINGS = {
+    ".log": Kind.SEGMENT,
+    ".checkpoint": Kind.SEGMENT,
+    ".timeindex": Kind.TIMEINDEX,
+    ".index": Kind.INDEX,
+}
 
 
 def _text(data: memoryview) -> str:

@@ -33,6 +33,11 @@ from millrace_protocol.dissect.files import (
 )
 from millrace_protocol.dissect.frames import dissect_frame, dissect_frames, frame_size
 from millrace_protocol.dissect.hexdump import HexError, read_hex
+from millrace_protocol.dissect.metadata import (
+    SNAPSHOT_SUFFIX,
+    dissect_metadata_value,
+    is_metadata_file,
+)
 from millrace_protocol.dissect.render import render
 from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
 
@@ -50,11 +55,13 @@ __all__ = [
     "dissect_frames",
     "dissect_hex",
     "dissect_index",
+    "dissect_metadata_value",
     "dissect_segment",
     "dissect_segments",
     "dissect_time_index",
     "frame_size",
     "is_capture",
+    "is_metadata_file",
     "is_segment",
     "read_hex",
     "read_segments",
@@ -67,10 +74,13 @@ def dissect(
 ) -> Iterator[Span]:
     """The spans of a file, chosen by its name's ending, and else by how it begins.
 
-    `.log`, `.index` and `.timeindex` are files of a partition; what opens like a capture or like
-    a segment is one; anything else is a stream of frames. Every span has its own buffer. Raises
-    `CaptureError`.
+    `.log`, `.index` and `.timeindex` are files of a partition, `.checkpoint` is a snapshot of the
+    metadata; what opens like a capture or like a segment is one; anything else is a stream of
+    frames. The path of a file of `__cluster_metadata` has its records explained. Every span has
+    its own buffer. Raises `CaptureError`.
     """
+    if is_metadata_file(file_name) and file_name.endswith((".log", SNAPSHOT_SUFFIX)):
+        return dissect_segment(data, limits=limits, values=dissect_metadata_value)
     if file_name.endswith(".log"):
         return dissect_segment(data, limits=limits)
     if file_name.endswith(".timeindex"):

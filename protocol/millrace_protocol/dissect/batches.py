@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from millrace_protocol.dissect.records import dissect_records
-from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
+from millrace_protocol.dissect.span import (
+    DEFAULT_LIMITS,
+    Buffer,
+    Limits,
+    Span,
+    ValueDissector,
+)
 from millrace_protocol.records import (
     BATCH_HEADER,
     BATCH_LENGTH_MIN,
@@ -60,7 +66,13 @@ def dissect_batches(
 
 
 def dissect_batch(
-    data: Buffer, start: int, end: int, *, name: str, limits: Limits = DEFAULT_LIMITS
+    data: Buffer,
+    start: int,
+    end: int,
+    *,
+    name: str,
+    limits: Limits = DEFAULT_LIMITS,
+    values: ValueDissector | None = None,
 ) -> Span:
     """The batch at `start`. Its `fault` is set if the end of the batch cannot be known."""
     if end - start < HEADER_SIZE:
@@ -77,7 +89,9 @@ def dissect_batch(
         return Span(start, end, name, "batch", children=children, fault=fault)
     batch_end = start + size_bytes
     payload_start = start + HEADER_SIZE
-    records = _records(header, data, payload_start, batch_end, prefix=name, limits=limits)
+    records = _records(
+        header, data, payload_start, batch_end, prefix=name, limits=limits, values=values
+    )
     return Span(start, batch_end, name, "batch", note=_summary(header), children=children + records)
 
 
@@ -151,11 +165,20 @@ def show_time(timestamp_ms: int) -> str:
 
 
 def _records(
-    header: BatchHeader, data: Buffer, start: int, end: int, *, prefix: str, limits: Limits
+    header: BatchHeader,
+    data: Buffer,
+    start: int,
+    end: int,
+    *,
+    prefix: str,
+    limits: Limits,
+    values: ValueDissector | None,
 ) -> tuple[Span, ...]:
     codec = header.attributes & 7
     if codec == 0:
-        spans = dissect_records(data, start, end, header=header, prefix=prefix, limits=limits)
+        spans = dissect_records(
+            data, start, end, header=header, prefix=prefix, limits=limits, values=values
+        )
         return tuple(spans)
     payload = Span(start, end, f"{prefix}.payload", "bytes", note=f"{end - start} bytes compressed")
     try:
@@ -164,7 +187,9 @@ def _records(
         )
     except (CompressionError, ValueError) as error:
         return (Span(start, end, f"{prefix}.payload", "bytes", fault=str(error)),)
-    children = dissect_records(plain, 0, len(plain), header=header, prefix=prefix, limits=limits)
+    children = dissect_records(
+        plain, 0, len(plain), header=header, prefix=prefix, limits=limits, values=values
+    )
     inner = Span(
         0,
         len(plain),

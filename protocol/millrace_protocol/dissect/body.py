@@ -22,6 +22,7 @@ def dissect_body(
     start: int,
     end: int,
     *,
+    prefix: str = "",
     limits: Limits = DEFAULT_LIMITS,
 ) -> tuple[list[Span], bool]:
     """The fields of a message body in `data[start:end]`, and whether it is whole and well formed.
@@ -30,7 +31,7 @@ def dissect_body(
     fault. Never raises for bad bytes.
     """
     walk = _Walk(data, start, end, limits, elements=body_elements(cls))
-    spans = walk.struct(codec(cls, version), "")
+    spans = walk.struct(codec(cls, version), prefix)
     if not walk.broken and walk.position < end:
         spans.append(walk.fault("", walk.position, f"bytes follow the {cls.__name__}"))
     return spans, not walk.broken

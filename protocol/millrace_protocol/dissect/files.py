@@ -13,7 +13,13 @@ from dataclasses import replace
 import crc32c
 
 from millrace_protocol.dissect.batches import dissect_batch, show_time
-from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
+from millrace_protocol.dissect.span import (
+    DEFAULT_LIMITS,
+    Buffer,
+    Limits,
+    Span,
+    ValueDissector,
+)
 from millrace_protocol.framing import MAGIC as FRAME_MAGIC
 from millrace_protocol.records import BATCH_LENGTH_MIN, HEADER_SIZE
 from millrace_protocol.records.header import MAGIC
@@ -45,8 +51,13 @@ def is_segment(data: Buffer) -> bool:
     return bool(base_offset >= 0 and batch_length >= BATCH_LENGTH_MIN and magic == MAGIC)
 
 
-def dissect_segment(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Span]:
-    """One span per batch of a `.log` file, then one for the preallocated tail if there is one."""
+def dissect_segment(
+    data: Buffer, *, limits: Limits = DEFAULT_LIMITS, values: ValueDissector | None = None
+) -> Iterator[Span]:
+    """One span per batch of a `.log` file, then one for the preallocated tail if there is one.
+
+    `values` explains the values of its records.
+    """
     position = 0
     index = 0
     end = len(data)
@@ -55,7 +66,9 @@ def dissect_segment(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterato
             note = "preallocated: a batch length of 0 ends the log"
             yield Span(position, end, "tail", "bytes", note=note, buffer=data)
             return
-        span = dissect_batch(data, position, end, name=f"batch[{index}]", limits=limits)
+        span = dissect_batch(
+            data, position, end, name=f"batch[{index}]", limits=limits, values=values
+        )
         yield replace(span, buffer=data)
         if span.fault:
             return

@@ -7,8 +7,9 @@ keep. Source: wire_spec.md W-5.3.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from millrace_protocol.dissect.span import Buffer, Limits, Span
+from millrace_protocol.dissect.span import Buffer, Limits, Span, ValueDissector
 from millrace_protocol.records import BatchHeader
 
 _VARINT_SIZE_MAX = 10
@@ -22,7 +23,14 @@ class _BadRecord(Exception):
 
 
 def dissect_records(
-    data: Buffer, start: int, end: int, *, header: BatchHeader, prefix: str, limits: Limits
+    data: Buffer,
+    start: int,
+    end: int,
+    *,
+    header: BatchHeader,
+    prefix: str,
+    limits: Limits,
+    values: ValueDissector | None = None,
 ) -> Iterator[Span]:
     """One span per record in `data[start:end]`, which is not compressed."""
     view = memoryview(data)
@@ -33,7 +41,8 @@ def dissect_records(
             name = f"{prefix}.records[{index}...]"
             yield Span(position, end, name, "records", note=f"{left} more not shown")
             return
-        record = _Record(view, position, end, f"{prefix}.records[{index}]")
+        name = f"{prefix}.records[{index}]"
+        record = _Record(view, position, end, name, limits=limits, values=values)
         span = record.dissect(header)
         yield span
         if span.fault:
@@ -47,12 +56,23 @@ def dissect_records(
 class _Record:
     """A cursor over one record; spans gather in `_spans` as they are read."""
 
-    def __init__(self, view: memoryview, start: int, limit: int, name: str) -> None:
+    def __init__(
+        self,
+        view: memoryview,
+        start: int,
+        limit: int,
+        name: str,
+        *,
+        limits: Limits,
+        values: ValueDissector | None,
+    ) -> None:
         self._view = view
         self._start = start
         self._position = start
         self._limit = limit
         self._name = name
+        self._limits = limits
+        self._values = values
         self._spans: list[Span] = []
 
     def dissect(self, header: BatchHeader) -> Span:
@@ -81,7 +101,7 @@ class _Record:
         timestamp_delta = self._varint("timestamp_delta")
         offset_delta = self._varint("offset_delta")
         self._bytes("key", nullable=True)
-        self._bytes("value", nullable=True)
+        self._value()
         count = self._varint("headers.count")
         if not 0 <= count <= self._limit - self._position:
             raise _BadRecord(f"{count} headers cannot be in the bytes left", self._position)
@@ -127,6 +147,16 @@ class _Record:
             if byte < 0x80:
                 return (raw >> 1) ^ -(raw & 1)
             shift += 7
+
+    def _value(self) -> None:
+        self._bytes("value", nullable=True)
+        span = self._spans[-1]
+        if self._values is None or not isinstance(span.value, memoryview):
+            return
+        start = span.end - len(span.value)
+        size = Span(span.start, start, f"{span.name}.size", "varint", len(span.value))
+        value = self._values(self._view, start, span.end, name=span.name, limits=self._limits)
+        self._spans[-1] = replace(span, value=None, note=value.type, children=(size, value))
 
     def _bytes(self, name: str, *, nullable: bool) -> None:
         start = self._position

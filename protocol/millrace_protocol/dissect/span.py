@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
@@ -68,3 +69,11 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+class ValueDissector(Protocol):
+    """Explains the value of a record whose topic is known: `data[start:end]`."""
+
+    def __call__(
+        self, data: Buffer, start: int, end: int, *, name: str, limits: Limits
+    ) -> Span: ...

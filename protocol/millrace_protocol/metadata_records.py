@@ -1,0 +1,238 @@
+"""Records of the metadata log: the only way in which a cluster's knowledge of itself changes.
+
+Owns the fields of each record, its type id and its versions. Refuses to know what a change means:
+`millrace_server.metadata.image` does. The value of every record in a segment or a snapshot of
+`__cluster_metadata` is one of these; its key is null.
+
+    +---------+---------+---------------------------+
+    | type    | version | the fields of the version |
+    | int16   | int16   |                           |
+    +---------+---------+---------------------------+
+
+A broker that meets a type or a version that it does not know must not start: it would miss a rule
+of a newer broker. So a new field takes a new version, and a changed meaning takes a new type.
+
+Sources: Kafka's metadata records (RegisterBrokerRecord.json, TopicRecord.json,
+PartitionRecord.json, PartitionChangeRecord.json), KIP-500, KIP-630, KIP-858.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import dataclass
+
+from millrace_protocol.codec import Buffer, decode_leading, encode
+from millrace_protocol.errors import WireError
+from millrace_protocol.primitives import (
+    BOOLEAN,
+    INT16,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    UINT16,
+    UUID,
+)
+from millrace_protocol.schema import Message, array_of, wire
+
+UNASSIGNED_DIRECTORY = uuid.UUID(int=0)
+"""The directory of a replica whose broker has not created it."""
+NO_LEADER = -1
+LEADER_UNCHANGED = -2
+PREFIX = struct.Struct(">hh")
+"""Type and version, before the fields."""
+
+
+@dataclass(slots=True)
+class MetadataRecord(Message):
+    """Base of every record of the metadata log."""
+
+
+@dataclass(slots=True)
+class ClusterRecord(MetadataRecord):
+    """The cluster's identity, and the version of the rules that its brokers follow."""
+
+    cluster_id: uuid.UUID = wire(UUID, "identity of the cluster, made with its first record")
+    feature_level: int = wire(INT16, "the rules in force; a broker that knows fewer must not start")
+
+
+@dataclass(slots=True)
+class RegisterBrokerRecord(MetadataRecord):
+    """A broker has started; it is fenced until a `BrokerRegistrationChangeRecord` unfences it."""
+
+    broker_id: int = wire(INT32, "the broker's id in the cluster")
+    broker_epoch: int = wire(INT64, "offset of this registration; a later one replaces it")
+    incarnation_id: uuid.UUID = wire(UUID, "new with every start of the broker")
+    host: str = wire(STRING, "host that clients connect to")
+    port: int = wire(UINT16, "port that clients connect to")
+    rack: str | None = wire(NULLABLE_STRING, "where the broker is; null for unknown")
+    directory_ids: tuple[uuid.UUID, ...] = wire(
+        array_of(UUID), "identities of its data directories"
+    )
+
+
+@dataclass(slots=True)
+class BrokerRegistrationChangeRecord(MetadataRecord):
+    """A registered broker is fenced or unfenced."""
+
+    broker_id: int = wire(INT32, "the broker's id in the cluster")
+    broker_epoch: int = wire(INT64, "offset of the registration that is changed")
+    is_fenced: bool = wire(BOOLEAN, "whether the broker may lead no partition")
+
+
+@dataclass(slots=True)
+class TopicRecord(MetadataRecord):
+    """A topic is created; its partitions and settings follow in the same batch."""
+
+    name: str = wire(STRING, "topic name (W-6.5)")
+    topic_id: uuid.UUID = wire(UUID, "identity of the topic; never used again")
+
+
+@dataclass(slots=True)
+class PartitionRecord(MetadataRecord):
+    """A partition of a topic is created, or, in a snapshot, all there is to know of it."""
+
+    topic_id: uuid.UUID = wire(UUID, "identity of the topic")
+    partition: int = wire(INT32, "partition number; those of a topic are dense from 0")
+    replicas: tuple[int, ...] = wire(array_of(INT32), "ids of the brokers with a copy, best first")
+    isr: tuple[int, ...] = wire(array_of(INT32), "ids of the brokers whose copies are in sync")
+    leader: int = wire(INT32, "id of the leader; -1 for none")
+    leader_epoch: int = wire(INT32, "how often the leader has changed")
+    partition_epoch: int = wire(INT32, "how often this partition has changed")
+    directory_ids: tuple[uuid.UUID, ...] = wire(
+        array_of(UUID), "data directory of each replica; zero until its broker has created it"
+    )
+
+
+@dataclass(slots=True)
+class PartitionChangeRecord(MetadataRecord):
+    """A partition changes; the partition epoch counts it."""
+
+    topic_id: uuid.UUID = wire(UUID, "identity of the topic")
+    partition: int = wire(INT32, "partition number")
+    replicas: tuple[int, ...] | None = wire(
+        array_of(INT32, nullable=True), "new replicas; null for no change"
+    )
+    isr: tuple[int, ...] | None = wire(
+        array_of(INT32, nullable=True), "new in-sync replicas; null for no change"
+    )
+    leader: int = wire(INT32, "new leader, with the next leader epoch; -1 for none, -2 for as is")
+    directory_ids: tuple[uuid.UUID, ...] | None = wire(
+        array_of(UUID, nullable=True), "new data directories; null for no change"
+    )
+
+
+@dataclass(slots=True)
+class ConfigRecord(MetadataRecord):
+    """One setting of a topic changes."""
+
+    topic_id: uuid.UUID = wire(UUID, "identity of the topic")
+    name: str = wire(STRING, "configuration key")
+    value: str | None = wire(NULLABLE_STRING, "its value as text; null for the broker's default")
+
+
+@dataclass(slots=True)
+class RemoveTopicRecord(MetadataRecord):
+    """A topic is deleted with its partitions and settings."""
+
+    topic_id: uuid.UUID = wire(UUID, "identity of the topic")
+
+
+@dataclass(slots=True)
+class ProducerIdsRecord(MetadataRecord):
+    """A block of producer ids is given to a broker: those below `next_producer_id`."""
+
+    broker_id: int = wire(INT32, "the broker that hands the ids out")
+    broker_epoch: int = wire(INT64, "offset of its registration")
+    next_producer_id: int = wire(INT64, "first id behind the block")
+
+
+@dataclass(slots=True)
+class SnapshotHeaderRecord(MetadataRecord):
+    """The first record of a snapshot (KIP-630)."""
+
+    end_offset: int = wire(INT64, "the snapshot holds what the log says before this offset")
+
+
+@dataclass(slots=True)
+class RemovedTopicsRecord(MetadataRecord):
+    """Only in a snapshot: topics that were deleted, whose directories may still be found."""
+
+    topic_ids: tuple[uuid.UUID, ...] = wire(array_of(UUID), "the latest ones, the oldest first")
+
+
+@dataclass(slots=True)
+class SnapshotFooterRecord(MetadataRecord):
+    """The last record of a snapshot: without it the snapshot is torn."""
+
+    record_count: int = wire(INT64, "records before this one, the header included")
+
+
+RECORD_TYPES: dict[int, tuple[type[MetadataRecord], int]] = {
+    1: (ClusterRecord, 0),
+    2: (RegisterBrokerRecord, 0),
+    3: (BrokerRegistrationChangeRecord, 0),
+    4: (TopicRecord, 0),
+    5: (PartitionRecord, 0),
+    6: (PartitionChangeRecord, 0),
+    7: (ConfigRecord, 0),
+    8: (RemoveTopicRecord, 0),
+    9: (ProducerIdsRecord, 0),
+    10: (SnapshotHeaderRecord, 0),
+    11: (RemovedTopicsRecord, 0),
+    12: (SnapshotFooterRecord, 0),
+}
+"""Type id to the record and its newest version."""
+_TYPE_IDS = {cls: (type_id, version) for type_id, (cls, version) in RECORD_TYPES.items()}
+
+
+class NewerMetadata(WireError):
+    """A record's type or version is not known here: a newer broker wrote it."""
+
+
+def record_class(type_id: int, version: int) -> type[MetadataRecord]:
+    """The record of a type id. Raises `NewerMetadata` if it or the version is not known."""
+    known = RECORD_TYPES.get(type_id)
+    if known is None:
+        raise NewerMetadata(
+            f"metadata record type {type_id} is not known; the known ones are 1 to "
+            f"{max(RECORD_TYPES)}",
+            position=0,
+        )
+    cls, newest = known
+    if not 0 <= version <= newest:
+        raise NewerMetadata(
+            f"version {version} of {cls.__name__} is not known; the newest known is {newest}",
+            position=2,
+        )
+    return cls
+
+
+def encode_metadata_record(record: MetadataRecord) -> bytes:
+    """The value of a record. Raises `ValueError` for a field that its type cannot carry.
+
+    >>> encode_metadata_record(RemoveTopicRecord(uuid.UUID(int=1))).hex()
+    '0008000000000000000000000000000000000001'
+    """
+    type_id, version = _TYPE_IDS[type(record)]
+    return PREFIX.pack(type_id, version) + encode(record, version)
+
+
+def decode_metadata_record(value: Buffer) -> MetadataRecord:
+    """The record in a value. Raises `NewerMetadata`, and `WireError` when it is malformed."""
+    if len(value) < PREFIX.size:
+        raise WireError(
+            f"a metadata record begins with {PREFIX.size} bytes of type and version, and there "
+            f"are {len(value)}",
+            position=0,
+        )
+    type_id, version = PREFIX.unpack_from(value)
+    record, end = decode_leading(
+        record_class(type_id, version), value, version, position=PREFIX.size
+    )
+    if end != len(value):
+        raise WireError(
+            f"extra bytes after the {type(record).__name__}: {len(value) - end}", position=end
+        )
+    return record
