@@ -1,7 +1,8 @@
 """A broker without its port: the image, the partitions, and the services over them.
 
     dialects ──► appends, fetches, groups, topics, producer_ids ──► partitions ──► log ──► disk
-                                              └──► controller ──► metadata log ──┘
+                          topics, producer_ids ──► active controller ──► metadata log ──┘
+                                                           └──► applier ──► partitions
 
 Owns the order of starting and stopping. Refuses to know connections: those are `net` and the
 dialects, which call the services.
@@ -13,17 +14,23 @@ import asyncio
 import uuid
 from functools import partial
 
-from millrace_protocol.errors import ErrorCode
-from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
-from millrace_server.controller.metadata_log import METADATA_TOPIC, MetadataLog
+from millrace_server.controller.active_controller import ActiveController
+from millrace_server.controller.applier import MetadataApplier
+from millrace_server.controller.metadata_log import METADATA_TOPIC, MetadataLog, NotWritten
+from millrace_server.controller.metadata_storage import METADATA_DIRECTORY, open_metadata_log
 from millrace_server.environment.seams import ColdReads, Environment
-from millrace_server.log import LogConfig, PartitionLog, Rot
+from millrace_server.log import PartitionLog, Rot
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.loop.fair_scheduler import FairScheduler
-from millrace_server.metadata.controller import Controller, TopicDefaults
-from millrace_server.metadata.image import ClusterImage
-from millrace_server.metadata.records import ClusterCreated
+from millrace_server.metadata.cache import MetadataCache
+from millrace_server.metadata.controller import (
+    BrokerStart,
+    Controller,
+    TopicDefaults,
+    register_broker,
+)
+from millrace_server.metadata.image import BrokerRegistration, ClusterImage
 from millrace_server.partitions.compactor import Compactor
 from millrace_server.partitions.opening import Opening
 from millrace_server.partitions.partition import Partition
@@ -31,14 +38,7 @@ from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.partitions.purgatory import Purgatory
 from millrace_server.partitions.retention import RetentionLoop
 from millrace_server.partitions.scrub import Scrub
-from millrace_server.partitions.storage import (
-    IDENTITY_FILE,
-    create_logs,
-    is_partition,
-    open_log,
-    partition_directory,
-    remove_leftovers,
-)
+from millrace_server.partitions.storage import remove_leftovers
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.fetch import FetchService
 from millrace_server.services.groups import Groups
@@ -47,8 +47,6 @@ from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.topics import Topics
 
 log = get_logger("millrace.broker")
-METADATA_TOPIC_ID = str(uuid.UUID(int=1))
-"""The metadata topic has no record of its creation, so its identity is fixed."""
 
 
 class Broker:
@@ -59,12 +57,13 @@ class Broker:
     ) -> None:
         self.config = config
         self.env = env
-        self.image = ClusterImage()
+        self.cache = MetadataCache()
         self.partitions = PartitionTable()
         self.advertised_address = config.advertised_address or config.listen_address
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        defaults = TopicDefaults(config.partitions, 1, config.topic, config.partitions_max)
-        self.controller = Controller(self.image, defaults, broker_count=1)
+        self._topic_defaults = TopicDefaults(
+            config.partitions, 1, config.topic, config.partitions_max
+        )
         self.turns = FairScheduler(asyncio.get_running_loop())
         self.lookups = BatchLookups(env.spawn, self.turns)
         self._append_waits = Purgatory(env)
@@ -93,12 +92,25 @@ class Broker:
         self._opening = Opening(
             env,
             self.partitions,
-            self.image,
+            self.cache,
             config.topic,
+            broker_id=config.node_id,
+            assign=lambda topic_id, number: self._active.assign(topic_id, number),
             make_partition=self._make_partition,
             on_opened=lambda opened: self.producer_ids.on_partition_opened(opened.producer_ids()),
             on_failure=self._fail_opening,
         )
+
+    @property
+    def image(self) -> ClusterImage:
+        """The metadata in force."""
+        return self.cache.image
+
+    def address_of(self, broker: BrokerRegistration) -> tuple[str, int]:
+        """Host and port that clients connect to; those of this broker are known without a disk."""
+        if broker.broker_id == self.config.node_id:
+            return self.advertised_address
+        return broker.host, broker.port
 
     async def start(self) -> None:
         """Opens what is on the disk and begins housekeeping.
@@ -123,41 +135,88 @@ class Broker:
             self._background_tasks.append(self.env.spawn.task(self.scrub.run(), name="scrub"))
 
     async def _open(self) -> None:
-        self._metadata = await self._open_metadata()
+        await self._open_metadata()
         self.topics = Topics(
             env=self.env,
+            broker_id=self.config.node_id,
             partitions=self.partitions,
-            metadata=self._metadata,
-            controller=self.controller,
-            image=self.image,
+            active=self._active,
+            controller=Controller(self._topic_defaults),
+            cache=self.cache,
             defaults=self.config.topic,
-            make_partition=self._make_partition,
-            on_deleted=lambda topic: self.groups.on_topic_deleted(topic),
         )
         self.groups = Groups(
             env=self.env,
             partitions=self.partitions,
             topics=self.topics,
-            image=self.image,
+            cache=self.cache,
             config=self.config.group,
             offsets_partitions=self.config.offsets_topic_partitions,
         )
-        self.producer_ids = ProducerIds(self._metadata, self.controller, self.image)
+        self.producer_ids = ProducerIds(self._active, self.cache, broker_id=self.config.node_id)
         self.appends = ProduceService(
             self.partitions, self.env, self._append_waits, self.producer_ids, self.lookups
         )
-        if not self.image.cluster_id:
-            cluster_id = str(uuid.UUID(int=self.env.rng.getrandbits(128), version=4))
-            await self._metadata.write([ClusterCreated(cluster_id)])
+        await self.register()
         await self.env.spawn.blocking(
-            remove_leftovers,
-            self.env.disk,
-            self.image,
-            frozenset({partition_directory(METADATA_TOPIC, 0)}),
+            remove_leftovers, self.env.disk, self.image, frozenset({METADATA_DIRECTORY})
         )
         self._opening.begin()
         await self._opening.wait(self.config.start_wait_ms)
         await self.groups.start(self.config.start_wait_ms)
+
+    async def _open_metadata(self) -> None:
+        env = self.env
+        opened = await env.spawn.blocking(open_metadata_log, env.disk, env.clock.wall_ms())
+        partition = self._make_partition(METADATA_TOPIC, 0, opened)
+        self.partitions.add(partition)
+        applier = MetadataApplier(
+            env=env,
+            partitions=self.partitions,
+            cache=self.cache,
+            opening=self._opening,
+            defaults=self.config.topic,
+            broker_id=self.config.node_id,
+            on_deleted=lambda topic: self.groups.on_topic_deleted(topic),
+        )
+        self._active = ActiveController(
+            MetadataLog(partition, env.clock),
+            self.cache,
+            applier,
+            env,
+            broker_id=self.config.node_id,
+            snapshot_bytes=self.config.metadata_snapshot_bytes,
+        )
+        self._active.load()
+
+    async def register(self) -> None:
+        """Registers this start of the broker, with its advertised address. Raises `ApiError`.
+
+        A full disk keeps the registration of an earlier start in force: reads go on.
+        """
+        rng, config = self.env.rng, self.config
+        cluster_id, incarnation_id, directory_id = (
+            uuid.UUID(int=rng.getrandbits(128), version=4) for _ in range(3)
+        )
+        known = self.image.brokers.get(config.node_id)
+        host, port = self.advertised_address
+        start = BrokerStart(
+            config.node_id,
+            incarnation_id,
+            host,
+            port,
+            config.rack or None,
+            # The metadata log lies in the data directory, so it knows the directory's identity.
+            directory_id if known is None else known.directory_ids[0],
+        )
+        try:
+            await self._active.change(
+                lambda image: register_broker(image, start, cluster_id=cluster_id)
+            )
+        except NotWritten as error:
+            if known is None:
+                raise
+            log.warning("broker not registered anew", reason=error.message)
 
     def answer_waiting(self) -> None:
         """Answers long polls with what there is; a stopping broker does not wait for more."""
@@ -171,7 +230,7 @@ class Broker:
             await asyncio.wait([task])
         await self._opening.stop()
         await self.groups.stop()
-        await self._metadata.close()
+        await self._active.close()
         await self._shut_partitions()
         self._append_waits.close()
         self._fetch_waits.close()
@@ -191,42 +250,8 @@ class Broker:
                 error=str(error),
             )
 
-    async def _open_metadata(self) -> MetadataLog:
-        disk = self.env.disk
-        config = LogConfig(retention_ms=-1)
-        # A directory without identity is left of a first start that was cut short.
-        if disk.exists(f"{partition_directory(METADATA_TOPIC, 0)}/{IDENTITY_FILE}"):
-            opened = await self.env.spawn.blocking(
-                open_log, disk, METADATA_TOPIC, METADATA_TOPIC_ID, 0, config, self._now()
-            )
-        else:
-            self._refuse_orphaned_data()
-            created = await self.env.spawn.blocking(
-                create_logs, disk, self.image, METADATA_TOPIC, METADATA_TOPIC_ID, range(1), config
-            )
-            opened = created[0]
-        if opened.read_only_cause is not None:
-            opened.discard()
-            raise opened.read_only_cause
-        partition = self._make_partition(METADATA_TOPIC, 0, opened)
-        self.partitions.add(partition)
-        metadata = MetadataLog(partition, self.image, self.env)
-        metadata.load()
-        return metadata
-
-    def _refuse_orphaned_data(self) -> None:
-        disk = self.env.disk
-        metadata = partition_directory(METADATA_TOPIC, 0)
-        orphans = [d for d in disk.list_directory("") if d != metadata and is_partition(disk, d)]
-        if orphans:
-            raise ApiError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"The data directory holds {len(orphans)} partitions ({orphans[0]}, ...) and no "
-                f"{METADATA_TOPIC}-0; restore that directory, or use an empty data directory",
-            )
-
     def _make_partition(self, topic: str, number: int, opened: PartitionLog) -> Partition:
-        return Partition(
+        partition = Partition(
             topic,
             number,
             opened,
@@ -235,6 +260,9 @@ class Broker:
             on_failure=partial(self._fail, topic, number),
             on_rot=self._tell_of_rot,
         )
+        if topic in self.image.topics:
+            partition.leader_epoch = self.image.topics[topic].partitions[number].leader_epoch
+        return partition
 
     def _tell_of_rot(self, partition: Partition, rot: Rot) -> None:
         unsaid = self._rot_lines.take()
@@ -265,6 +293,3 @@ class Broker:
         if not self.failed.done():
             self.failed.set_exception(error)
             self.failed.exception()
-
-    def _now(self) -> int:
-        return self.env.clock.wall_ms()

@@ -62,6 +62,8 @@ class BrokerConfig:
     """Allows listening beyond loopback, where anybody who can connect can read and write."""
     node_id: int = 0
     """This broker's id in the cluster."""
+    rack: str = ""
+    """Where the broker is; the replicas of a partition go to different racks. Empty: unknown."""
     loop: str = "uvloop"
     """Event loop: `uvloop`, or `asyncio` for the standard library's."""
     text_dialect: bool = True
@@ -106,6 +108,8 @@ class BrokerConfig:
     """How long a start waits for all partitions to be open. After that it serves those that are:
     what a crash left may take long to look through, and a request for one of the others is asked
     to try again."""
+    metadata_snapshot_bytes: int = 1 << 20
+    """Growth of the metadata log from one snapshot of it to the next; a start replays that much."""
     drain_timeout_ms: int = 10_000
     """How long a stopping broker lets requests finish."""
     log_level: str = "info"
@@ -298,6 +302,7 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
         "compaction_bytes_per_second",
         "compaction_keys_max",
         "scrub_interval_ms",
+        "metadata_snapshot_bytes",
         "drain_timeout_ms",
         "offsets_topic_partitions",
         "offsets_retention_minutes",

@@ -39,12 +39,18 @@ class Node:
         await self.broker.start()
         try:
             self.address = await self.server.start(*self.config.listen_address)
+            await self._advertise(self.config.advertised_address or self.address)
         except (Exception, asyncio.CancelledError):
+            await self.server.drain(0)
             await self.broker.stop()
             raise
-        self.broker.advertised_address = self.config.advertised_address or self.address
         log.info("listening", host=self.address[0], port=self.address[1])
         return self.address
+
+    async def _advertise(self, address: tuple[str, int]) -> None:
+        if address != self.broker.advertised_address:
+            self.broker.advertised_address = address
+            await self.broker.register()
 
     async def stop(self) -> None:
         """Lets requests finish, closes connections, and makes everything durable."""

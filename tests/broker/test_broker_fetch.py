@@ -9,6 +9,11 @@ import pytest
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
+from millrace_protocol.metadata_records import (
+    ClusterRecord,
+    TopicRecord,
+    decode_metadata_record,
+)
 from millrace_protocol.records import encode_batch, read_header, seal
 from millrace_server.testing import Broker
 from tests.broker.wire import (
@@ -330,9 +335,10 @@ async def test_records_below_the_high_watermark_only(broker: Broker, wire: Wire)
 
 async def test_the_metadata_log_can_be_read_like_any_other(wire: Wire) -> None:
     await wire.create("t")
-    kinds = [value or b"" for value in values_of(await wire.fetch("__cluster_metadata", 0))]
-    assert b"ClusterCreated" in kinds[0]
-    assert b"TopicCreated" in kinds[-1]
+    values = values_of(await wire.fetch("__cluster_metadata", 0))
+    records = [decode_metadata_record(value or b"") for value in values]
+    assert isinstance(records[0], ClusterRecord)
+    assert [r.name for r in records if isinstance(r, TopicRecord)] == ["t"]
 
 
 async def test_offsets_are_found_by_time(wire: Wire) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from millrace_protocol.errors import ErrorCode
+from millrace_protocol.metadata_records import ClusterRecord, encode_metadata_record
 from millrace_protocol.records import encode_batch, read_header
 from millrace_server.api_error import ApiError
 from millrace_server.disk.os_disk import OsDisk
@@ -57,7 +59,7 @@ async def test_the_cluster_keeps_its_identity(data: Path) -> None:
     for _ in range(2):
         async with Broker(data=data) as broker:
             found.append(broker.node.broker.image.cluster_id)
-    assert found[0] == found[1] != ""
+    assert found[0] == found[1] is not None
 
 
 async def test_an_unfinished_creation_is_removed(data: Path) -> None:
@@ -236,9 +238,19 @@ async def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path: Path) -
         assert (await wire.create("t")).error_code == 0
 
 
-async def test_metadata_of_a_newer_broker_is_not_guessed_at(data: Path) -> None:
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(bytes.fromhex("7fff 0000"), id="unknown type"),
+        pytest.param(bytes.fromhex("0001 7fff"), id="unknown version"),
+        pytest.param(
+            encode_metadata_record(ClusterRecord(uuid.UUID(int=1), 99)), id="feature level"
+        ),
+    ],
+)
+async def test_metadata_of_a_newer_broker_is_not_guessed_at(data: Path, value: bytes) -> None:
     log = PartitionLog.open(OsDisk(data), METADATA, LogConfig(), now_ms=1)
-    made = encode_batch([b'{"type": "FromTheFuture"}'], timestamps_ms=1)
+    made = encode_batch([value], timestamps_ms=1)
     log.append(memoryview(made), read_header(made), now_ms=1)
     log.close()
     before = open_files()

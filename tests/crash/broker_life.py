@@ -178,7 +178,7 @@ async def check_broker(disk: FaultyDisk, promise: BrokerPromise) -> None:
         if name not in topics:
             assert wanted.may_be_gone, f"{name} is gone"
             continue
-        count = topics[name].partitions
+        count = topics[name].partition_count
         assert count in (wanted.partitions, wanted.may_be_wider)
         for number in range(count):
             refused = broker.partitions.offline(name, number)
@@ -189,7 +189,9 @@ async def check_broker(disk: FaultyDisk, promise: BrokerPromise) -> None:
             assert len(found) >= acked, f"{name}-{number}: {acked} acked, {len(found)} there"
             assert found == list(sent[: len(found)])
     kept = {partition_directory(METADATA_TOPIC, 0)}
-    kept |= {partition_directory(t.name, n) for t in topics.values() for n in range(t.partitions)}
+    kept |= {
+        partition_directory(t.name, n) for t in topics.values() for n in range(t.partition_count)
+    }
     left = set(disk.list_directory("")) ^ kept
     # A creation that ended before its first file was whole cannot be told from somebody else's
     # directory; it stands in nobody's way, as `_go_on` shows.

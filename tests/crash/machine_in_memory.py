@@ -44,8 +44,13 @@ class AtOnce:
         return done
 
 
-def broker_on(disk: Disk, *, seed: int = 1) -> Broker:
+def broker_on(disk: Disk, *, seed: int = 1, metadata_snapshot_bytes: int = 1_000) -> Broker:
     """A broker without a port; `seed` makes its identifiers."""
     host = Environment(StoppedClock(), disk, OsNet(), random.Random(seed), AtOnce())
-    config = BrokerConfig(data="memory", start_wait_ms=60_000, topic={"segment.bytes": "1000"})
+    config = BrokerConfig(
+        data="memory",
+        start_wait_ms=60_000,
+        metadata_snapshot_bytes=metadata_snapshot_bytes,
+        topic={"segment.bytes": "1000"},
+    )
     return Broker(config, host)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
 from millrace_cli.exits import InputError
 from millrace_cli.formats.exchange import ExchangeError, read_exchange, write_exchange
@@ -51,6 +52,13 @@ from millrace_protocol.framing import (
     response_header,
 )
 from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.metadata_records import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    encode_metadata_record,
+)
 from millrace_protocol.records import (
     BatchTooLarge,
     Codec,
@@ -71,12 +79,9 @@ from millrace_server.log.durable_mark import MARK_SIZE, DurableMark
 from millrace_server.log.offset_index import OffsetIndex
 from millrace_server.log.producers import Producers
 from millrace_server.log.time_index import TimeIndex
-from millrace_server.metadata.records import (
-    TopicCreated,
-    UnreadableMetadata,
-    decode_record,
-    encode_record,
-)
+from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.records import UnreadableMetadata, decode_record
+from millrace_server.metadata.snapshot import TornSnapshot, decode_snapshot, encode_snapshot
 from tests.fuzz.mutation import INPUT_BYTES_MAX
 from tests.fuzz.samples import FRAMES, batches, body, resealed
 
@@ -306,7 +311,12 @@ def _metadata_record(data: bytes) -> None:
         record = decode_record(data)
     except UnreadableMetadata:
         return
-    assert decode_record(encode_record(record)) == record
+    assert encode_metadata_record(record) == data
+
+
+def _snapshot(data: bytes) -> None:
+    with suppress(TornSnapshot, UnreadableMetadata):
+        decode_snapshot(data, end_offset=7)
 
 
 def _toml(data: bytes) -> None:
@@ -389,7 +399,16 @@ _GROUP_TALK = (
     _USER_DATA,
 )
 _PAYLOAD = b"a payload that repeats, a payload that repeats" * 8
-_METADATA = encode_record(TopicCreated("t", "id", 1, 1, {"retention.ms": "1"}))
+_METADATA = tuple(
+    encode_metadata_record(record)
+    for record in (
+        RegisterBrokerRecord(1, 2, UUID(int=3), "host", 9092, None, (UUID(int=4),)),
+        PartitionRecord(UUID(int=5), 0, (1, 2), (1,), 1, 0, 0, (UUID(int=4), UUID(int=0))),
+        PartitionChangeRecord(UUID(int=5), 0, None, (1,), -2, None),
+        ConfigRecord(UUID(int=5), "retention.ms", "1"),
+    )
+)
+_SNAPSHOT = encode_snapshot(ClusterImage(7, UUID(int=1), 1, next_producer_id=9), now_ms=1)
 _TOML = b"""data = "d"
 listen = "127.0.0.1:9092"
 insecure_listen = false
@@ -441,7 +460,8 @@ TARGETS = (
     Target("durable mark", _durable_mark, (DurableMark(9, 5, 900).encode(),)),
     Target("checkpoint", _checkpoint, (_checkpoint_seed(),)),
     Target("producers", _producers, (_checkpoint_seed()[-55:],)),
-    Target("metadata record", _metadata_record, (_METADATA,)),
+    Target("metadata record", _metadata_record, _METADATA),
+    Target("metadata snapshot", _snapshot, (_SNAPSHOT,)),
     Target("configuration file", _toml, (_TOML,)),
     Target("configuration environment", _environment, (_ENVIRONMENT,)),
     Target("request line", _request_line, _LINES),

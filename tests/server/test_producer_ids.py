@@ -2,43 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar, cast
+import uuid
+from collections.abc import Callable, Sequence
+from typing import cast
 
-from millrace_server.controller.metadata_log import MetadataLog
-from millrace_server.metadata.controller import PRODUCER_ID_BLOCK, Controller, TopicDefaults
+from millrace_protocol.metadata_records import MetadataRecord
+from millrace_server.controller.active_controller import ActiveController
+from millrace_server.metadata.cache import MetadataCache
+from millrace_server.metadata.controller import (
+    PRODUCER_ID_BLOCK,
+    BrokerStart,
+    preview,
+    register_broker,
+    reserve_producer_ids,
+)
 from millrace_server.metadata.image import ClusterImage
-from millrace_server.metadata.records import MetadataRecord
 from millrace_server.services.producer_ids import FENCED, ProducerIds
 
-T = TypeVar("T")
+START = BrokerStart(0, uuid.UUID(int=1), "localhost", 9092, None, uuid.UUID(int=2))
 
 
-class DirectMetadata:
-    """A metadata log whose records are in force at once."""
+class DirectController:
+    """An active controller whose records are committed at once."""
 
-    def __init__(self, image: ClusterImage) -> None:
-        self._image = image
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
 
-    async def change(self, work: Callable[[], Awaitable[T]]) -> T:
-        return await work()
+    async def change(
+        self, decide: Callable[[ClusterImage], Sequence[MetadataRecord]]
+    ) -> ClusterImage:
+        self._cache.image = preview(self._cache.image, decide(self._cache.image))
+        return self._cache.image
 
-    async def write(self, records: Sequence[MetadataRecord]) -> None:
-        for record in records:
-            self._image.replay(record)
 
-
-def make_ids() -> tuple[ProducerIds, ClusterImage]:
-    image = ClusterImage()
-    controller = Controller(image, TopicDefaults(1, 1, {}, 10), broker_count=1)
-    return ProducerIds(cast(MetadataLog, DirectMetadata(image)), controller, image), image
+def make_ids() -> tuple[ProducerIds, MetadataCache]:
+    cache = MetadataCache()
+    cluster_id = uuid.UUID(int=3)
+    cache.image = preview(cache.image, register_broker(cache.image, START, cluster_id=cluster_id))
+    active = cast(ActiveController, DirectController(cache))
+    return ProducerIds(active, cache, broker_id=0), cache
 
 
 async def test_ids_begin_above_every_id_that_a_partition_knows() -> None:
-    ids, image = make_ids()
+    ids, cache = make_ids()
     ids.on_partition_opened([3, 7_000, 5])
     assert await ids.give(-1, -1) == (7_001, 0)
-    assert image.next_producer_id == 7_001 + PRODUCER_ID_BLOCK
+    assert cache.image.next_producer_id == 7_001 + PRODUCER_ID_BLOCK
 
 
 async def test_a_partition_that_opens_late_moves_the_next_id() -> None:
@@ -63,8 +72,8 @@ async def test_an_id_that_a_late_partition_knows_and_that_was_given_again_is_fen
 
 
 async def test_ids_that_partitions_know_below_the_next_one_change_nothing() -> None:
-    ids, image = make_ids()
-    image.next_producer_id = PRODUCER_ID_BLOCK
+    ids, cache = make_ids()
+    cache.image = preview(cache.image, reserve_producer_ids(cache.image, 0))
     ids.on_partition_opened(range(10))
     assert await ids.give(-1, -1) == (PRODUCER_ID_BLOCK, 0)
     assert ids.epoch_of(3) == -1

@@ -1,33 +1,23 @@
-"""The metadata log: changes of the cluster's knowledge, durable before they are true.
+"""The metadata log: appends records, and tells when they are committed.
 
-The shell around `metadata.controller` and `metadata.image`. One change at a time: it is decided
-on the image, appended, made durable, replayed into the image, and only then answered. With one
-broker the log is a local partition; the records and the replay stay when a quorum keeps it.
+With one broker the log is a local partition, and durable is committed. A quorum keeps the same
+three functions: `append`, `committed`, `read`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
-from millrace_protocol.errors import ErrorCode
+from millrace_protocol.metadata_records import MetadataRecord, encode_metadata_record
 from millrace_protocol.records import CorruptBatch, encode_batch, read_header
 from millrace_server.api_error import ApiError
-from millrace_server.environment.seams import Environment
+from millrace_server.environment.seams import Clock
 from millrace_server.log import LogFailed
-from millrace_server.metadata.image import ClusterImage
-from millrace_server.metadata.records import (
-    MetadataRecord,
-    UnreadableMetadata,
-    decode_record,
-    encode_record,
-)
+from millrace_server.metadata.records import UnreadableMetadata, decode_record
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.replay import READ_BYTES, records_in
 
-T = TypeVar("T")
 METADATA_TOPIC = "__cluster_metadata"
 
 
@@ -36,78 +26,76 @@ class NotWritten(ApiError):
 
 
 class MetadataLog:
-    """The log of metadata records and the image it makes."""
+    """The log of metadata records."""
 
-    def __init__(self, partition: Partition, image: ClusterImage, env: Environment) -> None:
+    def __init__(self, partition: Partition, clock: Clock) -> None:
         self._partition = partition
-        self._image = image
-        self._env = env
-        # Held across the wait for the disk on purpose: the next change must be decided on an
-        # image that has this one.
-        self._one_change = asyncio.Lock()
-        self._is_closed = False
+        self._clock = clock
 
-    def load(self) -> None:
-        """Replays the log from its start. Raises `UnreadableMetadata`, `CorruptLog`, `OSError`."""
-        try:
-            self._replay_all()
-        except CorruptBatch as error:
-            raise UnreadableMetadata(f"the metadata log is damaged: {error}") from error
+    @property
+    def directory(self) -> str:
+        """Where its files are, and the snapshots beside them."""
+        return self._partition.log.directory
 
-    def _replay_all(self) -> None:
-        offset = self._partition.log.start_offset
-        while offset < self._partition.high_watermark:
-            found = self._partition.read(offset, max_bytes=READ_BYTES)
-            if found.slice is None:
-                break
-            for _, _, _, value, _ in records_in(found.slice, offset):
-                self._image.replay(decode_record(value or b""))
-            offset = found.next_offset
+    @property
+    def committed_offset(self) -> int:
+        """The end of what is committed; exclusive."""
+        return self._partition.high_watermark
 
-    async def change(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Runs one whole change, `work`, which decides, prepares and calls `write`.
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the log."""
+        return self._partition.log.size_bytes
 
-        It runs to its end even when the caller is cancelled: a client that hangs up must not
-        leave a record that is durable and not replayed.
+    def check_usable(self) -> None:
+        """Raises `ApiError` after a disk error: the last records may be on the disk or not."""
+        log = self._partition.log
+        if log.failure is not None:
+            raise as_api_error(LogFailed(log.directory, log.failure))
+
+    def append(self, records: Sequence[MetadataRecord]) -> int:
+        """Appends records as one batch, all or none; returns the log's end offset behind them.
+
+        Raises `NotWritten`.
         """
-
-        async def run() -> T:
-            async with self._one_change:
-                if self._is_closed:
-                    raise ApiError(ErrorCode.BROKER_STOPPING)
-                log = self._partition.log
-                if log.failure is not None:
-                    # What the last change wrote may be on the disk, and the directories it tells
-                    # of have to stay: no other change may prepare any.
-                    raise as_api_error(LogFailed(log.directory, log.failure))
-                return await work()
-
-        return await asyncio.shield(self._env.spawn.task(run(), name="metadata change"))
-
-    async def close(self) -> None:
-        """Refuses every further change; returns when the one in progress, if any, is done."""
-        self._is_closed = True
-        async with self._one_change:
-            pass
-
-    async def write(self, records: Sequence[MetadataRecord]) -> None:
-        """Appends records, waits until they are durable, and replays them.
-
-        Raises `NotWritten` when nothing was appended, and `ApiError` when it is not known whether
-        the records are durable: the next start will tell, and the broker is about to stop.
-        """
-        if not records:
-            return
-        now_ms = self._env.clock.wall_ms()
-        batch = encode_batch([encode_record(r) for r in records], timestamps_ms=now_ms)
+        now_ms = self._clock.wall_ms()
+        batch = encode_batch([encode_metadata_record(r) for r in records], timestamps_ms=now_ms)
         try:
             appended = self._partition.append(memoryview(batch), read_header(batch), now_ms=now_ms)
         except CORE_ERRORS as error:
             refused = as_api_error(error)
             raise NotWritten(refused.code, refused.message) from error
+        return appended.last_offset + 1
+
+    async def committed(self, end_offset: int) -> None:
+        """Returns when every record before `end_offset` is committed.
+
+        Raises `ApiError` when it is not known whether they are: the next start finds out, and the
+        broker is about to stop.
+        """
         try:
-            await self._partition.acked(appended.last_offset + 1)
+            await self._partition.acked(end_offset)
         except CORE_ERRORS as error:
             raise as_api_error(error) from error
-        for record in records:
-            self._image.replay(record)
+
+    def read(self, offset: int) -> Iterator[tuple[int, list[MetadataRecord]]]:
+        """The committed records from `offset` on, in runs, each with the offset behind it.
+
+        Blocking. Raises `UnreadableMetadata`, `CorruptLog` and `OSError`.
+        """
+        start = self._partition.log.start_offset
+        if not start <= offset <= self.committed_offset:
+            raise UnreadableMetadata(
+                f"the metadata log holds offsets {start} to {self.committed_offset} and is needed "
+                f"from {offset} on: restore the whole directory {self.directory} from one copy"
+            )
+        while offset < self.committed_offset:
+            found = self._partition.read(offset, max_bytes=READ_BYTES)
+            if found.slice is None:
+                return
+            try:
+                records = [decode_record(r[3]) for r in records_in(found.slice, offset)]
+            except CorruptBatch as error:
+                raise UnreadableMetadata(f"the metadata log is damaged: {error}") from error
+            offset = found.next_offset
+            yield offset, records

@@ -1,79 +1,120 @@
-"""The image: what replaying the metadata log from its start gives.
+"""The image: what the cluster knows of itself after the records of the metadata log so far.
 
-`replay` is the only way to change it, at restart as in normal running, so both give the same
-image. Holds no rule of what may change; that is `controller`.
+An image never changes: `delta.Delta` makes the next one of it and the records that follow, and
+shares with it all that did not change. Owns what is known of brokers, topics and partitions.
+Refuses to know what may change, which is `controller`, and anything local to one broker, such as
+directories and files.
 """
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
-from millrace_server.metadata.records import (
-    ClusterCreated,
-    MetadataRecord,
-    PartitionsAdded,
-    ProducerIdsReserved,
-    TopicConfigChanged,
-    TopicCreated,
-    TopicDeleted,
-    UnreadableMetadata,
-)
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.metadata_records import UNASSIGNED_DIRECTORY
+from millrace_server.api_error import ApiError, quoted
+
+EMPTY: Mapping[Any, Any] = MappingProxyType({})
+"""Of all that is not there."""
 
 
-@dataclass(slots=True)
-class Topic:
-    """One topic as the metadata has it."""
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """One broker of the cluster. `epoch` is the offset at which it registered."""
 
-    name: str
-    topic_id: str
-    partitions: int
-    replication_factor: int
-    configs: dict[str, str]
+    broker_id: int
+    epoch: int
+    incarnation_id: uuid.UUID
+    host: str
+    port: int
+    rack: str | None
+    directory_ids: tuple[uuid.UUID, ...]
+    is_fenced: bool
 
 
-@dataclass(slots=True)
-class ClusterImage:
-    """Everything the metadata log says.
+@dataclass(frozen=True, slots=True)
+class PartitionRegistration:
+    """One partition: `isr` is part of `replicas`, `directory_ids` has one entry for each replica.
 
-    Invariant: `topics` (by name) and `names` (id to name) hold the same topics; a topic id is in
-    `names` or in `deleted`, never in both.
+    A directory id is zero until the replica's broker has created the replica there.
     """
 
-    cluster_id: str = ""
-    topics: dict[str, Topic] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    deleted: set[str] = field(default_factory=set)
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directory_ids: tuple[uuid.UUID, ...]
+
+    def is_created(self, broker_id: int) -> bool:
+        """Whether the broker has created its replica; False also if it has none."""
+        return any(
+            replica == broker_id and directory_id != UNASSIGNED_DIRECTORY
+            for replica, directory_id in zip(self.replicas, self.directory_ids, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic; `partitions[number]` is a partition, `configs` its own settings."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: tuple[PartitionRegistration, ...]
+    configs: Mapping[str, str]
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+    def numbers_of(self, broker_id: int) -> Iterator[int]:
+        """The partitions of which a broker has a replica."""
+        for number, partition in enumerate(self.partitions):
+            if broker_id in partition.replicas:
+                yield number
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """Everything the metadata log says before `end_offset`.
+
+    Invariant: `topics` (by name) and `names` (topic id to name) hold the same topics; a topic id is
+    in `names` or in `removed`, never in both.
+    """
+
+    end_offset: int = 0
+    cluster_id: uuid.UUID | None = None
+    feature_level: int = 0
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=lambda: EMPTY)
+    topics: Mapping[str, Topic] = field(default_factory=lambda: EMPTY)
+    names: Mapping[uuid.UUID, str] = field(default_factory=lambda: EMPTY)
+    removed: Mapping[uuid.UUID, None] = field(default_factory=lambda: EMPTY)
     next_producer_id: int = 0
 
-    def replay(self, record: MetadataRecord) -> None:
-        """Takes the next record of the log. Raises `UnreadableMetadata` when it cannot follow."""
-        match record:
-            case ClusterCreated():
-                self.cluster_id = record.cluster_id
-            case TopicCreated():
-                if record.name in self.topics:
-                    raise UnreadableMetadata(f"topic {record.name!r} is created twice")
-                self.names[record.topic_id] = record.name
-                self.topics[record.name] = Topic(
-                    record.name,
-                    record.topic_id,
-                    record.partitions,
-                    record.replication_factor,
-                    dict(record.configs),
-                )
-            case PartitionsAdded():
-                self._topic(record.topic_id).partitions = record.partitions
-            case TopicConfigChanged():
-                self._topic(record.topic_id).configs = dict(record.configs)
-            case TopicDeleted():
-                del self.topics[self._topic(record.topic_id).name]
-                del self.names[record.topic_id]
-                self.deleted.add(record.topic_id)
-            case ProducerIdsReserved():
-                self.next_producer_id = record.next_producer_id
+    @property
+    def partition_count(self) -> int:
+        """Partitions of all topics together."""
+        return sum(topic.partition_count for topic in self.topics.values())
 
-    def _topic(self, topic_id: str) -> Topic:
+    def topic(self, name: str) -> Topic:
+        """The topic of that name. Raises `ApiError`."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"There is no topic {quoted(name)}; create it first or check the name",
+            )
+        return topic
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        """The topic with that id, None when there is none."""
         name = self.names.get(topic_id)
-        if name is None:
-            raise UnreadableMetadata(f"a record changes topic {topic_id}, which does not exist")
-        return self.topics[name]
+        return None if name is None else self.topics[name]

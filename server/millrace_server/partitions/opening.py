@@ -19,18 +19,20 @@ are shut.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
 from millrace_server.log import LogConfig, PartitionLog
 from millrace_server.logs import get_logger
-from millrace_server.metadata.image import ClusterImage, Topic
+from millrace_server.metadata.cache import MetadataCache
+from millrace_server.metadata.image import Topic
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import NotOpenYet, OpenedAgainLater, PartitionTable
-from millrace_server.partitions.storage import log_config, open_log
+from millrace_server.partitions.storage import log_config, open_log, open_or_create_log
 from millrace_server.topic_config import TopicConfig
 
 log = get_logger("millrace.opening")
@@ -47,27 +49,32 @@ what lies behind the checkpoint, up to 32 MiB, so it is not made more often."""
 
 
 class Opening:
-    """Opens every partition of the image.
+    """Opens every partition of the image of which this broker has a replica.
 
-    `on_opened(log)` is called before a partition takes appends. A bug is raised by `wait`, and
-    goes to `on_failure(error)` once `wait` has returned.
+    A replica that the broker has not created is created, and `assign(topic_id, number)` commits
+    that before it takes appends. `on_opened(log)` is called before a partition takes appends. A bug
+    is raised by `wait`, and goes to `on_failure(error)` once `wait` has returned.
     """
 
     def __init__(
         self,
         env: Environment,
         partitions: PartitionTable,
-        image: ClusterImage,
+        cache: MetadataCache,
         defaults: Mapping[str, str],
         *,
+        broker_id: int,
+        assign: Callable[[uuid.UUID, int], Awaitable[None]],
         make_partition: Callable[[str, int, PartitionLog], Partition],
         on_opened: Callable[[PartitionLog], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._env = env
         self._partitions = partitions
-        self._image = image
+        self._cache = cache
         self._defaults = defaults
+        self._broker_id = broker_id
+        self._assign = assign
         self._make_partition = make_partition
         self._on_opened = on_opened
         self._on_failure = on_failure
@@ -81,8 +88,8 @@ class Opening:
 
     def begin(self) -> None:
         """Takes every partition offline that is to be opened, and starts to open them."""
-        for topic in self._image.topics.values():
-            for number in range(topic.partitions):
+        for topic in self._cache.image.topics.values():
+            for number in topic.numbers_of(self._broker_id):
                 self._waiting.append((topic, number))
                 self._partitions.set_offline(topic.name, number, NotOpenYet(topic.name, number))
         self._count = len(self._waiting)
@@ -118,6 +125,23 @@ class Opening:
         if tasks:
             await asyncio.wait(tasks)
 
+    def put_in_service(self, topic: Topic, number: int, opened: PartitionLog) -> None:
+        """Serves a partition from a log that was opened or created for it."""
+        # Settings may have changed while it was opened; only partitions in service are told.
+        opened.config = self._config(topic)
+        self._put_in_service(topic.name, number, opened)
+
+    def open_later(self, topic: Topic, number: int, cause: ApiError | OSError) -> None:
+        """Keeps a partition offline that could not be created, and tries again if that may help."""
+        error = cause if isinstance(cause, OSError) else cause.__cause__
+        if isinstance(error, OSError):
+            self._partitions.set_offline(
+                topic.name, number, OpenedAgainLater(topic.name, number, error)
+            )
+            self._retry(topic, number, error)
+        elif isinstance(cause, ApiError):
+            self._partitions.set_offline(topic.name, number, cause)
+
     async def _open_in_turn(self) -> None:
         while self._waiting:
             topic, number = self._waiting.popleft()
@@ -129,18 +153,11 @@ class Opening:
 
     async def _open(self, topic: Topic, number: int) -> OSError | None:
         """Opens one partition; returns the disk error that keeps it from taking appends."""
-        env, name = self._env, topic.name
-        self._partitions.being_opened.add((name, number))
+        name = topic.name
         try:
-            opened = await env.spawn.blocking(
-                open_log,
-                env.disk,
-                name,
-                topic.topic_id,
-                number,
-                self._config(topic),
-                env.clock.wall_ms(),
-            )
+            opened = await self._opened(topic, number)
+            if opened.read_only_cause is None and not self._is_created(topic, number):
+                await self._assign_or_discard(topic, number, opened)
         except ApiError as refused:
             log.error("partition offline", topic=name, partition=number, reason=refused.message)
             if self._is_offline(topic, number):
@@ -150,17 +167,49 @@ class Opening:
             if self._is_offline(topic, number):
                 self._partitions.set_offline(name, number, OpenedAgainLater(name, number, cause))
             return cause
-        finally:
-            self._partitions.being_opened.discard((name, number))
-            self._partitions.tell_change()
         if not self._is_there(topic):
             opened.discard()
             return None
-        # They may have been changed while it was opened, which only partitions in service hear.
-        opened.config = self._config(topic)
         self._scanned_bytes += opened.recovery.scanned_bytes
-        self._put_in_service(name, number, opened)
+        self.put_in_service(topic, number, opened)
         return opened.read_only_cause
+
+    async def _opened(self, topic: Topic, number: int) -> PartitionLog:
+        """The log of a partition, created if it has not been. Raises `ApiError` and `OSError`."""
+        env, name, topic_id = self._env, topic.name, str(topic.topic_id)
+        config, now_ms = self._config(topic), env.clock.wall_ms()
+        self._partitions.being_opened.add((name, number))
+        try:
+            if self._is_created(topic, number):
+                return await env.spawn.blocking(
+                    open_log, env.disk, name, topic_id, number, config, now_ms
+                )
+            return await env.spawn.blocking(
+                open_or_create_log,
+                env.disk,
+                self._cache.image,
+                name,
+                topic_id,
+                number,
+                config,
+                now_ms,
+            )
+        finally:
+            self._partitions.being_opened.discard((name, number))
+            self._partitions.tell_change()
+
+    def _is_created(self, topic: Topic, number: int) -> bool:
+        current = self._cache.image.topic_by_id(topic.topic_id) or topic
+        return current.partitions[number].is_created(self._broker_id)
+
+    async def _assign_or_discard(self, topic: Topic, number: int, opened: PartitionLog) -> None:
+        try:
+            await self._assign(topic.topic_id, number)
+        except ApiError as refused:
+            opened.discard()
+            if isinstance(refused.__cause__, OSError):
+                raise refused.__cause__ from refused
+            raise
 
     def _put_in_service(self, name: str, number: int, opened: PartitionLog) -> None:
         self._on_opened(opened)
@@ -177,7 +226,7 @@ class Opening:
 
     def _is_there(self, topic: Topic) -> bool:
         """Whether the topic has not been deleted while one of its partitions was opened."""
-        found = self._image.topics.get(topic.name)
+        found = self._cache.image.topics.get(topic.name)
         return found is not None and found.topic_id == topic.topic_id
 
     def _is_offline(self, topic: Topic, number: int) -> bool:
@@ -222,7 +271,7 @@ class Opening:
         return self._stopping.is_set()
 
     def _config(self, topic: Topic) -> LogConfig:
-        current = self._image.topics.get(topic.name, topic)
+        current = self._cache.image.topics.get(topic.name, topic)
         return log_config(TopicConfig(current.configs, self._defaults))
 
     def _tell_progress(self) -> None:

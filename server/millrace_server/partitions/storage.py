@@ -1,15 +1,14 @@
-"""Partition directories: made before a topic's record, opened at start, removed after its deletion.
+"""Partition directories: created, opened and removed as `controller.applier` asks for it.
 
-That order is what the next start relies on. A topic that has a record and no directory has lost
-it, and is kept offline rather than begun anew. A directory whose topic has no record is left of
-a creation that was not finished, or of a deletion, and is removed; one that holds records and
-was never deleted is left alone, and said.
+A directory without a topic is left of a creation that did not end, or of a deletion, and is
+removed; one that holds records and was never deleted is left alone, and logged.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
 from millrace_protocol.errors import ErrorCode
@@ -77,7 +76,7 @@ def create_logs(
     image: ClusterImage,
     topic: str,
     topic_id: str,
-    numbers: range,
+    numbers: Iterable[int],
     config: LogConfig,
 ) -> dict[int, PartitionLog]:
     """New, empty, durable logs of a topic's partitions. Blocking.
@@ -126,7 +125,14 @@ def _clear(disk: Disk, image: ClusterImage, directory: str) -> None:
 
 def _may_go(disk: Disk, image: ClusterImage, directory: str) -> bool:
     """Whether a directory without a topic is left of a deletion or of an unfinished creation."""
-    return _topic_id(disk, directory) in image.deleted or _is_empty(disk, directory)
+    return _is_removed(_topic_id(disk, directory), image) or _is_empty(disk, directory)
+
+
+def _is_removed(topic_id: str | None, image: ClusterImage) -> bool:
+    try:
+        return topic_id is not None and uuid.UUID(topic_id) in image.removed
+    except ValueError:
+        return False
 
 
 def _write_identity(disk: Disk, directory: str, identity: Identity) -> None:
@@ -198,6 +204,24 @@ def open_log(
     return opened
 
 
+def open_or_create_log(
+    disk: Disk,
+    image: ClusterImage,
+    topic: str,
+    topic_id: str,
+    number: int,
+    config: LogConfig,
+    now_ms: int,
+) -> PartitionLog:
+    """The log of a partition whose creation may have ended or not. Blocking.
+
+    Raises what `open_log` and `create_logs` raise.
+    """
+    if read_identity(disk, partition_directory(topic, number)) == Identity(topic_id, number):
+        return open_log(disk, topic, topic_id, number, config, now_ms)
+    return create_logs(disk, image, topic, topic_id, (number,), config)[number]
+
+
 def _check_identity(disk: Disk, directory: str, topic_id: str, topic: str, number: int) -> None:
     """Raises `ApiError` unless the directory is that of the partition, and `OSError`."""
     found = read_identity(disk, directory)
@@ -250,7 +274,7 @@ def remove_leftovers(disk: Disk, image: ClusterImage, keep: frozenset[str]) -> N
     """Removes directories whose topics are deleted or were never finished. Blocking."""
     expected = set(keep)
     for topic in image.topics.values():
-        expected.update(partition_directory(topic.name, n) for n in range(topic.partitions))
+        expected.update(partition_directory(topic.name, n) for n in range(topic.partition_count))
     leftovers = []
     for name in disk.list_directory(""):
         if name in expected:

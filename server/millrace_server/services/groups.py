@@ -23,7 +23,7 @@ from millrace_server.group.requests import Moment
 from millrace_server.group.room import Room
 from millrace_server.logs import get_logger
 from millrace_server.loop.alarm import Alarm
-from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.cache import MetadataCache
 from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.services.topics import Topics
 
@@ -42,14 +42,14 @@ class Groups:
         env: Environment,
         partitions: PartitionTable,
         topics: Topics,
-        image: ClusterImage,
+        cache: MetadataCache,
         config: GroupConfig,
         offsets_partitions: int,
     ) -> None:
         self._env = env
         self._partitions = partitions
         self._topics = topics
-        self._image = image
+        self._cache = cache
         self._config = config
         self._room = Room(config.memory_bytes)
         self._offsets_partitions = offsets_partitions
@@ -66,9 +66,9 @@ class Groups:
 
         Until it is loaded a group is refused.
         """
-        topic = self._image.topics.get(OFFSETS_TOPIC)
+        topic = self._cache.image.topics.get(OFFSETS_TOPIC)
         if topic is not None:
-            self._load(range(topic.partitions))
+            self._load(range(topic.partition_count))
             await asyncio.wait(self._loads, timeout=wait_ms / 1000)
 
     async def stop(self) -> None:
@@ -89,10 +89,10 @@ class Groups:
 
     async def make_topic(self) -> None:
         """Makes the offsets topic when it is not there. Raises `ApiError`."""
-        if OFFSETS_TOPIC in self._image.topics:
+        if OFFSETS_TOPIC in self._cache.image.topics:
             return
         async with self._making:
-            if OFFSETS_TOPIC in self._image.topics:
+            if OFFSETS_TOPIC in self._cache.image.topics:
                 return
             await self._topics.create(
                 OFFSETS_TOPIC,
@@ -136,10 +136,10 @@ class Groups:
         return (shard for shard in self._shards.values() if isinstance(shard, GroupShard))
 
     def _shard(self, group: str) -> GroupShard:
-        topic = self._image.topics.get(OFFSETS_TOPIC)
+        topic = self._cache.image.topics.get(OFFSETS_TOPIC)
         if topic is None or self._is_closed:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        shard = self._shards.get(partition_for_group(group, topic.partitions))
+        shard = self._shards.get(partition_for_group(group, topic.partition_count))
         if shard is None:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if isinstance(shard, ApiError):

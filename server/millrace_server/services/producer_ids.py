@@ -9,10 +9,13 @@ acked, and stored nowhere. So the ids that each opened partition knows are passe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
 
-from millrace_server.controller.metadata_log import MetadataLog
-from millrace_server.metadata.controller import PRODUCER_ID_BLOCK, Controller
+from millrace_protocol.metadata_records import MetadataRecord
+from millrace_server.controller.active_controller import ActiveController
+from millrace_server.metadata.cache import MetadataCache
+from millrace_server.metadata.controller import PRODUCER_ID_BLOCK, reserve_producer_ids
 from millrace_server.metadata.image import ClusterImage
 
 EPOCH_MAX = 2**15 - 1
@@ -36,10 +39,12 @@ class ProducerIds:
     Invariant: no (id, epoch) is given twice.
     """
 
-    def __init__(self, metadata: MetadataLog, controller: Controller, image: ClusterImage) -> None:
-        self._metadata = metadata
-        self._controller = controller
-        self._image = image
+    def __init__(self, active: ActiveController, cache: MetadataCache, *, broker_id: int) -> None:
+        self._active = active
+        self._cache = cache
+        self._broker_id = broker_id
+        # Producers that need a block at the same time share one.
+        self._reserving = asyncio.Lock()
         self._next = 0
         self._end = 0
         self._epochs: dict[int, int] = {}
@@ -70,7 +75,7 @@ class ProducerIds:
     def was_given(self, producer_id: int) -> bool:
         """Whether a producer may hold this id. Those of blocks cut short by a restart count."""
         return (
-            0 <= producer_id < self._image.next_producer_id
+            0 <= producer_id < self._cache.image.next_producer_id
             and not self._next <= producer_id < self._end
         )
 
@@ -90,7 +95,7 @@ class ProducerIds:
             self._next = max(self._next, min(self._floor, self._end))
             if self._next < self._end:
                 break
-            await self._metadata.change(self._reserve)
+            await self._reserve()
         self._next += 1
         return self._next - 1, 0
 
@@ -106,11 +111,15 @@ class ProducerIds:
             self._known_from = max(self._known_from, forgotten + 1)
 
     async def _reserve(self) -> None:
-        if self._next < self._end:
-            return
-        is_first = self._end == 0
-        await self._metadata.write(self._controller.reserve_producer_ids(at_least=self._floor))
-        self._end = self._image.next_producer_id
-        self._next = self._end - PRODUCER_ID_BLOCK
-        if is_first:
-            self._known_from = self._given_from = self._next
+        async with self._reserving:
+            if self._next < self._end:
+                return
+            is_first = self._end == 0
+            image = await self._active.change(self._block)
+            self._end = image.next_producer_id
+            self._next = self._end - PRODUCER_ID_BLOCK
+            if is_first:
+                self._known_from = self._given_from = self._next
+
+    def _block(self, image: ClusterImage) -> Sequence[MetadataRecord]:
+        return reserve_producer_ids(image, self._broker_id, at_least=self._floor)

@@ -1,29 +1,42 @@
-"""Topics: create, widen, configure, delete.
+"""Topics: create, widen, configure, delete, describe.
 
-Each change is one `MetadataLog.change`: decided by the controller, prepared on the disk, written,
-and then put in service.
+Plain values in and out, over the rules of `metadata.controller`, the commits of the active
+controller and the image.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.metadata_records import NO_LEADER, MetadataRecord
 from millrace_server.api_error import ApiError
-from millrace_server.controller.metadata_log import MetadataLog, NotWritten
+from millrace_server.controller.active_controller import ActiveController
+from millrace_server.controller.applier import NotApplied
 from millrace_server.environment.seams import Environment
-from millrace_server.log import PartitionLog
 from millrace_server.logs import get_logger
-from millrace_server.metadata.controller import Controller
+from millrace_server.metadata.cache import MetadataCache
+from millrace_server.metadata.controller import Controller, preview
 from millrace_server.metadata.image import ClusterImage, Topic
-from millrace_server.metadata.records import MetadataRecord
-from millrace_server.partitions.core_errors import as_api_error
-from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
-from millrace_server.partitions.storage import create_logs, drop_logs, log_config, remove_partitions
 from millrace_server.topic_config import TopicConfig
 
 log = get_logger("millrace.topics")
+PLACEMENT_STARTS = 1 << 16
+"""Placement begins at one of so many places; more than there are brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition as clients see it: `leader` is -1 and `code` is set while it is offline."""
+
+    code: ErrorCode
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
 
 
 class Topics:
@@ -33,26 +46,35 @@ class Topics:
         self,
         *,
         env: Environment,
+        broker_id: int,
         partitions: PartitionTable,
-        metadata: MetadataLog,
+        active: ActiveController,
         controller: Controller,
-        image: ClusterImage,
+        cache: MetadataCache,
         defaults: Mapping[str, str],
-        make_partition: Callable[[str, int, PartitionLog], Partition],
-        on_deleted: Callable[[str], None],
     ) -> None:
-        self._env = env
+        self._rng = env.rng
+        self._broker_id = broker_id
         self._partitions = partitions
-        self._metadata = metadata
+        self._active = active
         self._controller = controller
-        self._image = image
+        self._cache = cache
         self._defaults = defaults
-        self._make_partition = make_partition
-        self._on_deleted = on_deleted
 
     def config(self, name: str) -> TopicConfig:
         """The settings in force for a topic. Raises `ApiError`."""
-        return TopicConfig(self._controller.topic(name).configs, self._defaults)
+        return TopicConfig(self._cache.image.topic(name).configs, self._defaults)
+
+    def partition_state(self, topic: Topic, number: int) -> PartitionState:
+        """What the image says of a partition, and whether its leader here serves it."""
+        known = topic.partitions[number]
+        code = ErrorCode.NONE if known.leader != NO_LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if known.leader == self._broker_id:
+            offline = self._partitions.offline(topic.name, number)
+            code = code if offline is None else offline.code
+        if code is not ErrorCode.NONE:
+            return PartitionState(code, NO_LEADER, -1, known.replicas, ())
+        return PartitionState(code, known.leader, known.leader_epoch, known.replicas, known.isr)
 
     async def create(
         self,
@@ -64,110 +86,96 @@ class Topics:
         validate_only: bool = False,
         is_internal: bool = False,
     ) -> Topic:
-        """Creates a topic, or says what it would be like. Raises `ApiError`."""
+        """Creates a topic, or says what it would be like. Raises `ApiError`.
 
-        async def work() -> Topic:
-            topic_id = str(uuid.UUID(int=self._env.rng.getrandbits(128), version=4))
-            created = self._controller.create_topic(
+        A disk that refuses the new partitions, because it is full for example, makes the controller
+        take the topic back: the answer is the disk's error, and the caller can try again. Only when
+        that cannot be committed either, the topic stays, offline, until the disk takes it.
+        """
+        topic_id = uuid.UUID(int=self._rng.getrandbits(128), version=4)
+        start = self._rng.randrange(PLACEMENT_STARTS)
+
+        def decide(image: ClusterImage) -> Sequence[MetadataRecord]:
+            return self._controller.create_topic(
+                image,
                 name,
                 topic_id=topic_id,
                 partitions=partitions,
                 replication_factor=replication_factor,
                 configs=configs or {},
+                start=start,
                 is_internal=is_internal,
             )
-            topic = Topic(
-                name,
-                topic_id,
-                created.partitions,
-                created.replication_factor,
-                created.configs,
-            )
-            if validate_only:
-                return topic
-            await self._add(topic, range(topic.partitions), [created])
-            log.info("topic created", topic=name, partitions=topic.partitions)
-            return topic
 
-        return await self._metadata.change(work)
+        def undo(image: ClusterImage) -> Sequence[MetadataRecord]:
+            return self._controller.remove_topic(topic_id)
+
+        image = await self._change(decide, validate_only=validate_only, undo=undo)
+        topic = image.topics[name]
+        if not validate_only:
+            log.info("topic created", topic=name, partitions=topic.partition_count)
+        return topic
 
     async def add_partitions(
         self, name: str, partitions: int, *, validate_only: bool = False
     ) -> None:
-        """Widens a topic to `partitions` partitions. Raises `ApiError`."""
+        """Widens a topic to `partitions` partitions. Raises `ApiError`.
 
-        async def work() -> None:
-            records = self._controller.add_partitions(name, partitions)
-            if validate_only:
-                return
-            topic = self._image.topics[name]
-            await self._add(topic, range(topic.partitions, partitions), records)
+        New partitions that the disk refuses stay, offline, until the disk takes them: a topic
+        cannot become narrower.
+        """
+        start = self._rng.randrange(PLACEMENT_STARTS)
+        try:
+            await self._change(
+                lambda image: self._controller.add_partitions(image, name, partitions, start=start),
+                validate_only=validate_only,
+            )
+        except NotApplied as refused:
+            raise ApiError(
+                refused.code,
+                f"Topic {name!r} has {partitions} partitions, and the new ones are offline until "
+                f"the disk takes them: {refused.message}",
+            ) from refused
+        if not validate_only:
             log.info("partitions added", topic=name, partitions=partitions)
-
-        await self._metadata.change(work)
 
     async def change_config(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
         """Changes a topic's settings, all or none; None goes back to the default."""
-
-        async def work() -> None:
-            records = self._controller.change_config(name, changes)
-            if validate_only:
-                return
-            await self._metadata.write(records)
-            config = log_config(self.config(name))
-            for partition in self._partitions.of_topic(name):
-                partition.reconfigure(config)
+        await self._change(
+            lambda image: self._controller.change_config(image, name, changes),
+            validate_only=validate_only,
+        )
+        if not validate_only:
             log.info("topic settings changed", topic=name, changes=dict(changes))
-
-        await self._metadata.change(work)
 
     async def delete(self, name: str) -> None:
         """Deletes a topic with its records. Raises `ApiError`."""
 
-        async def work() -> None:
-            records = self._controller.delete_topic(name)
-            topic = self._image.topics[name]
-            self._refuse_unopened(topic)
-            await self._metadata.write(records)
-            self._on_deleted(name)
-            for partition in self._partitions.remove_topic(name):
-                await partition.abandon()
-            await self._partitions.until_not_being_opened(name)
-            await self._env.spawn.blocking(
-                remove_partitions, self._env.disk, name, topic.topic_id, range(topic.partitions)
-            )
-            log.info("topic deleted", topic=name)
+        def decide(image: ClusterImage) -> Sequence[MetadataRecord]:
+            records = self._controller.delete_topic(image, name)
+            self._refuse_unopened(image.topics[name])
+            return records
 
-        await self._metadata.change(work)
+        await self._active.change(decide)
+        log.info("topic deleted", topic=name)
+
+    async def _change(
+        self,
+        decide: Callable[[ClusterImage], Sequence[MetadataRecord]],
+        *,
+        validate_only: bool,
+        undo: Callable[[ClusterImage], Sequence[MetadataRecord]] | None = None,
+    ) -> ClusterImage:
+        if validate_only:
+            image = self._cache.image
+            return preview(image, decide(image))
+        return await self._active.change(decide, undo=undo)
 
     def _refuse_unopened(self, topic: Topic) -> None:
         """Raises `ApiError` while a start looks through the files that a deletion would remove."""
-        for number in range(topic.partitions):
+        for number in range(topic.partition_count):
             refused = self._partitions.offline(topic.name, number)
             if isinstance(refused, NotOpenYet):
                 raise refused
-
-    async def _add(self, topic: Topic, numbers: range, records: Sequence[MetadataRecord]) -> None:
-        """Makes new partitions on the disk, writes the records that tell of them, serves them."""
-        disk, blocking = self._env.disk, self._env.spawn.blocking
-        config = log_config(TopicConfig(topic.configs, self._defaults))
-        try:
-            logs = await blocking(
-                create_logs, disk, self._image, topic.name, topic.topic_id, numbers, config
-            )
-        except OSError as error:
-            raise as_api_error(error) from error
-        try:
-            await self._metadata.write(records)
-        except NotWritten:
-            await blocking(drop_logs, disk, topic.name, logs)
-            raise
-        except ApiError:
-            # Nobody knows whether the records are on the disk, so what they tell of has to stay.
-            for created in logs.values():
-                created.discard()
-            raise
-        for number, created in logs.items():
-            self._partitions.add(self._make_partition(topic.name, number, created))

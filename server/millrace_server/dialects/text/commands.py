@@ -57,7 +57,7 @@ def help_lines(broker: Broker) -> Lines:
 def topics(broker: Broker) -> Lines:
     """Topic names with their partition counts."""
     listed = [
-        f"topic {t.name} partitions {t.partitions}"
+        f"topic {t.name} partitions {t.partition_count}"
         for t in sorted(broker.image.topics.values(), key=lambda t: t.name)
     ]
     return [*listed, f"OK {counted(len(listed), 'topic')}"]
@@ -65,16 +65,16 @@ def topics(broker: Broker) -> Lines:
 
 def describe(broker: Broker, name: str) -> Lines:
     """A topic's identity, settings and partitions."""
-    topic = broker.controller.topic(name)
+    topic = broker.image.topic(name)
     config = broker.topics.config(name)
     return [
-        f"topic {name} id {topic.topic_id} partitions {topic.partitions} "
+        f"topic {name} id {topic.topic_id} partitions {topic.partition_count} "
         f"replication factor {topic.replication_factor}",
         *(
             f"config {key}={config.text(key)}{'' if key in config.own else ' (default)'}"
             for key in TOPIC_CONFIG_KEYS
         ),
-        *(_partition_line(broker, name, number) for number in range(topic.partitions)),
+        *(_partition_line(broker, name, number) for number in range(topic.partition_count)),
         "OK",
     ]
 
@@ -94,7 +94,7 @@ def _partition_line(broker: Broker, name: str, number: int) -> str:
 async def create(broker: Broker, name: str, partitions: str = "-1") -> Lines:
     """Creates a topic."""
     topic = await broker.topics.create(name, partitions=number(partitions, "PARTITIONS"))
-    return [f"OK topic {name} with {counted(topic.partitions, 'partition')}"]
+    return [f"OK topic {name} with {counted(topic.partition_count, 'partition')}"]
 
 
 async def produce(broker: Broker, topic: str, partition: str, value: str = "") -> Lines:
@@ -211,9 +211,9 @@ async def _lines_of(
 
 def offsets(broker: Broker, name: str) -> Lines:
     """First and next readable offset of every partition."""
-    topic = broker.controller.topic(name)
+    topic = broker.image.topic(name)
     listed = []
-    for n in range(topic.partitions):
+    for n in range(topic.partition_count):
         partition = broker.partitions.get(name, n)
         listed.append(
             f"partition {n} start {partition.log.start_offset} "

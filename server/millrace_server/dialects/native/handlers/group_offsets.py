@@ -60,12 +60,12 @@ def commit(
 
 def _unknown(broker: Broker, topic: str, partition: int) -> str | None:
     try:
-        known = broker.controller.topic(topic)
+        known = broker.image.topic(topic)
     except ApiError as refused:
         return refused.message
-    if 0 <= partition < known.partitions:
+    if 0 <= partition < known.partition_count:
         return None
-    return f"Topic {topic!r} has no partition {partition}; it has 0 to {known.partitions - 1}"
+    return f"Topic {topic!r} has no partition {partition}; it has 0 to {known.partition_count - 1}"
 
 
 def fetch(broker: Broker, connection: Connection, request: messages.OffsetFetchRequest) -> Answered:

@@ -24,7 +24,7 @@ def handle(broker: Broker, connection: Connection, request: HelloRequest) -> Ans
     return HelloResponse(
         software="millrace",
         software_version=_VERSION,
-        cluster_id=broker.image.cluster_id,
+        cluster_id=str(broker.image.cluster_id),
         node_id=broker.config.node_id,
         frame_bytes_max=limits.frame_bytes_max,
         inflight_requests_max=limits.inflight_requests_max,

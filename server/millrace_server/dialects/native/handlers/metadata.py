@@ -53,41 +53,38 @@ def _in_pieces(broker: Broker, names: Sequence[str]) -> AnswerPieces:
 
 def _partition_count(broker: Broker, name: str) -> int:
     topic = broker.image.topics.get(name)
-    return 0 if topic is None else topic.partitions
+    return 0 if topic is None else topic.partition_count
 
 
 def _response(broker: Broker, topics: Sequence[TopicMetadata]) -> MetadataResponse:
-    host, port = broker.advertised_address
-    node_id = broker.config.node_id
+    brokers = broker.image.brokers.values()
     return MetadataResponse(
-        cluster_id=broker.image.cluster_id,
-        controller_id=node_id,
-        brokers=(BrokerMetadata(node_id, host, port),),
+        cluster_id=str(broker.image.cluster_id),
+        controller_id=broker.config.node_id,
+        brokers=tuple(
+            BrokerMetadata(b.broker_id, *broker.address_of(b)) for b in brokers if not b.is_fenced
+        ),
         topics=tuple(topics),
     )
 
 
 def _describe(broker: Broker, name: str) -> TopicMetadata:
     try:
-        topic = broker.controller.topic(name)
+        topic = broker.image.topic(name)
     except ApiError as refused:
         return TopicMetadata(refused.code, refused.message, name, _NO_ID, False, ())
     return TopicMetadata(
         ErrorCode.NONE,
         None,
         name,
-        uuid.UUID(topic.topic_id),
+        topic.topic_id,
         name.startswith(INTERNAL_TOPIC_PREFIX),
-        tuple(_partition(broker, topic, number) for number in range(topic.partitions)),
+        tuple(_partition(broker, topic, number) for number in range(topic.partition_count)),
     )
 
 
 def _partition(broker: Broker, topic: Topic, number: int) -> PartitionMetadata:
-    node_id = broker.config.node_id
-    try:
-        partition = broker.partitions.get(topic.name, number)
-    except ApiError as refused:
-        return PartitionMetadata(refused.code, number, -1, -1, (node_id,), ())
+    state = broker.topics.partition_state(topic, number)
     return PartitionMetadata(
-        ErrorCode.NONE, number, node_id, partition.leader_epoch, (node_id,), (node_id,)
+        state.code, number, state.leader, state.leader_epoch, state.replicas, state.isr
     )

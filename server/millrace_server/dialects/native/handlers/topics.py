@@ -59,8 +59,8 @@ async def _create(broker: Broker, new: NewTopic, validate_only: bool) -> Created
         new.name,
         ErrorCode.NONE,
         None,
-        uuid.UUID(topic.topic_id),
-        topic.partitions,
+        topic.topic_id,
+        topic.partition_count,
         topic.replication_factor,
     )
 

@@ -1,0 +1,168 @@
+"""The metadata applier: makes this broker's partitions what the committed image says.
+
+The only place that creates, opens, reconfigures, closes and deletes partitions. Every step can be
+done again: a start applies the whole image, whatever a crash has left undone.
+
+    replica without a directory id    the broker creates its log, and reports that it has
+    replica with this directory's     its log is opened; where it is missing, data was lost, and the
+                                      partition stays offline
+    topic that is gone                its partitions end, and their directories go
+
+A partition takes appends only once the commit says in which directory it is (KIP-858). So a
+directory that is missing and was never reported held no record, and one that was reported is never
+begun anew. A disk that refuses leaves its partitions offline and the metadata as it is; `Opening`
+tries again while the cause may pass.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from millrace_server.api_error import ApiError
+from millrace_server.environment.seams import Environment
+from millrace_server.log import LogConfig, PartitionLog
+from millrace_server.logs import get_logger
+from millrace_server.metadata.cache import MetadataCache
+from millrace_server.metadata.delta import Delta
+from millrace_server.metadata.image import Topic
+from millrace_server.partitions.core_errors import as_api_error
+from millrace_server.partitions.opening import Opening
+from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
+from millrace_server.partitions.storage import create_logs, log_config, remove_partitions
+from millrace_server.topic_config import TopicConfig
+
+log = get_logger("millrace.applier")
+Replica = tuple[uuid.UUID, int]
+"""A topic id and a partition number, on this broker."""
+
+
+class NotApplied(ApiError):
+    """The change is committed, and this broker's disk refuses its part; it tries again."""
+
+
+class MetadataApplier:
+    """Applies one delta after another, on the partitions of one broker."""
+
+    def __init__(
+        self,
+        *,
+        env: Environment,
+        partitions: PartitionTable,
+        cache: MetadataCache,
+        opening: Opening,
+        defaults: Mapping[str, str],
+        broker_id: int,
+        on_deleted: Callable[[str], None],
+    ) -> None:
+        self._env = env
+        self._partitions = partitions
+        self._cache = cache
+        self._opening = opening
+        self._defaults = defaults
+        self._broker_id = broker_id
+        self._on_deleted = on_deleted
+        self._created: dict[Replica, PartitionLog] = {}
+        """Logs that are created, and whose directory is not committed."""
+
+    async def apply(self, delta: Delta) -> list[Replica]:
+        """Applies a committed change; the cache has its image already.
+
+        Returns the replicas that were created and wait for the commit of their directory. Raises
+        `NotApplied` when one could not be; all else is applied then.
+        """
+        image = self._cache.image
+        for topic_id in delta.removed:
+            removed = delta.before.topic_by_id(topic_id)
+            if removed is not None:
+                await self._delete(removed)
+        created: list[Replica] = []
+        refused: ApiError | OSError | None = None
+        for topic_id in delta.changed:
+            topic = image.topic_by_id(topic_id)
+            if topic is None:
+                continue
+            try:
+                created += await self._change(delta.before.topic_by_id(topic_id), topic)
+            except (ApiError, OSError) as error:
+                refused = error
+        if refused is not None:
+            self.give_up(created, refused)
+            answer = as_api_error(refused)
+            raise NotApplied(answer.code, answer.message) from refused
+        return created
+
+    def give_up(self, created: Sequence[Replica], cause: ApiError | OSError) -> None:
+        """Takes replicas whose directory could not be committed out of hand, to be tried again."""
+        for topic_id, number in created:
+            self._created.pop((topic_id, number)).discard()
+            topic = self._cache.image.topic_by_id(topic_id)
+            if topic is not None:
+                self._opening.open_later(topic, number, cause)
+
+    async def _change(self, before: Topic | None, topic: Topic) -> list[Replica]:
+        config = self._config(topic)
+        if before is not None and before.configs != topic.configs:
+            for partition in self._partitions.of_topic(topic.name):
+                partition.reconfigure(config)
+        to_create: list[int] = []
+        for number in topic.numbers_of(self._broker_id):
+            if before is not None and number < before.partition_count:
+                self._change_partition(before, topic, number)
+            else:
+                to_create.append(number)
+        return await self._create(topic, to_create, config) if to_create else []
+
+    def _change_partition(self, before: Topic, topic: Topic, number: int) -> None:
+        old, new = before.partitions[number], topic.partitions[number]
+        if new == old:
+            return
+        created = self._created.pop((topic.topic_id, number), None)
+        if created is not None:
+            self._opening.put_in_service(topic, number, created)
+        elif new.leader_epoch != old.leader_epoch:
+            for partition in self._partitions.of_topic(topic.name):
+                if partition.number == number:
+                    partition.leader_epoch = new.leader_epoch
+
+    async def _create(
+        self, topic: Topic, numbers: Sequence[int], config: LogConfig
+    ) -> list[Replica]:
+        """Creates the logs of new replicas, all or none. Raises `ApiError` and `OSError`."""
+        for number in numbers:
+            self._partitions.set_offline(topic.name, number, NotOpenYet(topic.name, number))
+        try:
+            logs = await self._env.spawn.blocking(
+                create_logs,
+                self._env.disk,
+                self._cache.image,
+                topic.name,
+                str(topic.topic_id),
+                numbers,
+                config,
+            )
+        except (ApiError, OSError) as error:
+            for number in numbers:
+                self._opening.open_later(topic, number, error)
+            raise
+        replicas: list[Replica] = []
+        for number, created in logs.items():
+            self._created[topic.topic_id, number] = created
+            replicas.append((topic.topic_id, number))
+        return replicas
+
+    async def _delete(self, topic: Topic) -> None:
+        self._on_deleted(topic.name)
+        for partition in self._partitions.remove_topic(topic.name):
+            await partition.abandon()
+        await self._partitions.until_not_being_opened(topic.name)
+        await self._env.spawn.blocking(
+            remove_partitions,
+            self._env.disk,
+            topic.name,
+            str(topic.topic_id),
+            range(topic.partition_count),
+        )
+
+    def _config(self, topic: Topic) -> LogConfig:
+        return log_config(TopicConfig(topic.configs, self._defaults))
