@@ -251,7 +251,7 @@ class Broker:
             )
 
     def _make_partition(self, topic: str, number: int, opened: PartitionLog) -> Partition:
-        partition = Partition(
+        return Partition(
             topic,
             number,
             opened,
@@ -260,9 +260,6 @@ class Broker:
             on_failure=partial(self._fail, topic, number),
             on_rot=self._tell_of_rot,
         )
-        if topic in self.image.topics:
-            partition.leader_epoch = self.image.topics[topic].partitions[number].leader_epoch
-        return partition
 
     def _tell_of_rot(self, partition: Partition, rot: Rot) -> None:
         unsaid = self._rot_lines.take()

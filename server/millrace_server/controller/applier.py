@@ -120,10 +120,6 @@ class MetadataApplier:
         created = self._created.pop((topic.topic_id, number), None)
         if created is not None:
             self._opening.put_in_service(topic, number, created)
-        elif new.leader_epoch != old.leader_epoch:
-            for partition in self._partitions.of_topic(topic.name):
-                if partition.number == number:
-                    partition.leader_epoch = new.leader_epoch
 
     async def _create(
         self, topic: Topic, numbers: Sequence[int], config: LogConfig

@@ -11,13 +11,13 @@ from millrace_server.partitions.partition import Partition
 
 
 class NotOpenYet(ApiError):
-    """The broker has just started and has not opened this partition so far."""
+    """The broker opens or creates this partition, and has not finished."""
 
     def __init__(self, topic: str, number: int) -> None:
         super().__init__(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"Partition {topic}-{number} is not open yet: the broker has just started and looks "
-            "through what it found; try again in a moment",
+            f"Partition {topic}-{number} is not open yet: the broker creates it, or has just "
+            "started and looks through what it found; try again in a moment",
         )
 
 
