@@ -352,5 +352,5 @@ def broker_error(code: int, sentence: str | None, *, about: str = "") -> BrokerE
     except ValueError:
         known = ErrorCode.UNKNOWN_SERVER_ERROR
         sentence = sentence or f"The broker answers error {code}, which this client does not know"
-    text = sentence or ERROR_TRAITS[known].sentence
+    text = sentence or ERROR_TRAITS[known].message
     return ERROR_CLASSES.get(known, BrokerError)(f"{about}: {text}" if about else text, code=known)

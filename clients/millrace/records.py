@@ -180,7 +180,7 @@ def _deserialize_column(
 def corrupt(where: TopicPartition, offset: int, error: CorruptBatch) -> CorruptMessage:
     """The error for bytes from a broker that fail their checks at or after `offset`."""
     return CorruptMessage(
-        f"{where}: what the broker sent from offset {offset} on is corrupt: {error.sentence}. "
+        f"{where}: what the broker sent from offset {offset} on is corrupt: {error.message}. "
         "The position has not moved; read again, or seek past it",
         code=ErrorCode.CORRUPT_MESSAGE,
     )

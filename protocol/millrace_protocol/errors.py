@@ -1,8 +1,8 @@
 """Error codes of the wire, and the errors a decoder raises.
 
-Owns the table of codes (wire_spec.md W-7): number, name, what a client should do, and the
-sentence used when the broker has nothing more exact to say. Where a code means the same as one
-of Apache Kafka's it has Kafka's number and name; codes of our own start at 1000.
+Owns the table of codes (wire_spec.md W-7): number, name, how a client reacts, and the message of
+errors without a more exact one. A code with the meaning of one of Apache Kafka's has Kafka's
+number and name. Other codes start at 1000.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What a reply says of a request, or of one of its topics or partitions (W-7.1)."""
+    """The result of a request, or of one of its topics or partitions (W-7.1)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -71,7 +71,7 @@ class ErrorTraits:
     retrying. `fenced`: another client has taken this one's place; retrying cannot help.
     """
 
-    sentence: str
+    message: str
     retriable: bool = False
     refresh_metadata: bool = False
     fenced: bool = False
@@ -88,7 +88,7 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
         "The CRC-32C of the record batch is wrong; send the batch again", retriable=True
     ),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _T(
-        "This broker has no such topic or partition; create it or check the name",
+        "The broker has no such topic or partition; create it or check the name",
         retriable=True,
         refresh_metadata=True,
     ),
@@ -110,7 +110,7 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
         "The coordinator of this group is reading its log; retry", retriable=True
     ),
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _T(
-        "The group has no coordinator now; ask FindCoordinator again", retriable=True
+        "The group has no coordinator; ask FindCoordinator again", retriable=True
     ),
     ErrorCode.NOT_COORDINATOR: _T(
         "Another broker coordinates this group; ask FindCoordinator", retriable=True
@@ -119,9 +119,9 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
         "A topic name is 1 to 249 of A-Z a-z 0-9 . _ - and neither . nor .."
     ),
     ErrorCode.INVALID_REQUIRED_ACKS: _T("acks is 0, 1 or -1 (all)"),
-    ErrorCode.ILLEGAL_GENERATION: _T("The group has gone on to another generation; join again"),
+    ErrorCode.ILLEGAL_GENERATION: _T("The group has another generation; join again"),
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: _T(
-        "The member has no protocol or protocol type in common with the others of the group"
+        "The member shares no protocol or protocol type with the other members of the group"
     ),
     ErrorCode.INVALID_GROUP_ID: _T("A group name is 1 to 249 characters"),
     ErrorCode.UNKNOWN_MEMBER_ID: _T("The group has no such member; join again without a member id"),
@@ -171,7 +171,7 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: _T(
         "The codec is none, gzip, snappy, lz4 or zstd (attributes bits 0-2 are 0 to 4)"
     ),
-    ErrorCode.MEMBER_ID_REQUIRED: _T("Join again with the member id in the answer"),
+    ErrorCode.MEMBER_ID_REQUIRED: _T("Join again with the member id of the response"),
     ErrorCode.GROUP_MAX_SIZE_REACHED: _T("The group has as many members as group.max.size allows"),
     ErrorCode.FENCED_INSTANCE_ID: _T(
         "Another member has taken over this instance id; give each instance its own", fenced=True
@@ -179,7 +179,7 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: _T(
         "A member of the group subscribes to this topic; its offsets are in use"
     ),
-    ErrorCode.INVALID_RECORD: _T("The record batch holds what a client may not write"),
+    ErrorCode.INVALID_RECORD: _T("The record batch has content that clients may not write"),
     ErrorCode.UNSTABLE_OFFSET_COMMIT: _T(
         "A commit for this partition is being written; ask again", retriable=True
     ),
@@ -192,7 +192,7 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ),
     ErrorCode.UNKNOWN_API: _T("No api has this key; Hello lists the apis"),
     ErrorCode.FRAME_TOO_LARGE: _T(
-        "The frame is longer than this broker accepts; Hello names the limit"
+        "The frame is longer than the broker accepts; Hello names the limit"
     ),
 }
 

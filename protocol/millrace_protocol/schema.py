@@ -1,8 +1,9 @@
 """Messages declared once: from one dataclass come the codec, the dissector and the spec's table.
 
-A message body is a frozen dataclass whose fields are made with `wire`: the type on the wire, a
-sentence of meaning, and the version that brought the field. `codec(cls, version)` turns that
-into a `construct` struct which parses to, and builds from, instances of the class.
+A message body is a dataclass whose fields are made with `wire`: the type on the wire, the meaning,
+and the version that added the field. `codec(cls, version)` turns that into a `construct` struct
+which parses to, and builds from, instances of the class. The classes are not frozen, because a
+frozen one takes five times as long to make; code treats instances as values nevertheless.
 
     >>> @dataclass(slots=True)
     ... class Ping(Message):
@@ -51,10 +52,9 @@ class Message:
 
 @dataclass(slots=True)
 class Request(Message):
-    """Base of every request: what a broker is willing to decode for anybody who can connect.
+    """Base of every request, with limits for what a broker decodes for any peer.
 
-    An array as long as W-6.4 allows, and a second element for each of the first's. They take some
-    milliseconds, in which nobody else is answered.
+    They admit an array as long as W-6.4 allows, and one nested element for each of its elements.
     """
 
     array_max: ClassVar[int] = 2_000
@@ -63,7 +63,7 @@ class Request(Message):
 
 @dataclass(frozen=True, slots=True)
 class WireField:
-    """How one field travels: its type, meaning, unit, and the version it exists from."""
+    """A field on the wire: type, meaning, unit, and the version that added it."""
 
     type: WireType
     doc: str
@@ -81,7 +81,7 @@ def wire(
 ) -> Any:
     """Declares a field of a message.
 
-    A field of a later version needs a `default`: it is what a reader of an older version sees.
+    A field of a later version needs a `default`, which older versions are read with.
     """
     if since and default is dataclasses.MISSING:
         raise TypeError(f"a field since version {since} needs a default for the versions before")

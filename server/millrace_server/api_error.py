@@ -19,7 +19,7 @@ class ApiError(Exception):
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code
-        message = message or ERROR_TRAITS[code].sentence
+        message = message or ERROR_TRAITS[code].message
         if len(message) > MESSAGE_SIZE_MAX:
             half = MESSAGE_SIZE_MAX // 2 - 3
             message = f"{message[:half]} ... {message[-half:]}"

@@ -134,12 +134,12 @@ def _header_faults(header: BatchHeader, data: Buffer, start: int, end: int) -> d
         check_batch(data, start, end)
     except CorruptBatch as error:
         if not BATCH_LENGTH_MIN <= header.batch_length <= end - start - _LENGTH_END:
-            return {"batch_length": error.sentence}
+            return {"batch_length": error.message}
         field = {"magic": "magic", "crc": "crc", "codec": "attributes"}.get(error.reason)
         if field == "crc":
             right = batch_crc(data, start, header.size_bytes)
             return {"crc": f"wrong: the CRC-32C of the bytes is {right} ({right:#010x})"}
-        return {field or "record_count": error.sentence}
+        return {field or "record_count": error.message}
     return {}
 
 

@@ -34,14 +34,14 @@ class CorruptBatch(ValueError):
     fault. `reason` is the `Fault`.
     """
 
-    def __init__(self, sentence: str, position: int, reason: Fault) -> None:
-        super().__init__(sentence, position, reason)
-        self.sentence = sentence
+    def __init__(self, message: str, position: int, reason: Fault) -> None:
+        super().__init__(message, position, reason)
+        self.message = message
         self.position = position
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.sentence} [{self.reason}, byte {self.position}]"
+        return f"{self.message} [{self.reason}, byte {self.position}]"
 
 
 class BatchTooLarge(ValueError):

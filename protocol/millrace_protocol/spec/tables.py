@@ -77,7 +77,7 @@ def _errors() -> str:
         traits = ERROR_TRAITS[code]
         marks = (traits.retriable, traits.refresh_metadata, traits.fenced)
         shown = " | ".join("yes" if mark else "" for mark in marks)
-        rows.append(f"| {int(code)} | {code.name} | {shown} | {traits.sentence} |")
+        rows.append(f"| {int(code)} | {code.name} | {shown} | {traits.message} |")
     return "\n".join(rows)
 
 

@@ -125,7 +125,7 @@ class Coordinator:
         """Another coordinates from here on, or nobody: whoever waits is told `code`."""
         turn = Turn(Moment(0, 0))
         self._closed = code
-        refusal = Refusal.saying(code, ERROR_TRAITS[code].sentence)
+        refusal = Refusal.saying(code, ERROR_TRAITS[code].message)
         for group in self._groups:
             for member in group.members.values():
                 turn.reply(group.take_join(member), refusal)

@@ -62,7 +62,7 @@ class BatchScan:
             try:
                 header = self._next()
             except CorruptBatch as fault:
-                self.message = fault.sentence
+                self.message = fault.message
                 self._classify(fault)
                 return
             if header is None:

@@ -54,7 +54,7 @@ def as_api_error(error: Exception) -> ApiError:
         return ApiError(ErrorCode.DISK_FULL)
     if isinstance(error, CorruptBatch):
         code = _FAULT_CODES.get(error.reason, ErrorCode.INVALID_RECORD)
-        return ApiError(code, _capitalized(error.sentence))
+        return ApiError(code, _capitalized(error.message))
     for cls, code in _CODES.items():
         if isinstance(error, cls):
             return ApiError(code, _capitalized(str(error)))
