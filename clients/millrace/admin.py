@@ -63,7 +63,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition; `leader` is None while nobody leads."""
+    """One partition; `leader` is None while no broker leads it."""
 
     partition: int
     leader: int | None
@@ -163,7 +163,7 @@ class Admin(GroupAdmin):
         rng: random.Random | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
+        """Checks the settings; raises `ConfigError`. Opens no connection yet."""
         config: ClientConfig = configure(ClientConfig, options)
         self._timeout_ms = config.request_timeout_ms
         self._cluster = Cluster(parse_servers(servers), config, feed=EventFeed("admin"), rng=rng)

@@ -99,15 +99,15 @@ class ProducerConfig(ClientConfig):
     """How a producer batches, and what its acks mean."""
 
     acks: Acks = "all"
-    """"all": every in-sync replica has the record; 1: the leader has; 0: nobody answers."""
+    """"all": every in-sync replica has the record; 1: the leader has; 0: no broker answers."""
     idempotent: bool | None = None
     """No duplicates from retries. None: on unless acks is 0, which has no answers to retry by.
     Without it one batch of a partition is on its way at a time, to keep the order; with it five."""
     compression: Compression = "none"
     linger_ms: int = 5
-    """How long a batch that nobody awaits may wait for more records."""
+    """How long a batch whose sends are not awaited may wait for more records."""
     batch_bytes: int = 128 * 1024
-    """A batch of one partition is sent when it has this much, whatever `linger_ms` says. One that
+    """A batch of one partition is sent when it has this much, before `linger_ms` is over. One that
     is too large for its topic's max.message.bytes goes in parts, and those behind it are smaller.
     """
     buffer_bytes: int = 32 * 1024 * 1024

@@ -91,7 +91,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         rng: random.Random | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
+        """Checks the settings; raises `ConfigError`. Opens no connection yet."""
         check_topics(topics)
         if group is None and group_instance_id is not None:
             raise ConfigError("group_instance_id: names a member of a group, and there is no group")
@@ -128,7 +128,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         self._commits: Commits | None = None
         self._shares = False
         if group is not None:
-            terms = MemberConfig(
+            member = MemberConfig(
                 group,
                 chosen(assignors),
                 self._config.session_timeout_ms,
@@ -138,7 +138,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
                 self._config.retry_backoff_ms,
                 self._config.retry_backoff_max_ms,
             )
-            self._join_in(terms, Callbacks(on_assigned, on_revoked, on_lost))
+            self._join_in(member, Callbacks(on_assigned, on_revoked, on_lost))
         self._state = State.NEW
         self._cause: BaseException | None = None
         self._tasks: BackgroundTasks | None = None
@@ -172,7 +172,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
             self._group.start(tasks)
 
     async def close(self) -> None:
-        """Disconnects; whoever waits for records gets `Closed`.
+        """Disconnects; callers that wait for records get `Closed`.
 
         In a group it first commits what is done with and tells the group, within
         `CLOSE_TIMEOUT_MS`. What was handed out and not followed by a call for more is not taken as
@@ -303,7 +303,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         return found
 
     async def _next_chunk(self, *, one_by_one: bool = False) -> None:
-        """Returns with records at hand. Lets other tasks run, so that reading starves nobody."""
+        """Returns with records at hand. Lets other tasks run, so that reading starves none."""
         self._check_taking()
         if self._group is not None:
             self._group.asked(one_by_one=one_by_one)

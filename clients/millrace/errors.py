@@ -71,7 +71,7 @@ class DeliveryTimeout(MillraceError):
 
 
 class DeliveryFailed(MillraceError):
-    """Records could not be delivered and nobody awaited them; `failures` holds the first few."""
+    """Records were not delivered, and their sends not awaited; `failures` holds the first few."""
 
     def __init__(self, sentence: str, failures: tuple[MillraceError, ...]) -> None:
         super().__init__(sentence)
@@ -186,7 +186,7 @@ class OutOfOrderSequence(BrokerError):
 
 
 class ProducerFenced(BrokerError):
-    """Somebody writes with a newer epoch of this producer's id."""
+    """Another producer writes with a newer epoch of this producer's id."""
 
 
 class UnknownProducerId(BrokerError):

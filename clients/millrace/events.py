@@ -122,7 +122,7 @@ class EventFeed:
         self._listeners: set[_Listener] = set()
 
     def emit(self, kind: EventKind, sentence: str, error: MillraceError | None = None) -> None:
-        """Tells everybody, now."""
+        """Hands the event to every listener, now."""
         log.info("%s: %s", self._owner, sentence)
         event = Event(kind, sentence, error)
         for listener in tuple(self._listeners):

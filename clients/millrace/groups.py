@@ -18,7 +18,7 @@ T = TypeVar("T")
 class CommitOutcome:
     """What became of the commit of one partition.
 
-    `generation` is the one that committed, -1 for nobody's member. The sentence of `error` names
+    `generation` is the one that committed, -1 without membership. The sentence of `error` names
     the generation or the member that holds instead.
     """
 
@@ -34,7 +34,7 @@ class CommitOutcome:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the partition is somebody else's: committing again cannot help."""
+        """Whether another member has the partition: committing again cannot help."""
         return isinstance(self.error, MemberFenced | NotAssigned)
 
     @property
@@ -55,7 +55,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list; `protocol_type` is empty for offsets that were committed by nobody."""
+    """A group in a list; `protocol_type` is empty where no member committed the offsets."""
 
     group: str
     state: str

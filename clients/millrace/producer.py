@@ -88,7 +88,7 @@ class Producer(Generic[K, V]):
         rng: random.Random | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
+        """Checks the settings; raises `ConfigError`. Opens no connection yet."""
         self._config: ProducerConfig = configure(ProducerConfig, options)
         self._feed = EventFeed("producer")
         rng = rng or random.Random()
@@ -383,7 +383,7 @@ class Producer(Generic[K, V]):
     async def flush(self) -> None:
         """Sends what lingers, and returns when all that was sent so far is acked or has failed.
 
-        Raises `DeliveryFailed` when records failed, since the last `flush`, that nobody awaited.
+        Raises `DeliveryFailed` for records that failed since the last `flush` and were not awaited.
         """
         if not self._running:
             raise self._not_running()

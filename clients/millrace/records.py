@@ -47,7 +47,7 @@ class TopicPartition(NamedTuple):
 class Receipt(NamedTuple):
     """Where an acked record is.
 
-    `offset` is -1 with `acks=0`, when nobody knows. `timestamp_ms` is the broker's where the
+    `offset` is -1 with `acks=0`: no broker answers. `timestamp_ms` is the broker's where the
     topic uses it, else the record's own.
     """
 
@@ -121,8 +121,8 @@ def make_records(
 ) -> Iterator[Record[Any, Any]]:
     """The records of a partition, each made when it is taken; `offsets` are those of `columns`.
 
-    A record that nobody keeps is gone before the next is made, so that the garbage collector,
-    which counts tuples that are alive, has no reason to run.
+    A record that the caller does not keep is gone before the next is made, so that the garbage
+    collector, which counts tuples that are alive, has no reason to run.
     """
     topic, partition = where
     return map(

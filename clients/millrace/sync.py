@@ -57,7 +57,7 @@ class Producer(BlockingClient, Generic[K, V]):
         partitioner: Partitioner = by_key,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
+        """Checks the settings; raises `ConfigError`. Opens no connection yet."""
         self._producer: _producer.Producer[K, V] = _producer.Producer(
             servers,
             key_serializer=key_serializer,
@@ -158,7 +158,7 @@ class Producer(BlockingClient, Generic[K, V]):
     ) -> Deliveries:
         """Takes many records of one topic, to be sent while the caller makes the next ones.
 
-        Blocks while the buffer is full. `receipts` waits for what it returns. Where nobody does,
+        Blocks while the buffer is full. `receipts` waits for what it returns. Without it,
         failures are raised by `flush` or `close`. Not ordered with what `post` took.
         """
 

@@ -1,7 +1,7 @@
 """Questions about partitions, each to the broker that leads it, until all are answered.
 
-Owns who is asked, how many at a time, and trying again when a leader has moved. Knows no question
-and no answer but by their partition: callers bring the request.
+Owns which broker is asked, how many at a time, and retries when a leader has moved. Knows no
+question and no answer but by their partition: callers bring the request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The records at hand: one slice of one partition, decoded a chunk at a time.
 
 Owns the boundary between what the user has got and what not, to the record. An iterator over the
-current chunk is the cursor: whoever takes from it, be it a loop or a single call, moves the
+current chunk is the cursor: a caller that takes from it, in a loop or by single calls, moves the
 position, at no cost per record. It makes each record when it is taken, from the chunk's columns;
 the iterator over their offsets, inside it, tells how many are left.
 """
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from operator import length_hint
 from typing import Any
 
-from millrace._consumer.positions import PartitionState, Positions, Slice
+from millrace._consumer.partition_state import PartitionState, Slice
+from millrace._consumer.positions import Positions
 from millrace.errors import DeserializationFailed, MillraceError
 from millrace.records import (
     Deserializer,
@@ -194,7 +195,7 @@ class FetchBuffer:
             self._positions.put_back(state, Slice(current.data, position, current.next_offset))
 
     def drop(self, state: PartitionState) -> None:
-        """Forgets the current slice and what is in hand of this partition: somebody seeks."""
+        """Forgets the current slice and what is in hand of this partition, before a seek."""
         self._in_hand.pop(state, None)
         if state is self._state:
             self._close()

@@ -13,7 +13,8 @@ from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import LANE_FETCH, LANE_LONG_POLL, Cluster
 from millrace._cluster.leaders import no_such_partition
-from millrace._consumer.positions import Fetch, Lookup, Positions
+from millrace._consumer.fetch_plan import Fetch, Lookup
+from millrace._consumer.positions import Positions
 from millrace.config import ConsumerConfig
 from millrace.errors import MillraceError, again
 from millrace.events import EventFeed, EventKind
@@ -126,7 +127,7 @@ class Fetcher:
         self._wake.set()
 
     async def _find(self, topics: set[str], on_metadata: Callable[[], None]) -> None:
-        """Asks for the leaders of topics; pauses before it may be asked again in vain."""
+        """Asks for the leaders of topics; pauses where they are still unknown."""
         try:
             await self._cluster.refresh(topics)
         except MillraceError as error:

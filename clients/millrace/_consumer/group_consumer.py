@@ -152,9 +152,9 @@ class GroupConsumer(SeekableConsumer):
 
     # Inside
 
-    def _join_in(self, terms: MemberConfig, callbacks: Callbacks) -> None:
+    def _join_in(self, member: MemberConfig, callbacks: Callbacks) -> None:
         """Makes the parts that a consumer of a group has more than another."""
-        coordinator = Coordinator(self._cluster, terms.group)
+        coordinator = Coordinator(self._cluster, member.group)
         self._commits = Commits(coordinator, self._cluster)
         self._group_offsets = GroupOffsets(
             self._commits,
@@ -167,7 +167,7 @@ class GroupConsumer(SeekableConsumer):
             wake_fetcher=self._fetcher.wake,
         )
         self._group = Group(
-            terms,
+            member,
             coordinator,
             self._cluster,
             self._positions,
@@ -182,7 +182,7 @@ class GroupConsumer(SeekableConsumer):
             self.subscribe(self._topics)
 
     async def _leave(self, *, all_is_done: bool) -> None:
-        """Says goodbye to the group. Returns early when the consumer's task dies meanwhile."""
+        """Leaves the group. Returns early when a task of the consumer fails meanwhile."""
         if self._group is None or self._group_offsets is None or self._tasks is None:
             return
         if all_is_done:

@@ -21,7 +21,8 @@ from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetcher import Fetcher
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.hand_over import Callbacks, HandOvers
-from millrace._consumer.positions import Hold, Positions
+from millrace._consumer.partition_state import Hold
+from millrace._consumer.positions import Positions
 from millrace._group.commits import TRY_MS_MIN, CommitIdentity
 from millrace._group.coordinator import LANE_JOIN, Coordinator
 from millrace._group.effects import (
@@ -69,7 +70,7 @@ M = TypeVar("M", bound=Message)
 MISSING_TOPICS_AGE_MS = 5_000
 """How often topics that are not there are looked for."""
 CLOSE_TIMEOUT_MS = 10_000
-"""Bound of a goodbye: what is not said by then, the session timeout will say."""
+"""Bound of leaving a group; after that the session timeout ends the membership."""
 _JOIN_SLACK_MS = 5_000
 """A join is answered when the rebalance timeout is over, and not to the millisecond."""
 
@@ -79,7 +80,7 @@ class Group:
 
     def __init__(
         self,
-        terms: MemberConfig,
+        member: MemberConfig,
         coordinator: Coordinator,
         cluster: Cluster,
         positions: Positions,
@@ -91,7 +92,7 @@ class Group:
         feed: EventFeed,
         fetcher: Fetcher,
     ) -> None:
-        self._terms = terms
+        self._member = member
         self._coordinator = coordinator
         self._cluster = cluster
         self._positions = positions
@@ -102,7 +103,7 @@ class Group:
         )
         self._feed = feed
         self._fetcher = fetcher
-        self._membership = Membership(terms, rng=cluster.rng)
+        self._membership = Membership(member, rng=cluster.rng)
         self._poll_deadline = PollDeadline(config.max_poll_interval_ms)
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
@@ -186,19 +187,19 @@ class Group:
             self._is_suspended = False
             self._do(self._membership.subscribe(self._topics, monotonic_ms()))
 
-    # Who commits
+    # The identity of commits
 
     @property
     def is_out(self) -> bool:
-        """Whether it is no member and wants to be none: it commits as nobody then."""
+        """Whether it is no member and wants to be none: it commits without membership then."""
         is_member = self._membership.state not in (MemberState.UNJOINED, MemberState.FAILED)
         return not is_member and not self._topics and self._pattern is None
 
     def commit_identity(self) -> CommitIdentity:
         if self.is_out:
             return CommitIdentity()
-        place = self._membership.place
-        return CommitIdentity(place.generation, place.member_id, self._terms.instance_id)
+        identity = self._membership.identity
+        return CommitIdentity(identity.generation, identity.member_id, self._member.instance_id)
 
     def may_commit(self, where: TopicPartition) -> bool:
         return self.is_out or where in self._membership.held
@@ -217,9 +218,9 @@ class Group:
         now_ms = monotonic_ms()
         member, heard_ms = self._membership, self._membership.last_heartbeat_ms
         return GroupHealth(
-            group=self._terms.group,
-            member_id=member.place.member_id,
-            generation=member.place.generation,
+            group=self._member.group,
+            member_id=member.identity.member_id,
+            generation=member.identity.generation,
             state=str(member.state),
             last_heartbeat_ms=None if heard_ms is None else now_ms - heard_ms,
             processing_ms=self._poll_deadline.busy_ms(now_ms),
@@ -327,7 +328,7 @@ class Group:
     async def _all_assigned(self) -> set[TopicPartition]:
         """What the members of the group have, all together."""
         answer = await self._coordinator.call(
-            DescribeGroupsRequest((self._terms.group,)),
+            DescribeGroupsRequest((self._member.group,)),
             DescribeGroupsResponse,
             timeout_ms=self._config.request_timeout_ms,
         )
@@ -361,12 +362,12 @@ class Group:
             self._hand_over.cancel()
         self._fetch_buffer.give_back()
         self._positions.remove(self._positions.assigned())
-        self._feed.emit(EventKind.LOST, f"out of group {self._terms.group!r}: {fail.error}")
+        self._feed.emit(EventKind.LOST, f"out of group {self._member.group!r}: {fail.error}")
         lost = sorted(fail.lost)
         if lost:
             tasks.start(self._hand_overs.tell_lost(lost), name="millrace-lost")
         self._left.set()
-        # Whoever waits for records is told.
+        # Callers that wait for records get the error.
         self._fetcher.data.set()
 
     # Watching
@@ -390,7 +391,7 @@ class Group:
             + ("leaves the group" if self._config.on_overdue == "leave" else "pauses")
             + " until the next are asked for",
         )
-        # Who gives partitions up does not wait for the user any longer.
+        # A revocation does not wait for the user any longer.
         self._hand_overs.asked.set()
         if self._config.on_overdue == "leave":
             self._is_suspended = True

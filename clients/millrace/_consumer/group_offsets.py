@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from millrace._background_tasks import BackgroundTasks
 from millrace._cluster.cluster import Cluster
 from millrace._consumer.fetch_buffer import FetchBuffer
-from millrace._consumer.positions import Hold, PartitionState, Positions
+from millrace._consumer.partition_state import Hold, PartitionState
+from millrace._consumer.positions import Positions
 from millrace._group.commits import Commits
 from millrace.config import ConsumerConfig
 from millrace.errors import MillraceError, again
@@ -59,7 +60,7 @@ class GroupOffsets:
     # Where to begin
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Reads exactly these, on behalf of nobody's member; new ones from where the group is."""
+        """Reads exactly these, without membership; new ones from the group's committed offsets."""
         new = [where for where in partitions if where not in self._positions]
         self._positions.assign([w for w in partitions if w in self._positions], None)
         self._add(new)
@@ -129,7 +130,7 @@ class GroupOffsets:
         self._looked_up = asyncio.Event()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """They are somebody else's now, who commits for them."""
+        """Other members have these partitions, and commit for them."""
         for where in partitions:
             self._committed.pop(where, None)
 

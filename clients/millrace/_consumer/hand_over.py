@@ -1,7 +1,7 @@
 """Partitions that come to a consumer and go from it: what happens in between.
 
 Owns the order of things: a position is looked up and the user told before the first record is read;
-what is in hand is finished and committed and the user told before a partition is somebody else's.
+what is in hand is finished and committed and the user told before another member reads it.
 Knows no protocol. Each wait has a bound.
 
 No lock is held while a callback runs, and only calls that would wait for the rebalance the callback
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.group_offsets import GroupOffsets
-from millrace._consumer.positions import Hold, PartitionState, Positions
+from millrace._consumer.partition_state import Hold, PartitionState
+from millrace._consumer.positions import Positions
 from millrace._group.effects import Assign, Revoke
 from millrace.config import ConsumerConfig
 from millrace.errors import MillraceError
@@ -117,15 +118,15 @@ class HandOvers:
                         break
                     self.asked.clear()
                     await self.asked.wait()
-                # What the user commits it is done with, and the commit may still be under way: who
-                # gets the partition must not begin before it.
+                # The user is done with what it commits, and the commit may still be under way: the
+                # next owner of the partition must not begin before it.
                 await self._offsets.commits.settled()
         except TimeoutError:
             self._feed.emit(
                 EventKind.PROCESSING_OVERDUE,
                 f"records of {', '.join(str(state.where) for state in busy or states)} were in "
                 f"hand for {timeout_ms} ms after the group wanted them back, or the commit of them "
-                "was not answered; who gets them next reads those again",
+                "was not answered; their next owner reads those again",
             )
 
     async def _tell(self, callback: Callback | None, partitions: list[TopicPartition]) -> None:

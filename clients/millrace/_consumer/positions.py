@@ -17,13 +17,12 @@ and dropped.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from enum import Flag, auto
 from typing import NamedTuple
 
 from millrace._backoff import Rng, backoff_ms
+from millrace._consumer.fetch_plan import Fetch, Lookup, Plan, lookups_of
+from millrace._consumer.partition_state import Hold, PartitionState, Slice
 from millrace.config import ConsumerConfig
 from millrace.errors import (
     BrokerError,
@@ -40,121 +39,12 @@ from millrace_protocol.messages.fetch import FetchPartition, FetchPartitionResul
 from millrace_protocol.messages.list_offsets import (
     EARLIEST,
     LATEST,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
     ListOffsetsResult,
 )
 from millrace_protocol.records import batch_ranges
-from millrace_protocol.schema import Request
 
 DENIALS_MAX = 4
 """Times a broker must deny a topic before it is believed: it may just have been created."""
-
-
-class Hold(Flag):
-    """Why the consumer itself hands nothing of a partition out, whatever the user paused."""
-
-    ASSIGNED = auto()
-    """It is being taken over: the user is told before the first record."""
-    REVOKED = auto()
-    """It is being given up."""
-    OVERDUE = auto()
-    """The user is too long busy with what it has."""
-
-
-class Slice(NamedTuple):
-    """Whole batches as they came; records before `from_offset` are not wanted.
-
-    `next_offset` follows the last record. `data` may be a view of the frame it came in.
-    """
-
-    data: bytes | memoryview
-    from_offset: int
-    next_offset: int
-
-
-class PartitionState:
-    """One partition. `position` is the offset of the next record for the user, None until known.
-
-    `reset` is the timestamp to look up (-2 earliest, -1 latest) while the position is not known;
-    None then means that only the user can say where to begin.
-    `hot`: the next fetch may find something at once. `error` is raised to the user; `last_error`
-    is why the partition was not read last, and is tried again until it is None.
-    """
-
-    __slots__ = (
-        "attempts",
-        "buffered_bytes",
-        "denials",
-        "error",
-        "fetch_offset",
-        "high_watermark",
-        "holds",
-        "hot",
-        "in_flight",
-        "last_error",
-        "paused",
-        "position",
-        "reset",
-        "retry_at_ms",
-        "slices",
-        "version",
-        "where",
-    )
-
-    def __init__(self, where: TopicPartition) -> None:
-        self.where = where
-        self.position: int | None = None
-        self.fetch_offset = -1
-        self.reset: int | None = None
-        self.paused = False
-        self.holds = Hold(0)
-        self.hot = True
-        self.in_flight = False
-        self.version = 0
-        self.slices: deque[Slice] = deque()
-        self.buffered_bytes = 0
-        self.high_watermark: int | None = None
-        self.error: MillraceError | None = None
-        self.last_error: MillraceError | None = None
-        self.retry_at_ms = 0
-        self.attempts = 0
-        self.denials = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """A fetch from one broker; ends in `on_fetched` or `on_fetch_failed`.
-
-    `asked` are the partitions in the request's order, each with its version.
-    """
-
-    node_id: int
-    hot: bool
-    request: FetchRequest
-    asked: tuple[tuple[PartitionState, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """Offsets to look up at one broker; ends in `on_looked_up` or `on_lookup_failed`.
-
-    `asked` are the partitions in the request's order, each with its version.
-    """
-
-    node_id: int
-    request: ListOffsetsRequest
-    asked: tuple[tuple[PartitionState, int], ...]
-
-
-@dataclass(slots=True)
-class Plan:
-    """What to ask now, and when to look again (None: not before something happens)."""
-
-    fetches: list[Fetch] = field(default_factory=list)
-    lookups: list[Lookup] = field(default_factory=list)
-    unknown_topics: set[str] = field(default_factory=set)
-    deadline_ms: int | None = None
 
 
 class OffsetReset(NamedTuple):
@@ -166,7 +56,7 @@ class OffsetReset(NamedTuple):
 
 
 LeaderOf = Callable[[str, int], tuple[int, int] | None]
-"""`(node_id, leader_epoch)` of `(topic, partition)`, or None when nobody is known to lead."""
+"""`(node_id, leader_epoch)` of `(topic, partition)`, or None while none is known."""
 
 
 class Positions:
@@ -339,7 +229,7 @@ class Positions:
             else:
                 by_leader.setdefault((leader[0], state.hot), []).append((state, leader[1]))
         for node_id, states in lookups.items():
-            plan.lookups += _lookups(node_id, states)
+            plan.lookups += lookups_of(node_id, states)
         for (node_id, hot), wanted in by_leader.items():
             fetch = self._fetch(node_id, hot, wanted)
             if fetch is not None:
@@ -362,7 +252,7 @@ class Positions:
         partitions = []
         for state, epoch in wanted:
             state.in_flight = True
-            # Whoever was asked for goes to the end, since answers are filled in order.
+            # A partition that was asked for goes to the end: responses are filled in order.
             self._states[state.where] = self._states.pop(state.where)
             partitions.append(
                 FetchPartition(*state.where, epoch, state.fetch_offset, config.max_partition_bytes)
@@ -379,8 +269,8 @@ class Positions:
         """A broker answered a fetch."""
         self._fetch_ended(fetch)
         by_partition = {(result.topic, result.partition): result for result in results}
-        # Who got nothing because others filled the answer is asked for again at once; when all
-        # got nothing, whatever the watermarks say, the long poll is the place to wait.
+        # A partition that got nothing because others filled the response is asked for again at
+        # once. When no partition got anything, the long poll waits for data.
         found_some = any(len(result.records) for result in results)
         for state, version in fetch.asked:
             if state.version != version:
@@ -438,7 +328,7 @@ class Positions:
                 state.reset = None
 
     def on_lookup_failed(self, lookup: Lookup, error: MillraceError, now_ms: int) -> None:
-        """A lookup failed: tries again later, or tells the user where that is vain."""
+        """A lookup failed: tries again later, or raises to the user what no retry helps."""
         for state, version in lookup.asked:
             if state.version == version:
                 state.in_flight = False
@@ -470,7 +360,7 @@ class Positions:
             self._failed(state, error, now_ms)
             return
         if state.position != state.fetch_offset:
-            # What was read before it is still to be consumed; it will be said again then.
+            # What was read before it is still to be consumed; the broker will refuse it again then.
             self._back_off(state, now_ms)
             return
         valid = f"the log holds [{result.log_start_offset}, {result.high_watermark})"
@@ -577,21 +467,6 @@ class Positions:
         self._reserved_bytes -= fetch.request.max_bytes
 
 
-def _lookups(node_id: int, states: list[PartitionState]) -> list[Lookup]:
-    """Requests for one broker, each with as many partitions as a request may name (W-6.4)."""
-    found = []
-    for start in range(0, len(states), Request.array_max):
-        asked = states[start : start + Request.array_max]
-        questions = []
-        for state in asked:
-            assert state.reset is not None
-            state.in_flight = True
-            questions.append(ListOffsetsPartition(*state.where, state.reset))
-        request = ListOffsetsRequest(tuple(questions))
-        found.append(Lookup(node_id, request, tuple((state, state.version) for state in asked)))
-    return found
-
-
 def _kept(records: bytes | memoryview) -> bytes | memoryview:
     """Records to be buffered: as they lie in their frame where they are most of it, and a copy.
 
@@ -603,7 +478,7 @@ def _kept(records: bytes | memoryview) -> bytes | memoryview:
 
 
 def no_committed_offset(where: TopicPartition) -> NoCommittedOffset:
-    """What is raised for a partition of which nobody says where to begin."""
+    """The error of a partition without a committed offset and without a reset policy."""
     return NoCommittedOffset(
         f"{where}: the group has committed no offset, and auto_offset_reset is 'error': "
         "seek to where it should begin, or choose 'earliest' or 'latest'"

@@ -1,4 +1,4 @@
-"""Groups for an operator: who is in them, how far they have come, and taking them elsewhere.
+"""Groups for an operator: their members, their committed offsets, and changes of these.
 
 Owns these calls of the admin client. A group lives on the broker that coordinates it, so each call
 finds that broker; a list asks all of them.
@@ -197,7 +197,7 @@ def _described(group: DescribedGroup) -> GroupDescription:
 
 
 def _described_member(member: DescribedMember, is_known: bool) -> MemberDescription:
-    """A member with what it said, as far as this client can read it."""
+    """A member with its subscription, as far as this client can read it."""
     topics: tuple[str, ...] = ()
     assignment: tuple[TopicPartition, ...] = ()
     if is_known:

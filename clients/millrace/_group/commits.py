@@ -57,7 +57,7 @@ class CommitIdentity:
 
 
 class CommitMember(Protocol):
-    """Who commits, and for which partitions it may."""
+    """The member that commits, and the partitions it may commit for."""
 
     def commit_identity(self) -> CommitIdentity:
         """In whose name, now."""
@@ -139,32 +139,32 @@ class Commits:
                 mine.append(where)
             else:
                 not_mine = NotAssigned(
-                    f"{where} is not assigned to this consumer, or no longer: whoever has it now "
-                    "commits for it"
+                    f"{where} is not assigned to this consumer, or no longer: its "
+                    "owner commits for it"
                 )
                 outcomes[where] = CommitOutcome(offset, metadata, error=not_mine)
         for chunk in _chunks(mine):
-            who = self.member.commit_identity()
-            found = await self._send(who, {where: left[where] for where in chunk}, deadline)
+            identity = self.member.commit_identity()
+            found = await self._send(identity, {where: left[where] for where in chunk}, deadline)
             fenced: MemberFenced | None = None
             for where, error in found.items():
-                outcomes[where] = CommitOutcome(*left[where], who.generation, error)
-                if self._may_pass(error, who, attempt):
+                outcomes[where] = CommitOutcome(*left[where], identity.generation, error)
+                if self._may_pass(error, identity, attempt):
                     again.append(where)
                 elif isinstance(error, MemberFenced):
                     fenced = error
             if fenced is not None:
-                self.member.on_fenced(who.generation, fenced)
+                self.member.on_fenced(identity.generation, fenced)
         return again
 
     async def _send(
-        self, who: CommitIdentity, offsets: Offsets, deadline: float
+        self, identity: CommitIdentity, offsets: Offsets, deadline: float
     ) -> dict[TopicPartition, MillraceError | None]:
         request = OffsetCommitRequest(
             self._coordinator.group,
-            who.generation,
-            who.member_id,
-            who.instance_id,
+            identity.generation,
+            identity.member_id,
+            identity.instance_id,
             tuple(
                 CommitPartition(*where, offset, _LEADER_EPOCH_UNKNOWN, metadata)
                 for where, (offset, metadata) in offsets.items()
@@ -183,10 +183,12 @@ class Commits:
             for each in answer.partitions
         }
 
-    def _may_pass(self, error: MillraceError | None, who: CommitIdentity, attempt: int) -> bool:
+    def _may_pass(
+        self, error: MillraceError | None, identity: CommitIdentity, attempt: int
+    ) -> bool:
         if isinstance(error, IllegalGeneration):
             # The member itself has gone on to another generation while this was on its way.
-            return self.member.commit_identity() != who
+            return self.member.commit_identity() != identity
         if isinstance(error, UnknownTopicOrPartition) and attempt + 1 >= UNKNOWN_TOPIC_TRIES:
             return False
         return error is not None and (error.retriable or isinstance(error, RebalanceInProgress))

@@ -1,6 +1,6 @@
 """The broker that coordinates one group: finds it, finds it again, and calls it.
 
-Owns no more than who it is. Joins and syncs wait on the broker and go over a connection of their
+Owns its node id. Joins and syncs wait on the broker and go over a connection of their
 own, because answers come in order: a heartbeat behind a join would come too late.
 """
 

@@ -86,7 +86,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Tell whoever listens."""
+    """Emit an event."""
 
     kind: EventKind
     sentence: str
@@ -100,7 +100,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The member cannot go on; whatever it had is lost."""
+    """The member cannot go on; `lost` are the partitions that it had."""
 
     error: MillraceError
     lost: Partitions

@@ -1,4 +1,4 @@
-"""A member's place in its group: who it is there, and what it says as such.
+"""A member's identity in its group, and the requests it makes under it.
 
 Owns the member id, the generation, and the requests that are made of them. Decides nothing.
 """
@@ -26,7 +26,7 @@ _REASON_LENGTH_MAX = 255
 
 @dataclass(frozen=True, slots=True)
 class MemberConfig:
-    """On which terms the consumer is a member; `instance_id` makes it a static one."""
+    """The settings of a membership; `instance_id` makes it a static one."""
 
     group: str
     assignors: tuple[Assignor, ...]
@@ -45,19 +45,19 @@ class MemberConfig:
 class MemberIdentity:
     """The place the member has now; `member_id` is empty and `generation` -1 while it has none."""
 
-    def __init__(self, terms: MemberConfig) -> None:
+    def __init__(self, config: MemberConfig) -> None:
         self.member_id = NO_MEMBER
         self.generation = NO_GENERATION
         self.protocol = ""
         self.last_assigned: Partitions = frozenset()
         """What the member was given last, though it may have lost it since."""
         self.last_generation = NO_GENERATION
-        self._terms = terms
+        self._config = config
 
     @property
     def is_kept(self) -> bool:
         """Whether the group keeps the place of a member that goes, because it is static."""
-        return self._terms.instance_id is not None
+        return self._config.instance_id is not None
 
     def forget(self) -> None:
         """It has no place any more; what it was given last is still a wish."""
@@ -67,7 +67,7 @@ class MemberIdentity:
     def join(self, topics: frozenset[str], held: Partitions, reason: str) -> Join:
         wanted = tuple(sorted(topics))
         last = tuple(sorted(self.last_assigned))
-        terms = self._terms
+        config = self._config
         protocols = tuple(
             JoinProtocol(
                 assignor.name,
@@ -80,15 +80,15 @@ class MemberIdentity:
                     ),
                 ).encode(),
             )
-            for assignor in terms.assignors
+            for assignor in config.assignors
         )
         return Join(
             JoinGroupRequest(
-                terms.group,
-                terms.session_timeout_ms,
-                terms.rebalance_timeout_ms,
+                config.group,
+                config.session_timeout_ms,
+                config.rebalance_timeout_ms,
                 self.member_id,
-                terms.instance_id,
+                config.instance_id,
                 PROTOCOL_TYPE,
                 protocols,
                 reason[:_REASON_LENGTH_MAX],
@@ -96,13 +96,13 @@ class MemberIdentity:
         )
 
     def sync(self, assignments: tuple[MemberAssignment, ...]) -> Sync:
-        terms = self._terms
+        config = self._config
         return Sync(
             SyncGroupRequest(
-                terms.group,
+                config.group,
                 self.generation,
                 self.member_id,
-                terms.instance_id,
+                config.instance_id,
                 PROTOCOL_TYPE,
                 self.protocol,
                 assignments,
@@ -110,14 +110,14 @@ class MemberIdentity:
         )
 
     def heartbeat(self) -> Heartbeat:
-        terms = self._terms
+        config = self._config
         return Heartbeat(
-            HeartbeatRequest(terms.group, self.generation, self.member_id, terms.instance_id)
+            HeartbeatRequest(config.group, self.generation, self.member_id, config.instance_id)
         )
 
     def leave(self, reason: str) -> Leave:
         leaving = LeavingMember(self.member_id, None, reason[:_REASON_LENGTH_MAX])
-        return Leave(LeaveGroupRequest(self._terms.group, (leaving,)))
+        return Leave(LeaveGroupRequest(self._config.group, (leaving,)))
 
     def speaks_for(self, heartbeat: Heartbeat) -> bool:
         """Whether the heartbeat was sent from this place and not from an earlier one."""

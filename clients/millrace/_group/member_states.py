@@ -16,7 +16,7 @@ class MemberState(StrEnum):
     """Where a member is."""
 
     UNJOINED = "unjoined"
-    """Nobody's member: nothing is subscribed to, or it has left."""
+    """Not a member: it subscribes to nothing, or it has left."""
     REVOKING = "revoking"
     """It gives partitions up: what is at hand is finished, committed, and the user told."""
     JOINING = "joining"
@@ -30,7 +30,7 @@ class MemberState(StrEnum):
     STABLE = "stable"
     """It reads what it was given."""
     LEAVING = "leaving"
-    """It says goodbye."""
+    """It tells the group that it leaves."""
     FAILED = "failed"
     """It cannot be a member any more, for a reason that trying again does not change."""
 
@@ -44,7 +44,7 @@ class Step(Enum):
     GIVE_UP = "gives partitions up"
     TAKE_OVER = "takes its assignment over"
     SETTLE = "has taken over"
-    LEAVE = "says goodbye"
+    LEAVE = "leaves"
     GONE = "is out of the group"
     FAIL = "cannot go on"
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from millrace._backoff import Rng, backoff_ms
+from millrace._backoff import Backoff, Rng
+from millrace._group import member_events
 from millrace._group.effects import (
     Assign,
     Call,
     Effect,
-    Emit,
     Fail,
     HandOver,
     Heartbeat,
@@ -32,8 +32,10 @@ from millrace._group.effects import (
     Revoke,
     Sync,
 )
+from millrace._group.heartbeats import Heartbeats
 from millrace._group.member_identity import NO_MEMBER, MemberConfig, MemberIdentity
 from millrace._group.member_states import IN_GENERATION, Lifecycle, MemberState, Step
+from millrace._group.pending_call import PendingCall
 from millrace._group.placement import Leadership, place
 from millrace.assignors import RebalanceProtocol, decode_assigned, rebalance_protocol
 from millrace.errors import (
@@ -45,7 +47,6 @@ from millrace.errors import (
     ProtocolViolation,
     RebalanceInProgress,
 )
-from millrace.events import EventKind
 from millrace.records import TopicPartition
 from millrace_protocol.consumer_protocol import NO_GENERATION
 from millrace_protocol.errors import ErrorCode, WireError
@@ -57,8 +58,6 @@ from millrace_protocol.messages.group_membership import (
 
 LOOP_STALL_MS = 1_000
 """A timer that is so late means that the event loop was blocked: heartbeats come late too."""
-_NAMES_MAX = 20
-"""Partitions that a sentence names."""
 _NOTHING: Partitions = frozenset()
 _NO_TOPICS: frozenset[str] = frozenset()
 
@@ -70,41 +69,43 @@ class Membership:
     order. At most one call and one hand-over are under way, and one heartbeat beside them.
     """
 
-    def __init__(self, terms: MemberConfig, *, rng: Rng) -> None:
-        self.place = MemberIdentity(terms)
+    def __init__(self, config: MemberConfig, *, rng: Rng) -> None:
+        self.identity = MemberIdentity(config)
         self.held: Partitions = _NOTHING
-        self.last_heartbeat_ms: int | None = None
         self.error: MillraceError | None = None
-        self._terms = terms
-        self._rng = rng
+        self._config = config
+        self._backoff = Backoff(
+            first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms, rng=rng
+        )
+        self._heartbeats = Heartbeats(
+            interval_ms=config.heartbeat_interval_ms, session_timeout_ms=config.session_timeout_ms
+        )
+        self._calls = PendingCall()
         self._life = Lifecycle()
-        self._is_eager = rebalance_protocol(terms.assignors) is RebalanceProtocol.EAGER
+        self._is_eager = rebalance_protocol(config.assignors) is RebalanceProtocol.EAGER
         self._wanted: frozenset[str] = frozenset()
         self._joined_topics: frozenset[str] = frozenset()
         self._leave_reason: str | None = None
         self._rejoin_reason: str | None = None
         self._fenced: MemberFenced | None = None
         # What is under way.
-        self._call: Call | None = None
         self._handing_over: HandOver | None = None
         self._after: Step = Step.JOIN
         self._assigned: Partitions = _NOTHING
-        self._heartbeat: Heartbeat | None = None
         self._before: Partitions = _NOTHING
         self._leadership: Leadership | None = None
         self._counts: Mapping[str, int] = {}
-        # Time.
-        self._retry: Call | None = None
-        self._retry_at_ms = 0
-        self._attempts = 0
-        self._heartbeat_at_ms = 0
-        self._silent = False
         self._began_ms = 0
 
     @property
     def state(self) -> MemberState:
         """Where the member is."""
         return self._life.state
+
+    @property
+    def last_heartbeat_ms(self) -> int | None:
+        """When the group last answered; None before the first answer."""
+        return self._heartbeats.answered_ms
 
     @property
     def topics(self) -> frozenset[str]:
@@ -149,7 +150,7 @@ class Membership:
 
     def on_fenced(self, generation: int, error: MemberFenced, now_ms: int) -> list[Effect]:
         """A commit in `generation` was told that the group has gone on without this member."""
-        if self.state is not MemberState.STABLE or generation != self.place.generation:
+        if self.state is not MemberState.STABLE or generation != self.identity.generation:
             return []
         return self._fence(error, now_ms)
 
@@ -157,17 +158,17 @@ class Membership:
 
     def on_joined(self, join: Join, answer: JoinGroupResponse, now_ms: int) -> list[Effect]:
         """The group has a new generation, or the member an id."""
-        if join is not self._call:
+        if join is not self._calls.current:
             return []
         self._answered()
-        self.place.member_id = answer.member_id
+        self.identity.member_id = answer.member_id
         if self.state is MemberState.LEAVING:
             return self._leave_group(now_ms)
         if answer.generation < 0:
             return self._join("it has its id")
-        self.place.generation = answer.generation
+        self.identity.generation = answer.generation
         self._heard(now_ms)
-        assignor = self._terms.assignor(answer.protocol)
+        assignor = self._config.assignor(answer.protocol)
         if assignor is None:
             return self._fail(
                 InconsistentProtocol(
@@ -175,7 +176,7 @@ class Membership:
                     code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 )
             )
-        self.place.protocol = assignor.name
+        self.identity.protocol = assignor.name
         self._leadership = None
         if answer.leader != answer.member_id:
             return self._sync(())
@@ -198,7 +199,7 @@ class Membership:
 
         `assigned` is what it did not place itself, where it is a static member that came back.
         """
-        if learn is not self._call:
+        if learn is not self._calls.current:
             return []
         self._answered()
         assert self._leadership is not None
@@ -207,7 +208,7 @@ class Membership:
             self._leadership.watch_assigned(assigned)
             return self._sync(())
         placed = self._leadership.watch(counts)
-        assignor = self._terms.assignor(self.place.protocol)
+        assignor = self._config.assignor(self.identity.protocol)
         assert assignor is not None
         try:
             return self._sync(place(assignor, placed, self._leadership.members))
@@ -216,7 +217,7 @@ class Membership:
 
     def on_synced(self, sync: Sync, answer: SyncGroupResponse, now_ms: int) -> list[Effect]:
         """The member has its assignment: it gives up what is not in it, then takes the rest."""
-        if sync is not self._call:
+        if sync is not self._calls.current:
             return []
         self._answered()
         self._heard(now_ms)
@@ -227,7 +228,7 @@ class Membership:
         self._assigned = assigned
         gone = self.held - assigned
         if gone:
-            self._rejoin_reason = f"gave up {_names(gone)}, which others may wait for"
+            self._rejoin_reason = f"gave up {member_events.names(gone)}, which others may wait for"
             return self._give_up(gone, Step.TAKE_OVER)
         return self._take_over()
 
@@ -238,14 +239,15 @@ class Membership:
         self._handing_over = None
         if isinstance(hand_over, Assign):
             self._life.take(Step.SETTLE)
-            took_ms = now_ms - self._began_ms
-            said = Emit(
-                EventKind.ASSIGNED,
-                f"generation {self.place.generation} of group {self._terms.group!r}: reads "
-                f"{_names(self.held)}, before {_names(self._before)}, after {took_ms} ms",
+            event = member_events.assigned(
+                self._config.group,
+                self.identity.generation,
+                held=self.held,
+                before=self._before,
+                took_ms=now_ms - self._began_ms,
             )
             self._before = self.held
-            return [said, *self._settled(now_ms)]
+            return [event, *self._settled(now_ms)]
         self.held -= hand_over.partitions
         if self._fenced is not None:
             error, self._fenced = self._fenced, None
@@ -258,22 +260,21 @@ class Membership:
 
     def on_heard(self, heartbeat: Heartbeat, now_ms: int) -> list[Effect]:
         """A heartbeat was answered: all is well."""
-        if heartbeat is self._heartbeat:
-            self._heartbeat = None
+        if self._heartbeats.ended(heartbeat):
             self._heard(now_ms)
         return []
 
     def on_left(self, leave: Leave, now_ms: int) -> list[Effect]:
         """The group knows that the member is gone."""
-        return self._gone(now_ms) if leave is self._call else []
+        return self._gone(now_ms) if leave is self._calls.current else []
 
     def on_failed(self, what: Call | Heartbeat, error: MillraceError, now_ms: int) -> list[Effect]:
         """A call or heartbeat was refused, or got no answer."""
         if isinstance(what, Heartbeat):
             return self._heartbeat_failed(what, error, now_ms)
-        if what is not self._call:
+        if what is not self._calls.current:
             return []
-        self._call = None
+        self._calls.ended()
         if self.state is MemberState.LEAVING:
             return self._gone(now_ms)
         if isinstance(error, MemberFenced):
@@ -282,18 +283,18 @@ class Membership:
             return self._join(str(error))
         if not error.retriable:
             return self._fail(error)
-        self._retry = what
-        self._retry_at_ms = now_ms + self._backoff_ms()
+        self._calls.repeat(what, now_ms + self._backoff.next_ms())
         return []
 
     # Time
 
     def deadline_ms(self) -> int | None:
         """When `on_deadline` wants to be called next; None: not before something happens."""
-        due = [self._retry_at_ms] if self._retry is not None else []
-        if self._heartbeats_are_due:
-            due.append(self._heartbeat_at_ms)
-        return min(due, default=None)
+        retry_ms = self._calls.retry_at_ms
+        if not self._sends_heartbeats:
+            return retry_ms
+        due_ms = self._heartbeats.due_ms
+        return due_ms if retry_ms is None else min(retry_ms, due_ms)
 
     def on_deadline(self, now_ms: int) -> list[Effect]:
         """Does what is due; earlier calls do nothing."""
@@ -303,22 +304,14 @@ class Membership:
         effects: list[Effect] = []
         late_ms = now_ms - due_ms
         if late_ms >= LOOP_STALL_MS:
-            effects.append(
-                Emit(
-                    EventKind.LOOP_STALLED,
-                    f"the event loop was blocked for {late_ms} ms; a group forgets members it does "
-                    f"not hear of for {self._terms.session_timeout_ms} ms",
-                )
-            )
-        if self._retry is not None and now_ms >= self._retry_at_ms:
-            again, self._retry = self._retry, None
+            effects.append(member_events.loop_stalled(late_ms, self._config.session_timeout_ms))
+        call = self._calls.due(now_ms)
+        if call is not None:
             # A join is made anew: what is wanted and held may have changed.
-            effects += self._join("again") if isinstance(again, Join) else self._start(again)
-        if self._heartbeats_are_due and now_ms >= self._heartbeat_at_ms:
-            self._heartbeat_at_ms = now_ms + self._terms.heartbeat_interval_ms
-            if self._heartbeat is None:
-                self._heartbeat = self.place.heartbeat()
-                effects.append(self._heartbeat)
+            effects += self._join("again") if isinstance(call, Join) else self._start(call)
+        if self._sends_heartbeats and self._heartbeats.is_due(now_ms):
+            self._heartbeats.in_flight = heartbeat = self.identity.heartbeat()
+            effects.append(heartbeat)
         return effects
 
     # Inside: what comes next
@@ -345,25 +338,25 @@ class Membership:
         """Leaves the stable generation for the next one."""
         self._rejoin_reason = reason
         self._began_ms = now_ms
-        said = Emit(EventKind.REBALANCING, f"group {self._terms.group!r} rebalances: {reason}")
+        event = member_events.rebalancing(self._config.group, reason)
         gives_up = (
             self.held
             if self._is_eager
             else frozenset(each for each in self.held if each.topic not in self._wanted)
         )
         if gives_up:
-            return [said, *self._give_up(gives_up, Step.JOIN)]
-        return [said, *self._join(reason)]
+            return [event, *self._give_up(gives_up, Step.JOIN)]
+        return [event, *self._join(reason)]
 
     def _join(self, reason: str) -> list[Effect]:
         self._life.take(Step.JOIN)
         self._rejoin_reason = None
         self._joined_topics = self._wanted
-        return self._start(self.place.join(self._wanted, self.held, reason))
+        return self._start(self.identity.join(self._wanted, self.held, reason))
 
     def _sync(self, assignments: tuple[MemberAssignment, ...]) -> list[Effect]:
         self._life.take(Step.SYNC)
-        return self._start(self.place.sync(assignments))
+        return self._start(self.identity.sync(assignments))
 
     def _give_up(
         self, partitions: Partitions, after: Step, lost: MillraceError | None = None
@@ -376,8 +369,8 @@ class Membership:
     def _take_over(self) -> list[Effect]:
         self._life.take(Step.TAKE_OVER)
         added = self._assigned - self.held
-        self.held = self.place.last_assigned = self._assigned
-        self.place.last_generation = self.place.generation
+        self.held = self.identity.last_assigned = self._assigned
+        self.identity.last_generation = self.identity.generation
         self._handing_over = Assign(self.held, added)
         return [self._handing_over]
 
@@ -387,7 +380,7 @@ class Membership:
             # The answer comes at once and brings the id that the group would wait for.
             self._life.take(Step.LEAVE)
             return []
-        self._call = self._retry = None
+        self._calls.forget()
         if self.held:
             return self._give_up(self.held, Step.LEAVE)
         self._life.take(Step.LEAVE)
@@ -395,14 +388,14 @@ class Membership:
 
     def _leave_group(self, now_ms: int) -> list[Effect]:
         """Tells the group. A static member does not: its place is kept until it comes back."""
-        if not self.place.member_id or self.place.is_kept:
+        if not self.identity.member_id or self.identity.is_kept:
             return self._gone(now_ms)
-        return self._start(self.place.leave(self._leave_reason or ""))
+        return self._start(self.identity.leave(self._leave_reason or ""))
 
     def _gone(self, now_ms: int) -> list[Effect]:
         self._life.take(Step.GONE)
         self._forget_identity()
-        self._call = self._retry = None
+        self._calls.forget()
         self._before = _NOTHING
         if self._wanted:
             self._began_ms = now_ms
@@ -418,15 +411,15 @@ class Membership:
         if self._handing_over is not None:
             self._fenced = error
             return []
-        self._call = self._retry = None
+        self._calls.forget()
         if not isinstance(error, IllegalGeneration):
-            self.place.member_id = NO_MEMBER
-        self.place.generation = NO_GENERATION
-        self._leadership = self._heartbeat = None
+            self.identity.member_id = NO_MEMBER
+        self.identity.generation = NO_GENERATION
+        self._leadership = self._heartbeats.in_flight = None
         self._began_ms = now_ms
         if self.held:
             return [
-                Emit(EventKind.LOST, f"lost {_names(self.held)}: {error}", error),
+                member_events.lost(self.held, error),
                 *self._give_up(self.held, Step.JOIN, error),
             ]
         if self._leave_reason is not None:
@@ -437,10 +430,7 @@ class Membership:
     def _heartbeat_failed(
         self, heartbeat: Heartbeat, error: MillraceError, now_ms: int
     ) -> list[Effect]:
-        if heartbeat is not self._heartbeat:
-            return []
-        self._heartbeat = None
-        if not self.place.speaks_for(heartbeat):
+        if not self._heartbeats.ended(heartbeat) or not self.identity.speaks_for(heartbeat):
             return []
         if isinstance(error, RebalanceInProgress):
             self._heard(now_ms)
@@ -450,21 +440,16 @@ class Membership:
                 self._rejoin_reason = str(error)
             return []
         if isinstance(error, MemberFenced):
-            return self._fence(error, now_ms) if self._heartbeats_are_due else []
+            return self._fence(error, now_ms) if self._sends_heartbeats else []
         if not error.retriable:
             return self._fail(error)
-        self._heartbeat_at_ms = now_ms + self._backoff_ms()
-        heard_ms = self.last_heartbeat_ms
-        silent_ms = 0 if heard_ms is None else now_ms - heard_ms
-        if silent_ms < self._terms.session_timeout_ms or self._silent:
+        self._heartbeats.due_ms = now_ms + self._backoff.next_ms()
+        silent_ms = self._heartbeats.new_silence_ms(now_ms)
+        if silent_ms is None:
             return []
-        self._silent = True
         return [
-            Emit(
-                EventKind.COORDINATOR_LOST,
-                f"group {self._terms.group!r} has not answered for {silent_ms} ms and may have "
-                f"given {_names(self.held)} to others: {error}",
-                error,
+            member_events.coordinator_lost(
+                self._config.group, silent_ms, held=self.held, error=error
             )
         ]
 
@@ -473,55 +458,38 @@ class Membership:
         self.error = error
         lost, self.held = self.held, _NOTHING
         farewell: list[Effect] = []
-        if self.place.member_id and not self.place.is_kept:
-            # Nobody awaits the outcome: the others should not wait for this member.
-            farewell.append(self.place.leave(str(error)))
-        self._call = self._retry = self._heartbeat = self._handing_over = None
+        if self.identity.member_id and not self.identity.is_kept:
+            # Its outcome is not awaited: the other members should not wait for this one.
+            farewell.append(self.identity.leave(str(error)))
+        self._calls.forget()
+        self._handing_over = None
         self._forget_identity()
         return [*farewell, Fail(error, lost)]
 
     # Inside: small things
 
     @property
-    def _heartbeats_are_due(self) -> bool:
-        return self.place.generation >= 0 and self.state in IN_GENERATION
+    def _sends_heartbeats(self) -> bool:
+        return self.identity.generation >= 0 and self.state in IN_GENERATION
 
     @property
     def _awaits_id(self) -> bool:
         """Whether a join is on its way that will be answered with an id at once."""
-        awaits_join = isinstance(self._call, Join)
-        return awaits_join and not self.place.member_id and not self.place.is_kept
+        awaits_join = isinstance(self._calls.current, Join)
+        return awaits_join and not self.identity.member_id and not self.identity.is_kept
 
     def _start(self, call: Call) -> list[Effect]:
-        self._call = call
-        self._retry = None
+        self._calls.start(call)
         return [call]
 
     def _answered(self) -> None:
-        self._call = None
-        self._attempts = 0
+        self._calls.ended()
+        self._backoff.reset()
 
     def _heard(self, now_ms: int) -> None:
-        self.last_heartbeat_ms = now_ms
-        self._heartbeat_at_ms = now_ms + self._terms.heartbeat_interval_ms
-        self._attempts = 0
-        self._silent = False
+        self._heartbeats.answered(now_ms)
+        self._backoff.reset()
 
     def _forget_identity(self) -> None:
-        self.place.forget()
-        self._leadership = self._heartbeat = None
-
-    def _backoff_ms(self) -> int:
-        self._attempts += 1
-        return backoff_ms(
-            self._attempts - 1,
-            first_ms=self._terms.retry_backoff_ms,
-            max_ms=self._terms.retry_backoff_max_ms,
-            rng=self._rng,
-        )
-
-
-def _names(partitions: Partitions) -> str:
-    shown = ", ".join(str(TopicPartition(*each)) for each in sorted(partitions)[:_NAMES_MAX])
-    more = len(partitions) - _NAMES_MAX
-    return f"{shown} and {more} more" if more > 0 else shown or "nothing"
+        self.identity.forget()
+        self._leadership = self._heartbeats.in_flight = None

@@ -21,7 +21,7 @@ class Leadership:
 
     def __init__(self, members: Mapping[str, Subscription]) -> None:
         self.members = members
-        self.topics = frozenset(topic for said in members.values() for topic in said.topics)
+        self.topics = frozenset(topic for member in members.values() for topic in member.topics)
         self._placed: Mapping[str, int] = {}
 
     @classmethod
@@ -93,17 +93,17 @@ def _fault(
 ) -> str | None:
     """What is wrong with a placement, None for nothing.
 
-    A partition may be nobody's: in a cooperative group one that moves is, for a round.
+    A partition may be unassigned: in a cooperative group one that moves is, for a round.
     """
     owners: dict[tuple[str, int], str] = {}
     for member_id, partitions in placement.items():
-        said = members.get(member_id)
-        if said is None:
-            return f"gives partitions to {member_id!r}, who is no member of the group"
+        subscription = members.get(member_id)
+        if subscription is None:
+            return f"gives partitions to {member_id!r}, which is no member of the group"
         for topic, partition in partitions:
             where = f"{topic}-{partition}"
-            if topic not in said.topics:
-                return f"gives {where} to {member_id!r}, who does not subscribe to {topic!r}"
+            if topic not in subscription.topics:
+                return f"gives {where} to {member_id!r}, which does not subscribe to {topic!r}"
             if not 0 <= partition < partition_counts.get(topic, 0):
                 return f"gives {where} to {member_id!r}, and there is no such partition"
             if (topic, partition) in owners:

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from enum import Enum
 
 _SLOW_SHARE = 2
-"""It is said after half of the time that there is, so that there is time to react."""
+"""A warning comes after half of the time, so that the application can react."""
 
 
 class PollAlert(Enum):
@@ -24,7 +24,7 @@ class PollAlert(Enum):
 class PollDeadline:
     """The user's time: it runs while something is in hand and nothing more is asked for.
 
-    `progress` is whatever changes when the user takes another record without asking, as from an
+    `progress` is a value that changes when the user takes another record without asking, as from an
     iterator over a chunk.
     """
 
@@ -71,7 +71,7 @@ class PollDeadline:
         return self._began_ms + (whole_ms if self._told_slow else whole_ms // _SLOW_SHARE)
 
     def on_deadline(self, progress: Hashable, now_ms: int) -> PollAlert | None:
-        """What is to be said now, each thing once."""
+        """The alert that is due now, each once."""
         due_ms = self.deadline_ms()
         if due_ms is None or now_ms < due_ms:
             return None

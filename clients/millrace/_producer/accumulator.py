@@ -353,7 +353,7 @@ class Accumulator:
         partitions: Sequence[int | None],
         columns: Columns,
     ) -> tuple[list[Run], list[int]]:
-        """Takes all records, whatever the bound: each to the partition it names, or its key does.
+        """Takes all records, without a bound: each to the partition it names, or its key does.
 
         Returns where they are, and the rows in that order. Those for a partition that is not
         there are refused.

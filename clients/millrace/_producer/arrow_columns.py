@@ -1,4 +1,4 @@
-"""Records by column where the columns are Arrow's: what a producer is given by who has no objects.
+"""Records by column where the columns are Arrow's, for callers that have no Python objects.
 
 Owns the check of types, and how many rows a batch takes. Knows no producer. Imports numpy and
 pyarrow (the `arrow` extra), so nothing imports it before it is needed.

@@ -1,7 +1,7 @@
 """A producer's batch.
 
 Owns the raw columns until they are encoded, the encoded bytes until the ack, and the outcome from
-then on. Knows no event loop: who waits does so through the batch's `owner`, by the handles in
+then on. Knows no event loop: callers wait through the batch's `owner`, by the handles in
 `receipts`.
 
     open -> sealed -> encoded -> in flight -> settled
@@ -31,7 +31,7 @@ _PRODUCER_FIELDS_POSITION = 43
 
 
 class Owner(Protocol):
-    """Who can wait until a batch is settled."""
+    """What waits until a batch is settled."""
 
     async def settle(self, batch: Batch) -> None:
         """Returns once the batch is settled; cancelling the wait changes nothing else."""
@@ -59,12 +59,12 @@ class Batch:
     `size_bytes` is an upper bound of what the records take, and `limit_bytes` what it may grow to:
     -1 once the batch is sealed. `uncertain` means that an attempt ended without an answer, so the
     batch may be in the log. `ordinal` counts the batches of the partition in the order they were
-    first sent in, -1 before. `partition` -1 is the antechamber of a topic whose partitions are not
-    known yet: it is never sent, and is settled when its records have moved on, or have failed.
-    `moved` says where to, of an antechamber and of a batch that was split. `number` orders the
+    first sent in, -1 before. `partition` -1 is the unassigned batch of a topic whose partitions are
+    not known yet: it is never sent, and is settled when its records have moved on, or have failed.
+    `moved` says where to, of an unassigned batch and of one that was split. `number` orders the
     batches of a producer as they were opened, and the parts of one that was split in its place.
 
-    The first `value_bytes_count` values are of `value_bytes` each, so nobody has to look again.
+    The first `value_bytes_count` values are of `value_bytes` each, which saves the encoder a look.
     Time is kept by runs, as records by the thousand are sent in one turn of the loop: those that
     `timestamps_ms` does not reach have `clock_ms`.
     """
@@ -239,7 +239,7 @@ class Batch:
         return self.count or len(self.values)
 
     def ack(self, base_offset: int, log_append_time_ms: int) -> None:
-        """Settles with success; `base_offset` -1 where nobody knows."""
+        """Settles with success; `base_offset` -1 where it is not known."""
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self._settle()

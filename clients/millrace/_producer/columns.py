@@ -1,7 +1,7 @@
 """What users give as keys, values and headers, made into what can be encoded.
 
-Owns the check of types, whatever is wrong is refused before it is in a batch with others, and the
-columns of one `send_many`.
+Owns the check of types and the columns of one `send_many`. A wrong record is refused before it is
+in a batch with others.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def checked_partition(partition: object) -> int:
 def check_topic(topic: object) -> None:
     """Whether a topic can be asked for at all. Raises `TypeError` and `ValueError`.
 
-    What cannot be encoded would otherwise fail in the task that sends for everybody.
+    What cannot be encoded would otherwise fail in the task that sends all records.
     """
     if not isinstance(topic, str):
         raise TypeError(f"topic: a str, not {type(topic).__name__}")

@@ -56,7 +56,7 @@ _UNDECIDED = frozenset(
 
 
 LeaderOf = Callable[[str, int], int | None]
-"""The node that leads `(topic, partition)`, or None when nobody is known to."""
+"""The node that leads `(topic, partition)`, or None while none is known."""
 
 
 class ProduceQueue:
@@ -70,7 +70,7 @@ class ProduceQueue:
         self.in_flight_requests = 0
         self.stale_topics: set[str] = set()
         self.last_error: MillraceError | None = None
-        """Why a batch was last put back; whoever reports it sets it to None."""
+        """Why a batch was last put back; the caller reports it and sets it to None."""
         self._config = config
         self._rng = rng
         self._idempotent = config.is_idempotent
@@ -119,7 +119,7 @@ class ProduceQueue:
                 del self._active[queue]
                 continue
             if self._fill(queue, now_ms, leader_of, requests, drained, buffer_full=buffer_full):
-                # Who was served goes to the end, so that a full broker serves all in turn.
+                # A queue that was served goes to the end, so that a busy broker serves all in turn.
                 del self._active[queue]
                 self._active[queue] = None
         for node_id, filled in requests.items():
@@ -270,7 +270,7 @@ class ProduceQueue:
         return settled
 
     def on_posted(self, send: Send) -> list[Batch]:
-        """The request left, and nobody will answer it (`acks=0`)."""
+        """The request left, and the broker does not answer it (`acks=0`)."""
         self._request_ended(send)
         settled: list[Batch] = []
         for batch in send.batches:
@@ -426,7 +426,7 @@ class ProduceQueue:
             queue.renumber(producer_id, epoch)
 
     def on_producer_id_failed(self, error: MillraceError, now_ms: int) -> list[Batch]:
-        """InitProducerId failed: asks again later, or gives everything up where that is vain."""
+        """InitProducerId failed: asks again later, or fails all batches where no retry helps."""
         if error.retriable:
             self._epoch.retry_at(now_ms + self._backoff_ms(self._epoch.attempts))
             return []

@@ -38,7 +38,8 @@ class Delivery:
         batch, index = self.place()
         while not batch.settled:
             yield from batch.owner.settle(batch).__await__()
-            # A record moves on: from its topic's antechamber, and from a batch that is split.
+            # A record moves on: from the unassigned batch of its topic, and from a batch that is
+            # split.
             batch, index = self.place()
         return batch.receipt(index)
 
@@ -76,7 +77,7 @@ class Deliveries:
         receipts = Receipts(self._runs, self._order)
         known: set[Batch] = set()
         failed: MillraceError | None = None
-        # Records move on: from their topic's antechamber, and from a batch that is split.
+        # Records move on: from the unassigned batch of their topic, and from a batch that is split.
         while unknown := [batch for batch in receipts.batches() if batch not in known]:
             known.update(unknown)
             for batch in unknown:

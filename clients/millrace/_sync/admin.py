@@ -30,7 +30,7 @@ class Admin(BlockingClient):
     def __init__(
         self, servers: Servers = "localhost:9092", **options: Unpack[ClientOptions]
     ) -> None:
-        """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
+        """Checks the settings; raises `ConfigError`. Opens no connection yet."""
         self._admin = _admin.Admin(servers, **options)
         super().__init__(self._admin)
 

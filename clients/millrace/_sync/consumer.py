@@ -1,7 +1,7 @@
 """The consumer without an event loop; it is `millrace.sync.Consumer`.
 
 Owns the records that were taken ahead of the caller in one crossing: positions and commits are
-those of what was handed out, whatever was taken.
+those of what was handed out, not of what was taken.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Consumer(BlockingClient, Generic[K, V]):
 
     Callbacks of a group run in the loop's thread and must not call this consumer.
 
-    `background=False` is for who does nothing but read, a worker process that takes whole batches:
-    the client runs in the thread that calls it, and only meanwhile, which saves every batch a step
-    to another thread and back. Between calls nothing is received, and no group is kept.
+    `background=False` is for a process that does nothing but read, such as a worker that takes
+    whole batches: the client runs in the thread that calls it, and only meanwhile, which saves
+    every batch a step to another thread and back. Between calls nothing is received, and no group
+    is kept.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Consumer(BlockingClient, Generic[K, V]):
         background: bool = True,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        """Checks the settings; raises `ConfigError`. Connects to nobody yet."""
+        """Checks the settings; raises `ConfigError`. Opens no connection yet."""
         if group is not None and not background:
             raise ConfigError(
                 "background: a group needs the thread, for its heartbeats; leave out "
@@ -240,7 +241,7 @@ class Consumer(BlockingClient, Generic[K, V]):
         def seek() -> None:
             held = self._consumer.assignment()
             for where, offset in first.items():
-                # What was given up meanwhile is read by somebody else.
+                # What was given up meanwhile is read by another member.
                 if where in held:
                     self._consumer.seek(where, offset)
 

@@ -51,7 +51,7 @@ class LoopThread:
             work.close()
             raise RuntimeError("a synchronous client cannot be used from a callback of its own")
         if sys.is_finalizing():
-            # Then daemon threads do not run any more, and would be waited for in vain: by a
+            # Then daemon threads do not run any more, and a wait for them would not end: by a
             # generator, say, that was never read to its end, and is now to close its clients.
             work.close()
             raise Closed("Python is shutting down; close clients before, best by `with`")

@@ -1,12 +1,12 @@
-"""Who of a group reads which partition: the built-in assignors, and what a user's own must be.
+"""Which member of a group reads which partition: the built-in assignors, and their interface.
 
     Consumer(..., group="hourly", assignors=["cooperative-sticky"])
 
 | name | gives | when the group changes |
 |---|---|---|
-| `range` | neighbours, the same numbers of every topic | everybody stops; shares shift |
-| `roundrobin` | one by one over all topics | everybody stops; most partitions move |
-| `sticky` | even shares | everybody stops; few partitions move |
+| `range` | neighbours, the same numbers of every topic | all members stop; shares shift |
+| `roundrobin` | one by one over all topics | all members stop; most partitions move |
+| `sticky` | even shares | all members stop; few partitions move |
 | `cooperative-sticky` | even shares | only partitions that move stop, and few do |
 
 The placements are those of Kafka's assignors of the same names, so that millrace's and Kafka's

@@ -1,21 +1,22 @@
 """Sticky placement where members subscribe to different topics.
 
-Nobody can say beforehand how many partitions a member will have. Owns the search: everybody keeps
-what it has, the rest goes to whoever has least, and then partitions move while a move helps. A
-move helps when the receiver, which subscribes to the topic, has at least two fewer than the giver:
+How many partitions a member will have is not known beforehand. Owns the search: each member keeps
+what it has, the rest goes to the member with the least, and then partitions move while a move
+helps. A move helps when the receiver, which subscribes to the topic, has at least two fewer than
+the giver:
 
     size(giver) > size(receiver) + 1
 
 Every move lowers the sum of the squared sizes, so the search ends, and what it ends with is
-balanced: no single move helps. The first rounds move only what had no owner, which costs nobody
+balanced: no single move helps. The first rounds move only what had no owner, which costs no member
 anything.
 
-Source: the general case of Kafka's AbstractStickyAssignor, without racks, with the same result.
-Its check for balance before each move and its return to the placement before the moves are not
-here: moves end by themselves when nothing helps, and every move improves Kafka's score. Three
-things are otherwise. There a partition may move to a former owner that left its topic. Of several
-partitions that could be swapped back, any may be taken there, the one that moved first here. And
-where a swap has to be undone at both ends, one end is undone there: who has too many keeps them.
+Source: the general case of Kafka's AbstractStickyAssignor, without racks, with the same result. Its
+check for balance before each move and its return to the placement before the moves are not here:
+moves end by themselves when nothing helps, and every move improves Kafka's score. Three things are
+otherwise. There a partition may move to a former owner that left its topic. Of several partitions
+that could be swapped back, any may be taken there, the one that moved first here. And where a swap
+has to be undone at both ends, one end is undone there: a member with too many keeps them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Balance:
         self._moved: dict[tuple[str, str, str], dict[TopicPartition, None]] = {}
 
     def place_rest(self) -> dict[str, list[TopicPartition]]:
-        """Gives what has no owner to whoever has least; returns those partitions by topic."""
+        """Gives what has no owner to the member with the least; returns it by topic."""
         placed: dict[str, list[TopicPartition]] = {}
         for topic in self._topics:
             partitions = self._all(topic)
@@ -74,7 +75,7 @@ class Balance:
     ) -> None:
         """Moves partitions until no move helps: those of `within`, or any.
 
-        A partition goes to its former owner where that helps, else to whoever has least.
+        A partition goes to its former owner where that helps, else to the member with the least.
         """
         moved = True
         while moved:

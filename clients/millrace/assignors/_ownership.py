@@ -1,13 +1,13 @@
-"""Who holds which partition, of what the members say.
+"""The owner of each partition, derived from the claims of the members.
 
 Members may say more than is true: one that was away still names what was given to others in the
 meantime. Owns the judgement, partition by partition:
 
 - the newest generation in which anybody was given the partition counts;
 - one member that names it in that generation owns it;
-- two or more that do are wrong, all of them, and nobody owns it.
+- two or more that do are wrong, all of them, and it has no owner.
 
-Partitions that do not exist, of topics that vanished or shrank, are nobody's.
+Partitions that do not exist, of topics that vanished or shrank, have no owner.
 
 Source: Kafka's AbstractStickyAssignor. There a third claim of one partition may decide by the
 order in which members come; here the order does not matter.
@@ -33,8 +33,8 @@ class Claim(NamedTuple):
 class Ownership:
     """The verdict on all claims.
 
-    `owners`: who holds a partition. `claimed`: partitions that anybody names, as keys; so
-    `owners.keys() <= claimed.keys()`. `formers`: who held a partition in the newest generation
+    `owners`: the member that holds a partition. `claimed`: partitions that any names, as keys; so
+    `owners.keys() <= claimed.keys()`. `formers`: the holder of a partition in the newest generation
     that is older than the group's newest.
     """
 

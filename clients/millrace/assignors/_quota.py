@@ -1,7 +1,7 @@
 """Sticky placement where every member subscribes to the same topics.
 
-With `n` partitions and `m` members everybody gets `n // m`, and `n % m` members get one more.
-Owns who keeps what under those two quotas, and who is given the rest. No placement with these
+With `n` partitions and `m` members each gets `n // m`, and `n % m` members get one more.
+Owns which member keeps what under those quotas, and which gets the rest. No placement with these
 sizes moves fewer partitions: a member loses only what is above its quota.
 
 Source: the constrained case of Kafka's AbstractStickyAssignor, without racks. Where Kafka takes
@@ -24,8 +24,8 @@ def place_by_quota(
 ) -> Placement:
     """Places all partitions of `partition_counts` on `members`, which are sorted and not empty.
 
-    `owners` says who holds what; owners that are no members, and partitions of other topics, are
-    not in it.
+    `owners` maps partitions to members; owners that are no members, and partitions of other topics,
+    are not in it.
     """
     kept = _owned(members, owners)
     low, over_count = divmod(sum(partition_counts.values()), len(members))

@@ -119,7 +119,7 @@ class Assignor(Protocol):
     ) -> Placement:
         """Places the partitions: for every member a list, of topics it subscribes to.
 
-        `partition_counts` has the topics that exist. A topic that it lacks or that nobody
+        `partition_counts` has the topics that exist. A topic that it lacks or that no member
         subscribes to is left out, and no partition is in two lists.
         """
         ...
@@ -148,7 +148,7 @@ def decode_assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
 def existing_topics(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> dict[str, list[str]]:
-    """The topics that exist and somebody subscribes to, in order, each with its member ids."""
+    """The topics that exist and have a subscriber, in order, each with its member ids."""
     subscribers: dict[str, list[str]] = {}
     for member_id in sorted(members):
         for topic in dict.fromkeys(members[member_id].topics):

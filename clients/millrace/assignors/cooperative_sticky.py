@@ -2,11 +2,11 @@
 
 In a cooperative group members keep their partitions while they join. A partition that is to move
 may not be given to its next owner before the last one has let go of it. So it is left out of this
-round's placement; whoever held it sees that it is gone, gives it up and joins again; and in that
-round it is nobody's and goes where it should. Owns what is left out.
+round's placement; its owner sees that it is gone, gives it up and joins again; in that
+round it has no owner and goes where it should. Owns what is left out.
 
 Source: Kafka's CooperativeStickyAssignor (KIP-429). Kafka leaves out what moves by two rules, one
-for equal subscriptions, of who owns a partition, and one for different ones, of who says so; the
+for equal subscriptions, of the owners, and one for different ones, of the claims; the
 second gives a partition at once to a member that lost it long ago while its owner still reads it.
 Here the first rule is for both.
 """
@@ -31,7 +31,7 @@ from millrace_protocol.errors import WireError
 class CooperativeStickyAssignor:
     """Shares as `sticky` does, and withholds what moves until it was given up.
 
-    It is right for eager groups too: there nobody owns anything, so nothing is withheld. So a
+    It is right for eager groups too: there no member owns anything, so nothing is withheld. So a
     group can change to it one member at a time.
 
     >>> from millrace.records import TopicPartition
@@ -58,7 +58,7 @@ class CooperativeStickyAssignor:
         self, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> Placement:
         claims = {
-            member_id: Claim(said.owned, generation_of(said)) for member_id, said in members.items()
+            member_id: Claim(each.owned, generation_of(each)) for member_id, each in members.items()
         }
         placement, ownership = place_sticky(partition_counts, members, claims)
         return {

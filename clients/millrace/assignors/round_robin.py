@@ -1,7 +1,7 @@
 """`roundrobin`: all partitions of all topics dealt out one by one.
 
 Members sit in a circle and the partitions are dealt in order; a member that does not subscribe to
-the topic is passed over. With equal subscriptions nobody gets two more than another; with
+the topic is passed over. With equal subscriptions no member gets two more than another; with
 different ones the deal may be lopsided, for which `sticky` is better. Source: Kafka's
 RoundRobinAssignor.
 """

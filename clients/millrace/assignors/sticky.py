@@ -34,7 +34,7 @@ from millrace_protocol.errors import WireError
 class StickyAssignor:
     """Shares evenly and lets partitions stay where they were.
 
-    With equal subscriptions nobody has two more than another. With different ones nobody has two
+    With equal subscriptions no member has two more than another. With different ones none has two
     more than another that could take one of them.
 
     >>> from millrace.records import TopicPartition
@@ -64,7 +64,7 @@ class StickyAssignor:
     def assign(
         self, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> Placement:
-        claims = {member_id: claim_of_user_data(said) for member_id, said in members.items()}
+        claims = {member_id: claim_of_user_data(each) for member_id, each in members.items()}
         placement, _ = place_sticky(partition_counts, members, claims)
         return placement
 
@@ -94,7 +94,7 @@ def place_sticky(
     # A member without topics, or with other ones, is no reason to search if nothing is to place.
     if not counts:
         return placement, ownership
-    wanted = {member_id: frozenset(said.topics) for member_id, said in members.items()}
+    wanted = {member_id: frozenset(each.topics) for member_id, each in members.items()}
     staying = {
         partition: member_id
         for partition, member_id in ownership.owners.items()

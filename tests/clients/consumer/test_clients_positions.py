@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace._consumer.fetch_buffer import FetchBuffer
-from millrace._consumer.positions import Plan, Positions
+from millrace._consumer.fetch_plan import Plan
+from millrace._consumer.positions import Positions
 from millrace.config import ConsumerConfig
 from millrace.errors import ConnectionLost, CorruptMessage
 from millrace.records import TopicPartition

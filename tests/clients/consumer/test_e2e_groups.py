@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from millrace import Admin, Consumer, Producer, Record, State, TopicPartition
-from millrace._consumer.positions import Hold
+from millrace._consumer.partition_state import Hold
 from millrace.errors import (
     ClientFailed,
     Closed,

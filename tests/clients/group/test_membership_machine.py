@@ -335,7 +335,7 @@ class GroupMachine(RuleBasedStateMachine):
         return (
             len(group.members) == len(reading)
             and group.state.value in ("Stable", "Empty")
-            and all(c.membership.place.generation == group.generation for c in reading)
+            and all(c.membership.identity.generation == group.generation for c in reading)
         )
 
     def _exists(self) -> bool:
@@ -356,7 +356,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert all(c.membership.state is MemberState.STABLE for c in members), [
             (c.name, c.membership.state, c.waiting, c.handing) for c in self.clients.values()
         ]
-        assert len({c.membership.place.generation for c in members}) <= 1
+        assert len({c.membership.identity.generation for c in members}) <= 1
         wanted = {
             TopicPartition(topic, partition)
             for client in members
@@ -377,7 +377,7 @@ class GroupMachine(RuleBasedStateMachine):
         known = {member.member_id for member in group.members}
         read: list[TopicPartition] = []
         for client in self.clients.values():
-            place = client.membership.place
+            place = client.membership.identity
             if place.generation == group.generation and place.member_id in known:
                 read += client.reading
         assert len(read) == len(set(read))
