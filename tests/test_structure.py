@@ -16,18 +16,13 @@ from tests.structure import (
 )
 
 LARGE_FILES: set[str] = {
-    "accumulator",
     "connection",
-    "group_member",
     "membership",
     "partition_log",
-    "positions",
-    "producer",
     "recovery",
     "segment",
 }
 LONG_FUNCTIONS: set[str] = {
-    "Consumer.__init__",
     "_Payload._read_one_by_one",
 }
 CYCLES = {

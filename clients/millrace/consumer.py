@@ -128,16 +128,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         self._commits: Commits | None = None
         self._shares = False
         if group is not None:
-            member = MemberConfig(
-                group,
-                chosen(assignors),
-                self._config.session_timeout_ms,
-                self._config.rebalance_timeout_ms,
-                self._config.heartbeat_interval_ms,
-                group_instance_id,
-                self._config.retry_backoff_ms,
-                self._config.retry_backoff_max_ms,
-            )
+            member = MemberConfig.of(self._config, group, group_instance_id, chosen(assignors))
             self._join_in(member, Callbacks(on_assigned, on_revoked, on_lost))
         self._state = State.NEW
         self._cause: BaseException | None = None

@@ -151,7 +151,7 @@ class Producer(Generic[K, V]):
             self._state = State.CLOSING
         try:
             if was_running:
-                await self._flush_batches()
+                await self._settlement.flush(self._produce_queue)
         finally:
             await self._stop()
         self._settlement.raise_unobserved()
@@ -360,7 +360,7 @@ class Producer(Generic[K, V]):
     async def _pass_gate(self) -> None:
         for _ in range(_TURNS_PER_BATCH):
             await asyncio.sleep(0)
-        await self._until_room()
+        await self._settlement.until_room()
         if not self._running:
             raise self._not_running()
         self._at_once = self._open_gate
@@ -387,7 +387,7 @@ class Producer(Generic[K, V]):
         """
         if not self._running:
             raise self._not_running()
-        await self._flush_batches()
+        await self._settlement.flush(self._produce_queue)
         self._settlement.raise_unobserved()
 
     def health(self) -> ProducerHealth:
@@ -409,26 +409,6 @@ class Producer(Generic[K, V]):
     def events(self) -> AsyncIterator[Event]:
         """What happens from now on, until the producer is closed."""
         return self._feed.listen()
-
-    # Waiting
-
-    async def _until_room(self) -> None:
-        while not self._accumulator.has_room:
-            await self._waiters.room()
-
-    async def _flush_batches(self) -> None:
-        if self._accumulator.backlog is not None:
-            await self._until_room()
-        for unassigned in self._accumulator.unassigned_batches():
-            await self._waiters.settled(unassigned)
-        self._accumulator.seal_all()
-        self._waiters.sender_wakeup.set()
-        unsettled = self._produce_queue.pending()
-        while unsettled:
-            batch = unsettled.pop()
-            await self._waiters.settled(batch)
-            if batch.moved is not None:
-                unsettled += batch.moved.batches()
 
     # The end
 

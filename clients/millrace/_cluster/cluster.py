@@ -22,6 +22,7 @@ from millrace.errors import (
     Closed,
     ConnectionFailed,
     MillraceError,
+    UnknownTopicOrPartition,
     again,
     broker_error,
 )
@@ -132,6 +133,14 @@ class Cluster:
         """How many partitions the topic has, as far as known."""
         leaders = self.leaders.get(topic)
         return None if leaders is None else len(leaders)
+
+    def partition_counts(self) -> dict[str, int]:
+        """Partitions of each topic as far as known; 0 for those that the cluster denies."""
+        counts = {topic: len(leaders) for topic, leaders in self.leaders.items()}
+        for topic, error in self.topic_errors.items():
+            if isinstance(error, UnknownTopicOrPartition):
+                counts[topic] = 0
+        return counts
 
     # Metadata
 

@@ -6,8 +6,10 @@ Plain values; `positions` makes them and `fetcher` carries them out.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from millrace._consumer.partition_state import PartitionState
+from millrace.records import TopicPartition
 from millrace_protocol.messages.fetch import FetchRequest
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from millrace_protocol.schema import Request
@@ -46,6 +48,14 @@ class Plan:
     lookups: list[Lookup] = field(default_factory=list)
     unknown_topics: set[str] = field(default_factory=set)
     deadline_ms: int | None = None
+
+
+class OffsetReset(NamedTuple):
+    """A partition went on elsewhere because its position was not in the log."""
+
+    where: TopicPartition
+    offset: int
+    sentence: str
 
 
 def lookups_of(node_id: int, states: list[PartitionState]) -> list[Lookup]:

@@ -48,7 +48,6 @@ from millrace.errors import (
     MemberFenced,
     MillraceError,
     ProtocolViolation,
-    UnknownTopicOrPartition,
     again,
 )
 from millrace.events import EventFeed, EventKind, GroupHealth
@@ -211,7 +210,7 @@ class Group:
 
     def on_metadata(self) -> None:
         """The cluster has told of topics."""
-        self._do(self._membership.on_counts(self._counts(), monotonic_ms()))
+        self._do(self._membership.on_counts(self._cluster.partition_counts(), monotonic_ms()))
 
     def health(self) -> GroupHealth:
         """How the membership is doing, now."""
@@ -322,7 +321,7 @@ class Group:
         except MillraceError as error:
             self._do(member.on_failed(learn, again(error), monotonic_ms()))
         else:
-            counts = self._counts()
+            counts = self._cluster.partition_counts()
             self._do(member.on_refreshed(learn, counts, monotonic_ms(), assigned=assigned))
 
     async def _all_assigned(self) -> set[TopicPartition]:
@@ -449,11 +448,3 @@ class Group:
             if topic not in self._told_missing and error is not None:
                 self._feed.emit(EventKind.FETCH_FAILED, f"{error}; it is looked for", error)
         self._told_missing = set(missing)
-
-    def _counts(self) -> dict[str, int]:
-        """Partitions of each topic as far as known; 0 for those that the cluster denies."""
-        counts = {topic: len(leaders) for topic, leaders in self._cluster.leaders.items()}
-        for topic, error in self._cluster.topic_errors.items():
-            if isinstance(error, UnknownTopicOrPartition):
-                counts[topic] = 0
-        return counts

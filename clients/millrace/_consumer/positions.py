@@ -18,10 +18,10 @@ and dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from millrace._backoff import Rng, backoff_ms
-from millrace._consumer.fetch_plan import Fetch, Lookup, Plan, lookups_of
+from millrace._consumer.fetch_plan import Fetch, Lookup, OffsetReset, Plan, lookups_of
+from millrace._consumer.fetched_batches import kept, whole_batches
 from millrace._consumer.partition_state import Hold, PartitionState, Slice
 from millrace.config import ConsumerConfig
 from millrace.errors import (
@@ -41,18 +41,9 @@ from millrace_protocol.messages.list_offsets import (
     LATEST,
     ListOffsetsResult,
 )
-from millrace_protocol.records import batch_ranges
 
 DENIALS_MAX = 4
 """Times a broker must deny a topic before it is believed: it may just have been created."""
-
-
-class OffsetReset(NamedTuple):
-    """A partition went on elsewhere because its position was not in the log."""
-
-    where: TopicPartition
-    offset: int
-    sentence: str
 
 
 LeaderOf = Callable[[str, int], tuple[int, int] | None]
@@ -169,9 +160,7 @@ class Positions:
         return bool(self._ready)
 
     def take(self, now_ms: int) -> tuple[PartitionState, Slice] | None:
-        """The next slice, of each partition in turn. Raises the error that a partition ran into,
-        once for each time it does.
-        """
+        """The next slice, of each partition in turn. Raises the error of a partition, once."""
         while self._ready:
             state = next(iter(self._ready))
             del self._ready[state]
@@ -288,7 +277,7 @@ class Positions:
                 self._recovered(state)
                 state.high_watermark = result.high_watermark
                 if len(result.records):
-                    self._buffer(state, _kept(result.records), result.high_watermark)
+                    self._buffer(state, kept(result.records), result.high_watermark)
                 state.hot = found_some and state.fetch_offset < result.high_watermark
 
     def on_fetch_failed(self, fetch: Fetch, error: MillraceError, now_ms: int) -> None:
@@ -403,23 +392,8 @@ class Positions:
         state.last_error = None
 
     def _buffer(self, state: PartitionState, data: bytes | memoryview, high_watermark: int) -> None:
-        """Takes the whole batches of an answer, as far as their offsets can be true.
-
-        No CRC covers a base offset, and a bit that changed on a disk must not lead a reader past
-        records. No batch reaches the high watermark, and each begins behind the one before it;
-        of two that overlap behind a gap, the one that made the gap is the wrong one.
-        """
-        next_offset, end, is_broken = state.fetch_offset, 0, False
-        before_gap: tuple[int, int] | None = None
-        for _, batch_end, base_offset, last_offset in batch_ranges(data):
-            continues = base_offset >= next_offset or not end
-            if not (continues and next_offset <= last_offset < high_watermark):
-                is_broken = True
-                if before_gap is not None:
-                    next_offset, end = before_gap
-                break
-            before_gap = (next_offset, end) if base_offset > next_offset else None
-            next_offset, end = last_offset + 1, batch_end
+        """Takes the whole batches of an answer, as far as their offsets can be true."""
+        end, next_offset, is_broken = whole_batches(data, state.fetch_offset, high_watermark)
         if end:
             whole = data if end == len(data) else data[:end]
             state.slices.append(Slice(whole, state.fetch_offset, next_offset))
@@ -465,16 +439,6 @@ class Positions:
         self.in_flight_requests -= 1
         self._fetching.discard((fetch.node_id, fetch.hot))
         self._reserved_bytes -= fetch.request.max_bytes
-
-
-def _kept(records: bytes | memoryview) -> bytes | memoryview:
-    """Records to be buffered: as they lie in their frame where they are most of it, and a copy.
-
-    A view keeps all of what it is a part of in memory, and only the part is counted.
-    """
-    if isinstance(records, memoryview) and 2 * len(records) < memoryview(records.obj).nbytes:
-        return bytes(records)
-    return records
 
 
 def no_committed_offset(where: TopicPartition) -> NoCommittedOffset:

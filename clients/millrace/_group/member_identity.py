@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from millrace._group.effects import Heartbeat, Join, Leave, Partitions, Sync
 from millrace.assignors import Assignor, Subscription
+from millrace.config import ConsumerConfig
 from millrace_protocol.consumer_protocol import NO_GENERATION, PROTOCOL_TYPE
 from millrace_protocol.messages.group_membership import (
     HeartbeatRequest,
@@ -36,6 +37,26 @@ class MemberConfig:
     instance_id: str | None = None
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000
+
+    @classmethod
+    def of(
+        cls,
+        config: ConsumerConfig,
+        group: str,
+        instance_id: str | None,
+        assignors: tuple[Assignor, ...],
+    ) -> MemberConfig:
+        """The settings of a consumer that matter to its membership."""
+        return cls(
+            group,
+            assignors,
+            config.session_timeout_ms,
+            config.rebalance_timeout_ms,
+            config.heartbeat_interval_ms,
+            instance_id,
+            config.retry_backoff_ms,
+            config.retry_backoff_max_ms,
+        )
 
     def assignor(self, name: str | None) -> Assignor | None:
         """The member's assignor of this name."""

@@ -15,14 +15,13 @@ from millrace._producer.arrow_batch import ArrowBatch
 from millrace._producer.batch import Batch, Number, Owner
 from millrace._producer.columns import Columns, check_topic, record_too_large
 from millrace._producer.partition_queue import PartitionQueue
-from millrace._producer.pending_records import PendingRecords
+from millrace._producer.pending_records import PendingRecords, buffer_full
 from millrace._producer.produce_queue import ProduceQueue
 from millrace._producer.receipts import Deliveries, Receipts, Run, inverse
 from millrace._producer.topic_state import TopicState
 from millrace._producer.unassigned_records import UNASSIGNED, UnassignedRecords
 from millrace.config import ProducerConfig
 from millrace.errors import (
-    BufferFull,
     MillraceError,
     UnknownTopicOrPartition,
     again,
@@ -109,7 +108,7 @@ class Accumulator:
         if headers:
             size = record_size_max(key, value, headers)
         if self.backlog is not None or self.buffered_bytes + size > self._buffer_bytes:
-            raise self._buffer_full(size)
+            raise buffer_full(self.backlog, size, self.buffered_bytes, self._buffer_bytes)
         if size > self._record_bytes_max:
             raise record_too_large(
                 size, self._record_bytes_max, max_request_bytes=self._config.max_request_bytes
@@ -139,7 +138,9 @@ class Accumulator:
         `UnknownTopicOrPartition` for a partition that is not there; then it took nothing.
         """
         if self.backlog is not None:
-            raise self._buffer_full(RECORD_OVERHEAD_BYTES)
+            raise buffer_full(
+                self.backlog, RECORD_OVERHEAD_BYTES, self.buffered_bytes, self._buffer_bytes
+            )
         state = self._topic_states.get(topic)
         if state is not None and partition is not None:
             state.queue_for(partition)
@@ -445,15 +446,3 @@ class Accumulator:
     def _next_number(self) -> Number:
         self._number += 1
         return (self._number,)
-
-    def _buffer_full(self, size: int) -> BufferFull:
-        if self.backlog is not None:
-            count = len(self.backlog.columns.values) - self.backlog.taken
-            return BufferFull(
-                f"{count} records of an earlier send_many wait for room in buffer_bytes="
-                f"{self._buffer_bytes}: await producer.room() first"
-            )
-        return BufferFull(
-            f"{self.buffered_bytes} of buffer_bytes={self._buffer_bytes} wait to be acked, and the "
-            f"record needs {size}: await producer.room() before each send"
-        )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from millrace._producer.batch import Owner
 from millrace._producer.columns import Columns
 from millrace._producer.receipts import Deliveries, Run
+from millrace.errors import BufferFull
 
 if TYPE_CHECKING:
     from millrace._producer.arrow_columns import ArrowColumns
@@ -47,3 +48,17 @@ class PendingRecords:
     def is_done(self) -> bool:
         """Whether every record is in a batch."""
         return self.taken == len(self.columns.values)
+
+
+def buffer_full(pending: PendingRecords | None, size: int, taken: int, limit: int) -> BufferFull:
+    """The error where records of `pending` wait already, or `size` bytes more do not fit."""
+    if pending is not None:
+        count = len(pending.columns.values) - pending.taken
+        return BufferFull(
+            f"{count} records of an earlier send_many wait for room in buffer_bytes={limit}: "
+            "await producer.room() first"
+        )
+    return BufferFull(
+        f"{taken} of buffer_bytes={limit} wait to be acked, and the record needs {size}: "
+        "await producer.room() before each send"
+    )

@@ -9,6 +9,7 @@ from collections import deque
 
 from millrace._producer.accumulator import Accumulator
 from millrace._producer.batch import Batch
+from millrace._producer.produce_queue import ProduceQueue
 from millrace._producer.waiters import Waiters
 from millrace.errors import DeliveryFailed, MillraceError
 from millrace.events import EventFeed, EventKind
@@ -44,6 +45,26 @@ class Settlement:
     def settle_refused(self) -> None:
         """Settles what the accumulator refused."""
         self._note_outcomes(self._accumulator.refused())
+
+    async def until_room(self) -> None:
+        """Waits until there is room for any record."""
+        while not self._accumulator.has_room:
+            await self._waiters.room()
+
+    async def flush(self, queue: ProduceQueue) -> None:
+        """Has everything sent, and waits until all that was taken before is settled."""
+        if self._accumulator.backlog is not None:
+            await self.until_room()
+        for unassigned in self._accumulator.unassigned_batches():
+            await self._waiters.settled(unassigned)
+        self._accumulator.seal_all()
+        self._waiters.sender_wakeup.set()
+        unsettled = queue.pending()
+        while unsettled:
+            batch = unsettled.pop()
+            await self._waiters.settled(batch)
+            if batch.moved is not None:
+                unsettled += batch.moved.batches()
 
     def raise_unobserved(self) -> None:
         """Raises `DeliveryFailed` for the failures since the last call that no caller awaited."""
