@@ -133,7 +133,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome(Generic[T]):
-    """What became of one topic: `error`, or None and a `value`."""
+    """The outcome of one topic: `error`, or None and a `value`."""
 
     name: str
     value: T | None = None

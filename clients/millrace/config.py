@@ -101,7 +101,7 @@ class ProducerConfig(ClientConfig):
     acks: Acks = "all"
     """"all": every in-sync replica has the record; 1: the leader has; 0: no broker answers."""
     idempotent: bool | None = None
-    """No duplicates from retries. None: on unless acks is 0, which has no answers to retry by.
+    """No duplicates from retries. None: on unless acks is 0, which has no response to wait for.
     Without it one batch of a partition is on its way at a time, to keep the order; with it five."""
     compression: Compression = "none"
     linger_ms: int = 5
@@ -165,7 +165,7 @@ class ProducerOptions(ClientOptions, total=False):
 
 @dataclass(frozen=True)
 class ConsumerConfig(ClientConfig):
-    """How much a consumer reads ahead, and what it does when it falls out of the log."""
+    """How much a consumer reads ahead, and what it does when its position is not in the log."""
 
     fetch_max_wait_ms: int = 500
     """How long a broker may hold a fetch while there is nothing to read."""
@@ -178,25 +178,25 @@ class ConsumerConfig(ClientConfig):
     buffer_bytes: int = 64 * 1024 * 1024
     """No fetch is sent while this much waits to be consumed."""
     on_out_of_range: OutOfRange = "error"
-    """What to do when the position is not in the log: raise, or go on at one of its ends."""
+    """What to do when the position is not in the log: raise, or continue at one of its ends."""
     auto_offset_reset: OutOfRange | None = None
-    """Where to go where the position is not in the log, and where the group has committed none.
-    None: `on_out_of_range` decides about the first, `start` about the second."""
+    """Where to begin when the position is not in the log, or the group has committed no offset.
+    None: `on_out_of_range` decides the first, `start` the second."""
     auto_commit: bool = True
-    """Commit by itself what was handed out and is done: when the next records are asked for."""
+    """Commit processed records: those returned before the call that asks for the next."""
     auto_commit_interval_ms: int = 5_000
     session_timeout_ms: int = 45_000
-    """A member that the group does not hear of for longer is dead to it."""
+    """The group removes a member that sends no heartbeat for longer."""
     heartbeat_interval_ms: int = 3_000
-    """How often the group hears of the member, however busy the user is with records."""
+    """How often the member sends a heartbeat, also while the application processes records."""
     rebalance_timeout_ms: int = 300_000
-    """How long the others wait for this member to give up what it has and join again."""
+    """How long the other members wait for this one to revoke its partitions and join again."""
     drain_timeout_ms: int = 30_000
-    """How long partitions that are given up wait for the user to finish the records in hand."""
+    """How long revoked partitions wait for the application to finish their records."""
     max_poll_interval_ms: int = 300_000
-    """How long the user may be busy with the records in hand before `on_overdue` happens."""
+    """How long the application may process records before `on_overdue` takes effect."""
     on_overdue: Overdue = "pause"
-    """Read no further until the user asks for more, or leave the group until then."""
+    """Stop reading until the application asks for more, or leave the group until then."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

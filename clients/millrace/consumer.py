@@ -1,4 +1,4 @@
-"""The consumer: records out of partitions it was told to read, or shares with its group.
+"""The consumer: reads the records of partitions that are assigned by hand or by a group.
 
 Owns the public calls and the waits. Reading ahead is `fetcher`'s, positions are `positions`' and
 the calls about them `seek`'s, the records at hand `fetch_buffer`'s, and being a member
@@ -62,12 +62,17 @@ class Consumer(GroupConsumer, Generic[K, V]):
             async for record in consumer:
                 ...
 
-    Reads all partitions of the topics given, also those added later, or those `assign` names. With
-    a `group` it shares the topics with the group's other members, takes its part over where the
-    group has come, and commits by itself what is done with, unless `auto_commit` is off: what was
-    handed out is done with when more is asked for, or when `async with` ends without an exception.
-    `on_assigned`, `on_revoked` and `on_lost` are told of the partitions that come and go, plain or
-    async; `on_lost`, for those that others may read already, is `on_revoked` if it is not given.
+    Reads all partitions of the topics given, also those added later, or those `assign` names.
+
+    With a `group` it shares the topics with the group's other members, and resumes from the group's
+    committed offsets. It commits by itself, unless `auto_commit` is off: a record counts as
+    processed when the caller asks for more, or when `async with` ends without an exception. The
+    callbacks, plain or async, get lists of partitions: `on_assigned` before the first record of
+    them, `on_revoked` before another member reads them, `on_lost` when another member may read them
+    already. Without `on_lost`, `on_revoked` is called instead.
+
+    A partition that cannot be read does not delay the others: it is tried again in the background,
+    and `health().waiting` and the events say why it waits.
 
     Records may be taken with `async for`, `getone`, `getmany` or `batches`, in any mixture, by any
     number of tasks; each record is handed out once. Settings are those of
@@ -165,9 +170,9 @@ class Consumer(GroupConsumer, Generic[K, V]):
     async def close(self) -> None:
         """Disconnects; callers that wait for records get `Closed`.
 
-        In a group it first commits what is done with and tells the group, within
-        `CLOSE_TIMEOUT_MS`. What was handed out and not followed by a call for more is not taken as
-        done with: `commit` it, or end `async with`.
+        In a group it first commits what is processed and leaves the group, within
+        `CLOSE_TIMEOUT_MS`. Records that no later call for more followed do not count as processed:
+        `commit` them, or end `async with`.
         """
         await self._close(all_is_done=False)
 
@@ -234,7 +239,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
     async def getmany(
         self, max_records: int = 500, *, timeout_ms: int | None = None
     ) -> list[Record[K, V]]:
-        """What is at hand, from 1 to `max_records` records; waits for the first.
+        """From 1 to `max_records` records that are buffered; waits for the first.
 
         After `timeout_ms` without one, an empty list. Cancelling it loses none.
         """
@@ -326,7 +331,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         return self._state
 
     def health(self) -> ConsumerHealth:
-        """How the consumer is doing, now; costs little."""
+        """The state of the consumer at this moment; costs little."""
         last = self._fetcher.last_fetch_ms
         return ConsumerHealth(
             state=self._state,
@@ -340,7 +345,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         )
 
     def events(self) -> AsyncIterator[Event]:
-        """What happens from now on, until the consumer is closed."""
+        """The events from now on, until the consumer is closed."""
         return self._feed.listen()
 
     # Inside

@@ -95,7 +95,7 @@ class NoCommittedOffset(MillraceError):
 
 
 class InCallback(MillraceError):
-    """A callback of a rebalance called what waits for the rebalance, or ends the consumer."""
+    """A rebalance callback called a method that waits for the rebalance, or ends the consumer."""
 
 
 class DeserializationFailed(MillraceError):

@@ -1,4 +1,4 @@
-"""What a client tells about itself: health at a moment, and events as they happen.
+"""Health and events of a client.
 
 Owns the values and the fan-out to those who listen. A listener that does not keep up loses the
 oldest events, never memory.
@@ -59,7 +59,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened, in a sentence; `error` where there is one."""
+    """One event, in a sentence for a person; `error` where there is one."""
 
     kind: EventKind
     sentence: str
@@ -83,8 +83,8 @@ class ProducerHealth:
 class GroupHealth:
     """A consumer's membership of its group at a moment.
 
-    `last_heartbeat_ms` is how long ago the group last answered; `processing_ms` how long the user
-    is busy with what it has, None while it waits; `processing_left_ms` what is left of its time.
+    `last_heartbeat_ms` is how long ago the group last answered; `processing_ms` how long the
+    application processes its records, None while it waits; `processing_left_ms` the time left.
     """
 
     group: str

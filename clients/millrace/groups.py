@@ -1,6 +1,6 @@
-"""Consumer groups as a person sees them: offsets that were committed, members, what they have.
+"""Consumer groups: committed offsets, members, and their assignments.
 
-Owns the values that consumers and the admin client answer with.
+Owns the values that consumers and the admin client return.
 """
 
 from __future__ import annotations

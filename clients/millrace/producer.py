@@ -391,7 +391,7 @@ class Producer(Generic[K, V]):
         self._settlement.raise_unobserved()
 
     def health(self) -> ProducerHealth:
-        """How the producer is doing, now; costs little."""
+        """The state of the producer at this moment; costs little."""
         opened = [at for _, at in self._accumulator.unassigned_topics(monotonic_ms())]
         oldest = self._produce_queue.oldest_opened_ms()
         if oldest is not None:
@@ -407,7 +407,7 @@ class Producer(Generic[K, V]):
         )
 
     def events(self) -> AsyncIterator[Event]:
-        """What happens from now on, until the producer is closed."""
+        """The events from now on, until the producer is closed."""
         return self._feed.listen()
 
     # The end

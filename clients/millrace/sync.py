@@ -238,7 +238,7 @@ class Producer(BlockingClient, Generic[K, V]):
             error.add_note(f"and the producer: {failed}")
 
     def health(self) -> ProducerHealth:
-        """How the producer is doing, now."""
+        """The state of the producer at this moment."""
         return self._call(self._producer.health)
 
     def _hand_over(self) -> None:

@@ -1,4 +1,4 @@
-"""Questions about partitions, each to the broker that leads it, until all are answered.
+"""Requests about partitions, each sent to the leader, until all are answered.
 
 Owns which broker is asked, how many at a time, and retries when a leader has moved. Knows no
 question and no answer but by their partition: callers bring the request.

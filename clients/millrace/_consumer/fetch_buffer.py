@@ -1,4 +1,4 @@
-"""The records at hand: one slice of one partition, decoded a chunk at a time.
+"""The buffered records of a consumer: one slice of one partition, decoded a chunk at a time.
 
 Owns the boundary between what the user has got and what not, to the record. An iterator over the
 current chunk is the cursor: a caller that takes from it, in a loop or by single calls, moves the

@@ -1,4 +1,4 @@
-"""Being in a group, as a consumer's user sees it: what is shared, and what is committed.
+"""The part of a consumer that its group adds: subscriptions and commits.
 
 Owns these calls and the parts of a consumer that only groups need. Rebalances are `group_member`'s,
 the requests of commits `commits`'.
@@ -29,7 +29,7 @@ P = TypeVar("P", bound=tuple[str, int])
 
 
 class GroupConsumer(SeekableConsumer):
-    """The part of a consumer that shares topics with others."""
+    """A consumer with the calls of a group member."""
 
     _topics: tuple[str, ...]
     _start_at: int
@@ -47,10 +47,10 @@ class GroupConsumer(SeekableConsumer):
     # What is read
 
     def assign(self, partitions: Iterable[Partition], *, start: Start | None = None) -> None:
-        """Reads exactly these partitions from now on; those already read go on where they are.
+        """Reads exactly these partitions from now on; those already read continue.
 
-        New ones begin at `start`; without it where the group has come, if there is a group, or
-        where the consumer was told to.
+        New ones begin at `start`. Without it they begin at the group's committed offset, or at the
+        consumer's own `start` where there is no group.
         """
         wanted = [TopicPartition(*where) for where in partitions]
         if self._shares:
@@ -87,7 +87,7 @@ class GroupConsumer(SeekableConsumer):
         self._group.subscribe(frozenset(names), pattern)
 
     def unsubscribe(self) -> None:
-        """Reads nothing any more. In a group: commits what is done with, and leaves it."""
+        """Stops reading. In a group: commits what is processed, and leaves the group."""
         if self._group is None or not self._shares:
             self.assign([])
             return
@@ -104,11 +104,11 @@ class GroupConsumer(SeekableConsumer):
     async def commit(
         self, offsets: Mapping[P, int | tuple[int, str]] | None = None
     ) -> dict[TopicPartition, CommitOutcome]:
-        """Commits how far the group has come: every position, or the offsets given.
+        """Commits the position of every partition, or the offsets given.
 
         An offset is that of the next record to process, alone or with a text that is kept beside
-        it. Says of each partition what became of it, and raises nothing: a rebalance is no
-        exception. What may pass is tried again for `request_timeout_ms`.
+        it. Returns an outcome for each partition and raises nothing, also during a rebalance.
+        Errors that may pass are retried for `request_timeout_ms`.
         """
         group_offsets = self._check_group("commit")
         if offsets is None:
@@ -131,16 +131,16 @@ class GroupConsumer(SeekableConsumer):
     async def committed(
         self, *partitions: Partition
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """How far the group has come in each partition named, or in all that are read.
+        """The group's committed offset of each partition named, or of all that are read.
 
-        None where it has committed nothing.
+        None where the group has committed none.
         """
         group_offsets = self._check_group("committed")
         named = [TopicPartition(*where) for where in partitions] or self.assignment()
         return await group_offsets.commits.fetch(named, timeout_ms=self._config.request_timeout_ms)
 
     def extend_processing(self, extra_ms: int) -> None:
-        """Says that the records in hand take that much longer, from now on.
+        """Gives the processing of the records in hand `extra_ms` more, from now on.
 
         Moves the processing deadline of `max_poll_interval_ms`; undoes it where it has passed.
         """

@@ -1,4 +1,4 @@
-"""A consumer's membership of its group, carried out: the shell around `membership`.
+"""A consumer's membership of its group: the shell that carries out the effects of `membership`.
 
 Owns the tasks of calls and hand-overs, the timer, and the watch over topics. Decides nothing that
 `membership` or `poll_deadline` can; what a hand-over is, is `hand_over`'s. Joins and syncs wait on

@@ -1,4 +1,4 @@
-"""What a consumer of a group commits, and where it begins.
+"""The offsets of a group: what its consumer commits, and where it begins.
 
 Owns the step from positions to commits and back: which of them are done with, which are committed
 already, the interval of automatic commits, and the start of a partition that is taken over. Whether
@@ -69,7 +69,7 @@ class GroupOffsets:
             self._wake.set()
 
     async def begin(self, partitions: list[TopicPartition]) -> None:
-        """Adds partitions, each where the group has come, and held back until `release`.
+        """Adds partitions at their committed offsets, held back until `release`.
 
         Where the group has committed nothing: where the consumer was told to begin.
         """
@@ -84,7 +84,7 @@ class GroupOffsets:
         self._wake_fetcher()
 
     def is_looking_up(self, where: TopicPartition) -> bool:
-        """Whether it is not known yet where the group has come."""
+        """Whether the committed offset of a partition is not known yet."""
         return where in self._looking_up
 
     async def looked_up(self) -> None:
@@ -98,9 +98,9 @@ class GroupOffsets:
         self._looking_up.update(partitions)
 
     async def _look_up(self, partitions: list[TopicPartition]) -> None:
-        """Finds out where the group has come, for as long as it takes.
+        """Asks for the committed offsets until the coordinator answers.
 
-        What trying again does not help is raised to the user in place of the first record.
+        An error that no retry helps is raised to the user in place of the first record.
         """
         attempt = 0
         failure: MillraceError | None = None
@@ -178,7 +178,7 @@ class GroupOffsets:
     async def commit(
         self, offsets: Mapping[TopicPartition, tuple[int, str]], *, timeout_ms: int
     ) -> dict[TopicPartition, CommitOutcome]:
-        """Commits, and tells of what did not go well."""
+        """Commits, and emits an event for each failure."""
         if not offsets:
             return {}
         outcomes = await self.commits.commit(offsets, timeout_ms=timeout_ms)

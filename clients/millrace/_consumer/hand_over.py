@@ -1,4 +1,4 @@
-"""Partitions that come to a consumer and go from it: what happens in between.
+"""Assigned and revoked partitions: what a consumer does before and after it reads them.
 
 Owns the order of things: a position is looked up and the user told before the first record is read;
 what is in hand is finished and committed and the user told before another member reads it.
@@ -31,7 +31,7 @@ Callback = Callable[[list[TopicPartition]], object]
 
 @dataclass(frozen=True)
 class Callbacks:
-    """What the user wants to be told; `on_lost` None: the same as `on_revoked`."""
+    """The callbacks of the user; `on_lost` None: the same as `on_revoked`."""
 
     on_assigned: Callback | None = None
     on_revoked: Callback | None = None

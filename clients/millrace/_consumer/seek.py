@@ -1,4 +1,4 @@
-"""Where a consumer reads: the calls that ask for positions and set them.
+"""The positions of a consumer: the calls that ask for them and set them.
 
 Owns these calls for all consumers, in a group or not. What is read at all is `consumer`'s and the
 group's. `Positions` has the state, the brokers the ends of the logs.
@@ -28,7 +28,7 @@ Partition = TopicPartition | tuple[str, int]
 
 
 class SeekableConsumer:
-    """The part of a consumer that says where it reads."""
+    """A consumer with the calls that ask for positions and set them."""
 
     _config: ConsumerConfig
     _cluster: Cluster
@@ -46,7 +46,7 @@ class SeekableConsumer:
         return sorted(self._positions.assigned())
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Goes on at `offset`, 0 or more."""
+        """Continues at `offset`, 0 or more."""
         if offset < 0:
             raise ValueError(
                 f"offset: {offset}; it is 0 or more, and the ends have calls of their own"
@@ -57,17 +57,17 @@ class SeekableConsumer:
         self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Goes on at the beginning of the log, of all partitions if none is named."""
+        """Continues at the beginning of the log; in all partitions if none is named."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: Partition) -> None:
-        """Goes on at the end of the log, of all partitions if none is named."""
+        """Continues at the end of the log; in all partitions if none is named."""
         self._reset(partitions, LATEST)
 
     def seek_to_timestamp(self, time: int | datetime, *partitions: Partition) -> None:
-        """Goes on at the first record at or after `time` (ms, or an aware datetime).
+        """Continues at the first record at or after `time` (ms, or an aware datetime).
 
-        Where there is none so late, at the end. Of all partitions if none is named.
+        Where no record is that late, at the end. In all partitions if none is named.
         """
         self._reset(partitions, timestamp_of(time))
 

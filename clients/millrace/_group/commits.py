@@ -49,7 +49,7 @@ Offsets = Mapping[TopicPartition, tuple[int, str]]
 
 @dataclass(frozen=True, slots=True)
 class CommitIdentity:
-    """In whose name is committed."""
+    """The member and generation under which offsets are committed."""
 
     generation: int = NO_GENERATION
     member_id: str = ""
@@ -60,15 +60,15 @@ class CommitMember(Protocol):
     """The member that commits, and the partitions it may commit for."""
 
     def commit_identity(self) -> CommitIdentity:
-        """In whose name, now."""
+        """The identity of commits now."""
         ...
 
     def may_commit(self, where: TopicPartition) -> bool:
-        """Whether the partition is the committer's, now."""
+        """Whether the partition is the member's now."""
         ...
 
     def on_fenced(self, generation: int, error: MemberFenced) -> None:
-        """The group has gone on without the committer."""
+        """The group has gone on without the member."""
         ...
 
 
@@ -99,7 +99,7 @@ class Commits:
     async def commit(
         self, offsets: Offsets, *, timeout_ms: int
     ) -> dict[TopicPartition, CommitOutcome]:
-        """Commits, and says of each partition what became of it; raises nothing.
+        """Commits, and returns an outcome for each partition; raises nothing.
 
         What may pass, such as a rebalance or a restart of the broker, is met by trying again for
         `timeout_ms`.

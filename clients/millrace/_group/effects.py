@@ -64,7 +64,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Revoke:
-    """Let go of `partitions`; ends in `on_handed_over`, upon which others may read them.
+    """Stop reading `partitions`; ends in `on_handed_over`, after which other members may read them.
 
     With `lost` they may be read by others already, and nothing can be committed for them any more.
     """
@@ -75,7 +75,7 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assign:
-    """Read `added` from where the group has come, beside what is read already.
+    """Read `added` from the group's committed offsets, beside what is read already.
 
     `assigned` is all together. Ends in `on_handed_over`.
     """

@@ -64,7 +64,7 @@ class MemberConfig:
 
 
 class MemberIdentity:
-    """The place the member has now; `member_id` is empty and `generation` -1 while it has none."""
+    """The identity of a member now; `member_id` is empty and `generation` -1 while it has none."""
 
     def __init__(self, config: MemberConfig) -> None:
         self.member_id = NO_MEMBER
@@ -77,11 +77,11 @@ class MemberIdentity:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the group keeps the place of a member that goes, because it is static."""
+        """Whether the group keeps the identity of a member that leaves, because it is static."""
         return self._config.instance_id is not None
 
     def forget(self) -> None:
-        """It has no place any more; what it was given last is still a wish."""
+        """The member has no identity any more; what it was assigned last is still a preference."""
         self.member_id = NO_MEMBER
         self.generation = NO_GENERATION
 
@@ -141,6 +141,6 @@ class MemberIdentity:
         return Leave(LeaveGroupRequest(self._config.group, (leaving,)))
 
     def speaks_for(self, heartbeat: Heartbeat) -> bool:
-        """Whether the heartbeat was sent from this place and not from an earlier one."""
+        """Whether the heartbeat was sent under this identity and not under an earlier one."""
         request = heartbeat.request
         return (request.generation, request.member_id) == (self.generation, self.member_id)

@@ -1,4 +1,4 @@
-"""The life of a member of a group: its states, what moves it, and the one place that writes it.
+"""The states of a group member, the transitions between them, and the function that writes them.
 
 Owns legality: a step that a state does not know raises. Knows neither partitions nor time. Source:
 the client's side of Kafka's classic group protocol; KIP-429 for giving up after the assignment.

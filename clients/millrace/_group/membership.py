@@ -46,6 +46,7 @@ from millrace.errors import (
     MillraceError,
     ProtocolViolation,
     RebalanceInProgress,
+    again,
 )
 from millrace.records import TopicPartition
 from millrace_protocol.consumer_protocol import NO_GENERATION
@@ -183,7 +184,7 @@ class Membership:
         try:
             self._leadership = Leadership.of(answer.members)
         except MillraceError as error:
-            return self._fail(error)
+            return self._fail(again(error))
         self._life.take(Step.LEAD)
         return self._start(RefreshMetadata(self._leadership.topics, answer.skip_assignment))
 
@@ -213,7 +214,7 @@ class Membership:
         try:
             return self._sync(place(assignor, placed, self._leadership.members))
         except MillraceError as error:
-            return self._fail(error)
+            return self._fail(again(error))
 
     def on_synced(self, sync: Sync, answer: SyncGroupResponse, now_ms: int) -> list[Effect]:
         """The member has its assignment: it gives up what is not in it, then takes the rest."""

@@ -1,4 +1,4 @@
-"""How long the user has been busy with the records it was handed.
+"""The deadline until which the application asks for more records.
 
 Owns the processing deadline: when it is near, when it has passed, and that any progress starts it
 anew. Knows neither a loop nor a clock; `now_ms` is monotonic. Membership does not hang on it:

@@ -1,4 +1,4 @@
-"""What a user holds of records that were sent: handles to await, and the receipts of the acked.
+"""Handles to await for records that were sent, and the receipts of the acked.
 
     send       ->  Delivery    -- await ->  Receipt
     send_many  ->  Deliveries  -- await ->  Receipts

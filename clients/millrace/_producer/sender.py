@@ -1,4 +1,4 @@
-"""The task that talks to brokers for a producer.
+"""The task that sends the requests of a producer.
 
 Owns the requests in flight, the timer, and what is asked about topics; `produce_queue` decides what
 is sent. One task per request, none per record; nothing is polled.

@@ -1,4 +1,4 @@
-"""A batch that is too large for its topic, made into two.
+"""Splits a batch that is too large for its topic into two.
 
 How large a topic's batches may be is the topic's own setting, `max.message.bytes`, and a producer
 learns of it by being refused. Source: KIP-126.

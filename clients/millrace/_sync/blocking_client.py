@@ -1,4 +1,4 @@
-"""The step from synchronous code to a client's loop and back, that all clients of `sync` take.
+"""A client without an event loop: each call runs on the loop of a thread, or of the caller.
 
 Owns a client's life as a context manager. Knows nothing of what the clients do.
 """

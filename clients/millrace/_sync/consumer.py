@@ -228,7 +228,7 @@ class Consumer(BlockingClient, Generic[K, V]):
         return self._run(self._consumer.lag(*partitions))
 
     def health(self) -> ConsumerHealth:
-        """How the consumer is doing, now."""
+        """The state of the consumer at this moment."""
         return self._call(self._consumer.health)
 
     def _give_back(self) -> None:

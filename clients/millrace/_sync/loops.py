@@ -70,7 +70,7 @@ class LoopThread:
 
 
 class CallerLoop:
-    """A loop that runs in whichever thread calls it, and only meanwhile."""
+    """A loop that runs in the calling thread, during the call only."""
 
     STEPS: Final = 3
     """Passes of the loop after a call: what it set off, such as asking for the next batch, goes out

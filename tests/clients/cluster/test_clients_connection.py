@@ -212,7 +212,7 @@ async def send(writer: asyncio.StreamWriter, data: bytes) -> None:
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "frame length of"),
         (HEADER.pack(0x7FFFFFFF, MAGIC, RESPONSE_BIT | 18, 0, 1, 0), "frame length of 2147483647"),
         (HEADER.pack(12, b"XX", RESPONSE_BIT | 18, 0, 1, 0), "magic"),
-        (HEADER.pack(12, MAGIC, 18, 0, 1, 0), "request where a response"),
+        (HEADER.pack(12, MAGIC, 18, 0, 1, 0), "a response is needed"),
         (
             HEADER.pack(12, MAGIC, RESPONSE_BIT | 18, 0, 99, 0),
             "response to request 99, and the oldest in flight is 1",
