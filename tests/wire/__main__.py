@@ -11,11 +11,21 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tests.wire import fetching, frames, groups, offsets, producing, session, text, topics
+from tests.wire import (
+    batch_rules,
+    fetching,
+    frames,
+    groups,
+    offsets,
+    producing,
+    session,
+    text,
+    topics,
+)
 from tests.wire.check import CHECKS, Check, Target, chosen
 from tests.wire.unseen import UNSEEN
 
-CHAPTERS = (frames, session, topics, producing, fetching, groups, offsets, text)
+CHAPTERS = (frames, session, topics, producing, batch_rules, fetching, groups, offsets, text)
 """The modules whose checks `CHECKS` holds once they are imported."""
 
 
