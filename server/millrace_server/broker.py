@@ -20,7 +20,7 @@ from millrace_server.controller.applier import MetadataApplier
 from millrace_server.controller.metadata_log import METADATA_TOPIC, MetadataLog, NotWritten
 from millrace_server.controller.metadata_storage import METADATA_DIRECTORY, open_metadata_log
 from millrace_server.environment.seams import ColdReads, Environment
-from millrace_server.log import PartitionLog, Rot
+from millrace_server.log import CorruptRange, PartitionLog
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.metadata.cache import MetadataCache
@@ -88,7 +88,7 @@ class Broker:
         )
         self._background_tasks: list[asyncio.Task[None]] = []
         # A disk that fails does so in many places, and each is told of once.
-        self._rot_lines = LogRateLimiter(env.clock)
+        self._corruption_lines = LogRateLimiter(env.clock)
         self._opening = Opening(
             env,
             self.partitions,
@@ -258,21 +258,21 @@ class Broker:
             self.env,
             self.turns,
             on_failure=partial(self._fail, topic, number),
-            on_rot=self._tell_of_rot,
+            on_corruption=self._report_corruption,
         )
 
-    def _tell_of_rot(self, partition: Partition, rot: Rot) -> None:
-        unsaid = self._rot_lines.take()
+    def _report_corruption(self, partition: Partition, found: CorruptRange) -> None:
+        unsaid = self._corruption_lines.take()
         if unsaid is not None:
             log.error(
                 "bytes on the disk are not what was written",
                 topic=partition.topic,
                 partition=partition.number,
-                path=rot.path,
-                position=rot.position,
-                offset=rot.offset,
-                end_offset=rot.end_offset,
-                reason=rot.message,
+                path=found.path,
+                position=found.position,
+                offset=found.offset,
+                end_offset=found.end_offset,
+                reason=found.message,
                 more_unsaid=unsaid,
             )
 

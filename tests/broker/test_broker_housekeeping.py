@@ -121,11 +121,11 @@ async def test_one_partitions_trouble_does_not_end_housekeeping(
 ) -> None:
     seen: list[str] = []
 
-    def tidy(partition: Partition, now_ms: int) -> int:
+    def run_retention(partition: Partition, now_ms: int) -> int:
         seen.append(partition.topic)
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Partition, "tidy", tidy)
+    monkeypatch.setattr(Partition, "run_retention", run_retention)
     async with Broker(housekeeping_interval_ms=5) as broker, connect(broker.port) as wire:
         await wire.create("t")
         await until(lambda: seen.count("t") > 2)
@@ -138,7 +138,7 @@ async def test_a_producer_that_is_silent_for_long_is_forgotten(broker: Broker, w
     producer, epoch = await wire.producer_id()
     await wire.produce("t", sequenced(producer, epoch, 0, b"a"))
     partition = broker.node.broker.partitions.get("t", 0)
-    partition.tidy(2**50)
+    partition.run_retention(2**50)
     unknown = await wire.produce("t", sequenced(producer, epoch, 1, b"b"))
     assert unknown.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
     producer, epoch = await wire.producer_id(producer, epoch)

@@ -36,7 +36,6 @@ async def test_a_follower_refuses_clients_and_serves_again_once_it_leads(tmp_pat
         assert values_of(await wire.fetch("t", 0)) == [b"a", b"b"]
         stale = await wire.fetch("t", 0, leader_epoch=1)
         assert stale.error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert (await wire.topic("t")).partitions[0].leader_epoch == 2
     async with Broker(data=tmp_path) as broker:
         partition = broker.node.broker.partitions.get("t", 0)
         assert partition.log.end_offset_for_epoch(1) == (0, 1)

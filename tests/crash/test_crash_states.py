@@ -17,14 +17,13 @@ from millrace_server.log import (
     PartitionLog,
     Swap,
     checkpoint,
-    cleaned_segment,
-    cleaning,
     recovery,
 )
-from millrace_server.log.cleaned_segment import CleanedSegment
+from millrace_server.log.compaction import cleaned_segment, cleaning
+from millrace_server.log.compaction.cleaned_segment import CleanedSegment
 from millrace_server.log.durable_mark import DurableMark, MarkFile
 from millrace_server.log.flush import FlushTicket
-from millrace_server.log.scan import Ending
+from millrace_server.log.integrity.scan import Ending
 from millrace_server.partitions import storage
 from tests.crash import broker_life, broker_states, log_states
 from tests.crash.durable_states import MomentDisk, Tally, states
@@ -228,7 +227,7 @@ def with_cleaned_segments_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
         cleaned._let_go()
         cleaned.segment.save_indexes()
         cleaned.segment.are_indexes_saved = True
-        cleaned.segment.cool()
+        cleaned.segment.close_files()
 
     monkeypatch.setattr(CleanedSegment, "finish", finish)
 

@@ -25,13 +25,13 @@ from millrace_server.log import (
     recovery,
     retention,
     timestamps,
-    verification,
 )
 from millrace_server.log.checkpoint import Checkpoint
 from millrace_server.log.flush import FlushTicket
+from millrace_server.log.integrity import verification
+from millrace_server.log.integrity.scan import BatchScan
 from millrace_server.log.producers import Producers
 from millrace_server.log.recovery import _Recovery
-from millrace_server.log.scan import BatchScan
 from millrace_server.log.segment import Segment
 from millrace_server.partitions.partition import Partition
 from tests.sim.scenario import run_seed

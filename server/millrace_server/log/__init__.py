@@ -1,6 +1,6 @@
 """The log of a partition: pure decisions and plain reads and writes over the `Disk` seam."""
 
-from millrace_server.log.cleaning import PASSING_ERRNOS, Cleaning, Swap
+from millrace_server.log.compaction.cleaning import PASSING_ERRNOS, Cleaning, Swap
 from millrace_server.log.config import LogConfig
 from millrace_server.log.epochs import EpochEnd
 from millrace_server.log.errors import (
@@ -12,16 +12,15 @@ from millrace_server.log.errors import (
     OffsetOutOfRange,
     OutOfOrderSequence,
     ReadOnlyLog,
-    RottenBatches,
     TimestampOutOfRange,
     UnexpectedBatch,
     UnknownProducer,
 )
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket
+from millrace_server.log.integrity.corrupt_ranges import CorruptRange, CorruptRecords
 from millrace_server.log.partition_log import Appended, PartitionLog
 from millrace_server.log.reading import LogRead
 from millrace_server.log.recovery import RecoveryReport
-from millrace_server.log.rot import Rot
 from millrace_server.log.scrub import DurableSegment
 from millrace_server.log.splitting import Piece
 from millrace_server.log.timestamps import Candidate, FoundTime
@@ -33,6 +32,8 @@ __all__ = [
     "Candidate",
     "Cleaning",
     "CorruptLog",
+    "CorruptRange",
+    "CorruptRecords",
     "DurableSegment",
     "EpochEnd",
     "FencedProducer",
@@ -49,8 +50,6 @@ __all__ = [
     "Piece",
     "ReadOnlyLog",
     "RecoveryReport",
-    "Rot",
-    "RottenBatches",
     "Swap",
     "TimestampOutOfRange",
     "UnexpectedBatch",

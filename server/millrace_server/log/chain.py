@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from millrace_server.environment.seams import Disk
+from millrace_server.log.corruption_survey import survey
 from millrace_server.log.errors import CorruptLog
-from millrace_server.log.rot import Rot
-from millrace_server.log.rot_survey import survey
+from millrace_server.log.integrity.corrupt_ranges import CorruptRange
 from millrace_server.log.segment import Segment
 
 _PLACES_KEPT: Final = 64
@@ -41,7 +41,7 @@ class SegmentChain:
         "_places",
         "_used",
         "active",
-        "on_rot",
+        "on_corruption",
         "segments",
         "unsettled",
     )
@@ -49,7 +49,7 @@ class SegmentChain:
     def __init__(self, segments: list[Segment], *, settled_count: int) -> None:
         for segment in segments:
             segment.trust_nothing()
-        self.on_rot: Callable[[Rot], None] = _tell_nobody
+        self.on_corruption: Callable[[CorruptRange], None] = _ignore
         self.segments = segments
         self.active = segments[-1]
         self.unsettled = segments[settled_count:-1]
@@ -94,14 +94,14 @@ class SegmentChain:
                 del places[next(iter(places))]
             places[offset] = Place(segment, position, offset)
 
-    def found_rot(self, segment: Segment, found: CorruptLog) -> None:
-        """Remembers what is not as it was, and tells `on_rot`; does nothing if it is known."""
-        known = segment.rots.from_position(found.position)
+    def found_corruption(self, segment: Segment, found: CorruptLog) -> None:
+        """Remembers a range that is not as it was, and passes a new one to `on_corruption`."""
+        known = segment.corrupt_ranges.from_position(found.position)
         if known is not None and known.position <= found.position:
             return
-        rot = survey(segment, found)
-        segment.rots.add(rot)
-        self.on_rot(rot)
+        corrupt_range = survey(segment, found)
+        segment.corrupt_ranges.add(corrupt_range)
+        self.on_corruption(corrupt_range)
 
     def roll(self, disk: Disk, directory: str, *, index_interval_bytes: int) -> Segment:
         """Begins a new active segment at the end. Raises `OSError`; nothing is changed then."""
@@ -132,7 +132,7 @@ class SegmentChain:
             used.remove(segment)
         used.append(segment)
         if len(used) > _CLOSED_OPEN_MAX:
-            used.pop(0).cool()
+            used.pop(0).close_files()
 
     def drop_first(self, count: int) -> list[Segment]:
         """Takes the oldest segments off; whoever holds one of their files keeps it."""
@@ -175,7 +175,7 @@ class SegmentChain:
     def let_go(self) -> None:
         """Releases every file."""
         for segment in self.segments:
-            segment.cool()
+            segment.close_files()
 
     def _take_off(self, first: int, end: int) -> list[Segment]:
         """Takes out the closed segments `[first, end)`, by index."""
@@ -186,9 +186,9 @@ class SegmentChain:
             self._closed_bytes -= segment.size_bytes
             if segment in self._used:
                 self._used.remove(segment)
-            segment.cool()
+            segment.close_files()
         return dropped
 
 
-def _tell_nobody(rot: Rot) -> None:
-    """Until somebody asks to be told."""
+def _ignore(corrupt_range: CorruptRange) -> None:
+    """In the place of `on_corruption` until it is set."""

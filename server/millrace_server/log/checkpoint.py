@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from millrace_server.environment.seams import Disk
-from millrace_server.log.compaction import NOT_CLEAN, Cleanliness
+from millrace_server.log.cleanliness import NOT_CLEAN, Cleanliness
 from millrace_server.log.producers import Producers
 
 CHECKPOINT_NAME: Final = "checkpoint"

@@ -6,8 +6,6 @@ take the partition offline.
 
 from __future__ import annotations
 
-from millrace_server.log.rot import Rot
-
 
 class LogRefusal(Exception):
     """An expected refusal; the log is unchanged and goes on."""
@@ -77,19 +75,6 @@ class UnknownProducer(LogRefusal):
         )
         self.producer_id = producer_id
         self.sequence = sequence
-
-
-class RottenBatches(LogRefusal):
-    """Records that were written and cannot be read: the disk has changed them, or lost them."""
-
-    def __init__(self, rot: Rot) -> None:
-        super().__init__(
-            f"{rot.path} at byte {rot.position}: {rot.message}; offsets {rot.offset} to "
-            f"{rot.end_offset - 1} cannot be read, and nothing was changed. Restore the file from "
-            f"a copy while the broker is stopped, or seek to offset {rot.end_offset} to go on "
-            "behind them"
-        )
-        self.rot = rot
 
 
 class LogFailed(Exception):

@@ -27,8 +27,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from millrace_server.log.cleaned_segment import CLEANED_SUFFIX
-from millrace_server.log.segment import LOG_SUFFIX, SUFFIXES
+from millrace_server.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, SUFFIXES
 
 _NAME_DIGITS: Final = 20
 _SUFFIXES: Final = (*SUFFIXES, CLEANED_SUFFIX)

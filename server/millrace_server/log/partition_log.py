@@ -27,8 +27,8 @@ from millrace_protocol.records import (
 from millrace_server.environment.seams import Disk, ReadBuffer
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.checkpoint import Checkpoint, ClosedSegment, write_checkpoint
-from millrace_server.log.cleaning import Cleaning, Swap
-from millrace_server.log.compaction import plan
+from millrace_server.log.compaction.cleaning import Cleaning, Swap
+from millrace_server.log.compaction.plan import plan
 from millrace_server.log.config import SEGMENT_BYTES_MAX, LogConfig
 from millrace_server.log.durable_mark import MarkFile
 from millrace_server.log.epochs import FIRST_EPOCH, NO_EPOCH, EpochEnd, write_epochs
@@ -41,18 +41,18 @@ from millrace_server.log.errors import (
 )
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket, IndexTail
 from millrace_server.log.follower_batches import check_for_follower
+from millrace_server.log.integrity.corrupt_ranges import CorruptRange
+from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.preallocation import wanted_bytes
 from millrace_server.log.producers import Producers
 from millrace_server.log.reading import LogRead, read_batches
 from millrace_server.log.recovery import Recovered, RecoveryReport, recover
 from millrace_server.log.retention import expired_segments, is_too_old
-from millrace_server.log.rot import Rot
 from millrace_server.log.scrub import DurableSegment, durable_segments
 from millrace_server.log.segment import RELATIVE_OFFSET_MAX, Segment
 from millrace_server.log.splitting import Piece, split
 from millrace_server.log.timestamps import Candidate, first_candidate, largest_timestamp
 from millrace_server.log.truncation import copy_front, note_end, producers_before, replace_tail
-from millrace_server.log.verification import Boundary
 
 CHECKPOINT_BYTES: Final = 32 * 1024 * 1024
 CHECKPOINT_BATCHES: Final = 8192
@@ -116,7 +116,7 @@ class PartitionLog:
             write_checkpoint(disk, directory, Checkpoint(0, 0, 0, 0, -1, 0, (), b"", is_clean=True))
             disk.sync_directory(directory.rpartition("/")[0])
         except OSError:
-            segment.cool()
+            segment.close_files()
             raise
         report = RecoveryReport(True, True, 0, 0, None, 0, 0, 0)
         made = Recovered([segment], 0, 0, 0, Producers(), report, saved_epochs=FIRST_EPOCH)
@@ -448,7 +448,7 @@ class PartitionLog:
         `end_offset` is exclusive and a batch boundary: the high watermark. At most `max_bytes`,
         except that one batch is always given whole; never beyond one segment, and never beyond
         what is known to have rotted. Nothing is given for `end_offset <= offset`. Raises
-        `OffsetOutOfRange`, `RottenBatches`, `CorruptLog` and `OSError`.
+        `OffsetOutOfRange`, `CorruptRecords`, `CorruptLog` and `OSError`.
         """
         if not self._start_offset <= offset <= self._end_offset:
             raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
@@ -487,9 +487,9 @@ class PartitionLog:
             pieces_max=pieces_max,
         )
 
-    def watch_rot(self, tell: Callable[[Rot], None]) -> None:
+    def watch_corruption(self, tell: Callable[[CorruptRange], None]) -> None:
         """Has `tell` called once for each stretch that is found to have rotted."""
-        self._chain.on_rot = tell
+        self._chain.on_corruption = tell
 
     def durable_segments(self) -> list[DurableSegment]:
         """What is on the disk by now, oldest first, for somebody who checks it."""
@@ -630,7 +630,7 @@ class PartitionLog:
         self._chain.let_go()
         self._mark_file.close()
 
-    def rest(self) -> None:
+    def close_idle_files(self) -> None:
         """Lets go of what only a log that is written to needs; call it now and then.
 
         Nothing happens to one that was flushed since the last call.

@@ -1,9 +1,9 @@
 """A range of a log's bytes for a reader, and what is known of them.
 
 Owns where a read begins and ends, and the check of what a slice promises before it is sent.
-Refuses to touch bytes on the way: whoever sends a slice asks `SliceBatches` whether they were
-checked since they came from the disk, and has a thread check them if not. Rot that is met is
-remembered by the chain, so that the next read is refused in a message.
+Refuses to touch bytes on the way: the sender of a slice asks `SliceBatches` whether they were
+checked since they came from the disk, and has a thread check them if not. The chain remembers a
+corrupt range that is met, and the next read is refused with a message.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from millrace_server.environment.seams import File, FileSlice
 from millrace_server.log.chain import SegmentChain
-from millrace_server.log.errors import CorruptLog, RottenBatches
-from millrace_server.log.rot import ROTS_MAX
+from millrace_server.log.errors import CorruptLog
+from millrace_server.log.integrity.corrupt_ranges import CORRUPT_RANGES_MAX, CorruptRecords
+from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.segment import Segment
-from millrace_server.log.verification import Boundary
 
 CHECK_AHEAD_BYTES: Final = 256 * 1024
 """Checked at once, though less was asked for: whoever reads on in small pieces pays for the thread
@@ -96,7 +96,7 @@ class SliceBatches:
     def note_failure(self, error: BaseException) -> None:
         """The last check failed."""
         if isinstance(error, CorruptLog):
-            self._chain.found_rot(self._segment, error)
+            self._chain.found_corruption(self._segment, error)
 
 
 def read_batches(
@@ -107,9 +107,9 @@ def read_batches(
     `end_offset` is exclusive and a batch boundary; so is `known_end`, of which the position in
     the active segment is known. At most `max_bytes`, except that one batch is always given whole;
     never beyond one segment, and never beyond what is known to have rotted. Raises
-    `RottenBatches` if that begins here, `CorruptLog` and `OSError`.
+    `CorruptRecords` if that begins here, `CorruptLog` and `OSError`.
     """
-    for _ in range(ROTS_MAX):
+    for _ in range(CORRUPT_RANGES_MAX):
         segment = chain.holding(offset)
         try:
             return _read(
@@ -119,7 +119,7 @@ def read_batches(
             # A header that cannot be true, met on the way to a boundary.
             if error.offset < 0:
                 raise
-            chain.found_rot(segment, error)
+            chain.found_corruption(segment, error)
             found = error
     raise found
 
@@ -137,8 +137,8 @@ def _read(
     else:
         end = Boundary(chain.find(end_offset).position, end_offset)
     start = Boundary(position, first_offset)
-    if segment.rots:
-        end = _end_before_rot(segment, start, end)
+    if segment.corrupt_ranges:
+        end = _end_before_corruption(segment, start, end)
     readable_end = end
     if end.position - position > max_bytes:
         end = segment.boundary_before(position + max_bytes, start, end)
@@ -152,10 +152,10 @@ def _read(
     return LogRead(FileSlice(file, position, size_bytes, batches), end.offset)
 
 
-def _end_before_rot(segment: Segment, start: Boundary, end: Boundary) -> Boundary:
-    rot = segment.rots.from_position(start.position)
-    if rot is None or rot.position >= end.position:
+def _end_before_corruption(segment: Segment, start: Boundary, end: Boundary) -> Boundary:
+    corrupt_range = segment.corrupt_ranges.from_position(start.position)
+    if corrupt_range is None or corrupt_range.position >= end.position:
         return end
-    if rot.position <= start.position:
-        raise RottenBatches(rot)
-    return Boundary(rot.position, rot.offset)
+    if corrupt_range.position <= start.position:
+        raise CorruptRecords(corrupt_range)
+    return Boundary(corrupt_range.position, corrupt_range.offset)

@@ -21,7 +21,7 @@ from typing import Final
 
 from millrace_server.environment.seams import Disk
 from millrace_server.log.checkpoint import TEMPORARY_NAME, Checkpoint, read_checkpoint
-from millrace_server.log.compaction import NOT_CLEAN, Cleanliness
+from millrace_server.log.cleanliness import NOT_CLEAN, Cleanliness
 from millrace_server.log.config import LogConfig
 from millrace_server.log.durable_mark import DurableMark, keep_mark, read_mark
 from millrace_server.log.epoch_scan import scan_epochs
@@ -32,10 +32,10 @@ from millrace_server.log.epochs import (
     read_epochs,
 )
 from millrace_server.log.errors import CorruptLog
+from millrace_server.log.integrity.scan import BatchScan, Ending
 from millrace_server.log.inventory import Inventory, SegmentName, is_replaced
 from millrace_server.log.producers import Producers
 from millrace_server.log.repairs import Repairs
-from millrace_server.log.scan import BatchScan, Ending
 from millrace_server.log.segment import LOG_SUFFIX, SUFFIXES, Segment
 
 
@@ -186,7 +186,7 @@ class _Recovery:
         except BaseException as error:
             # A log that is refused must not keep files open: the next attempt opens it again.
             for segment in self._made:
-                segment.cool()
+                segment.close_files()
             if isinstance(error, CorruptLog) and not self._is_read_only:
                 keep_mark(self._disk, self._directory)
             raise
@@ -324,7 +324,7 @@ class _Recovery:
             segment.rebuild_indexes()
             self._repairs.save_indexes(segment)
             self._rebuilt_indexes += 1
-        segment.cool()
+        segment.close_files()
 
     def _active(self, checkpoint: Checkpoint) -> Segment:
         """Takes over the active segment up to the recovery point."""
@@ -510,7 +510,7 @@ class _Recovery:
                 self._set_aside.append(self._repairs.set_aside(segment))
                 continue
             self._cut_bytes += segment.file.size()
-            segment.cool()
+            segment.close_files()
             self._repairs.remove_segment(segment)
         self._dropped_segments += len(names)
 

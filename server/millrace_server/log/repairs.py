@@ -51,7 +51,7 @@ class Repairs:
         def save() -> None:
             segment.save_indexes()
             segment.are_indexes_saved = True
-            segment.cool()
+            segment.close_files()
 
         self._steps.append(save)
 

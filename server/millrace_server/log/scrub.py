@@ -1,6 +1,6 @@
-"""What is on the disk of a log, for somebody who looks whether it still is what was written.
+"""The durable batches of a log, for a scrub that checks them against their CRCs.
 
-Owns the order in which a segment is checked, piece by piece, and where to go on behind rot.
+Owns the order in which a segment is checked, in chunks, and where to go on behind a corrupt range.
 Refuses to know files, pace and threads: the broker's scrub brings them.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from millrace_server.environment.seams import ReadableFile
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.errors import CorruptLog
+from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.segment import LOG_SUFFIX, Segment
-from millrace_server.log.verification import Boundary
 
 
 class DurableSegment:
@@ -51,9 +51,11 @@ class DurableSegment:
 
     def skip(self, found: CorruptLog) -> None:
         """Remembers what `check` found, and goes on behind it."""
-        self._chain.found_rot(self._segment, found)
-        rot = self._segment.rots.from_position(found.position)
-        self._next = self._end if rot is None else Boundary(rot.end_position, rot.end_offset)
+        self._chain.found_corruption(self._segment, found)
+        known = self._segment.corrupt_ranges.from_position(found.position)
+        self._next = self._end
+        if known is not None:
+            self._next = Boundary(known.end_position, known.end_offset)
 
 
 def durable_segments(chain: SegmentChain, end: Boundary) -> list[DurableSegment]:

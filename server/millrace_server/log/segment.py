@@ -31,19 +31,21 @@ import crc32c
 
 from millrace_protocol.records import HEADER_SIZE, batch_extent, batch_span
 from millrace_server.environment.seams import Disk, File, ReadableFile, ReadBuffer
-from millrace_server.log.errors import CorruptLog, RottenBatches
+from millrace_server.log.errors import CorruptLog
 from millrace_server.log.index_file import read_index, write_index
+from millrace_server.log.integrity.corrupt_ranges import CorruptRanges, CorruptRecords
+from millrace_server.log.integrity.verification import Boundary, check_batches
+from millrace_server.log.integrity.verified import Verified
 from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from millrace_server.log.offset_index import OffsetIndex
-from millrace_server.log.rot import Rots
 from millrace_server.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from millrace_server.log.time_index import NO_TIMESTAMP, TimeIndex
-from millrace_server.log.verification import Boundary, check_batches
-from millrace_server.log.verified import Verified
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+CLEANED_SUFFIX: Final = ".cleaned"
+"""Records that are being written, to take the place of a segment's."""
 SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
@@ -77,6 +79,7 @@ class Segment:
         "allocated_bytes",
         "are_indexes_saved",
         "base_offset",
+        "corrupt_ranges",
         "end_offset",
         "first_timestamp",
         "generation",
@@ -84,7 +87,6 @@ class Segment:
         "is_dense",
         "is_tail_dirty",
         "max_timestamp",
-        "rots",
         "saved_crcs",
         "saved_entries",
         "size_bytes",
@@ -123,7 +125,7 @@ class Segment:
         self.saved_crcs = 0, 0
         self.is_dense = generation == 0
         """Whether every batch continues the one before it; compaction leaves out offsets."""
-        self.rots = Rots()
+        self.corrupt_ranges = CorruptRanges()
         self.verified = Verified(0)
 
     @classmethod
@@ -143,7 +145,7 @@ class Segment:
 
     def open_for_writing(self) -> None:
         """Holds the file open for appends, as an active segment must."""
-        self.cool()
+        self.close_files()
         self._file = self._disk.open(self.path(LOG_SUFFIX), write=True)
 
     def start_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
@@ -168,7 +170,7 @@ class Segment:
         """The offset index, loaded or rebuilt if it is not in memory."""
         return self._load_indexes()[0] if self._offsets is None else self._offsets
 
-    def glance_offsets(self) -> OffsetIndex:
+    def peek_index(self) -> OffsetIndex:
         """The offset index for one look: what is not in memory is read, and not kept.
 
         Takes a thirtieth of `offsets`, which also loads the other index and checks every entry.
@@ -184,7 +186,7 @@ class Segment:
             return self.offsets
         finally:
             if not is_open:
-                self.cool()
+                self.close_files()
 
     @property
     def times(self) -> TimeIndex:
@@ -236,14 +238,14 @@ class Segment:
     def boundary_of(self, offset: int) -> Boundary:
         """Returns where the batch that holds `offset` begins; where there is none, the next one.
 
-        `base_offset <= offset < end_offset`. Raises `RottenBatches` if that is known to have
+        `base_offset <= offset < end_offset`. Raises `CorruptRecords` if that is known to have
         rotted, and `CorruptLog` where the file is not as written.
         """
         relative_offset = offset - self.base_offset
         indexed, position = self.offsets.floor_offset(relative_offset)
         start = Boundary(position, self.base_offset + indexed)
-        if self.rots:
-            start = self._behind_rot(start, offset)
+        if self.corrupt_ranges:
+            start = self._behind_corruption(start, offset)
         if start.offset == offset:
             return start
         try:
@@ -407,7 +409,7 @@ class Segment:
         write_index(self._disk, self.path(OFFSET_INDEX_SUFFIX), self.offsets.encode())
         write_index(self._disk, self.path(TIME_INDEX_SUFFIX), self.times.encode() + end.encode())
 
-    def cool(self) -> None:
+    def close_files(self) -> None:
         """Lets go of the file, and of indexes that can be loaded again; a reader keeps its own."""
         if self._file is not None:
             self._file.release()
@@ -435,15 +437,15 @@ class Segment:
             return first
         return fault
 
-    def _behind_rot(self, start: Boundary, offset: int) -> Boundary:
-        """`start`, or where the last stretch of rot before `offset` ends, if that is closer."""
-        holding = self.rots.holding(offset)
+    def _behind_corruption(self, start: Boundary, offset: int) -> Boundary:
+        """`start`, or where the last corrupt range before `offset` ends, if that is closer."""
+        holding = self.corrupt_ranges.holding(offset)
         if holding is not None:
-            raise RottenBatches(holding)
-        rot = self.rots.before(offset)
-        if rot is None or rot.end_position <= start.position:
+            raise CorruptRecords(holding)
+        corrupt_range = self.corrupt_ranges.before(offset)
+        if corrupt_range is None or corrupt_range.end_position <= start.position:
             return start
-        return Boundary(rot.end_position, rot.end_offset)
+        return Boundary(corrupt_range.end_position, corrupt_range.end_offset)
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         offset_data = self._read_index(OFFSET_INDEX_SUFFIX)

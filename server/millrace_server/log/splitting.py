@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.offset_index import OffsetIndex
 from millrace_server.log.segment import Segment
-from millrace_server.log.verification import Boundary
 
 
 class Piece(NamedTuple):
@@ -111,6 +111,6 @@ class _Cutter:
 
     def _index_of(self, segment: Segment) -> OffsetIndex:
         if self._indexed != self._number:
-            self._index = segment.glance_offsets()
+            self._index = segment.peek_index()
             self._indexed = self._number
         return self._index

@@ -22,13 +22,12 @@ from typing import Final
 from millrace_protocol.records import BatchHeader
 from millrace_server.environment.seams import Disk
 from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
-from millrace_server.log.cleaned_segment import CLEANED_SUFFIX
 from millrace_server.log.durable_mark import DurableMark, MarkFile, keep_mark
 from millrace_server.log.flush import IndexTail
+from millrace_server.log.integrity.scan import BatchScan
+from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.producers import BATCHES_KEPT, Producers
-from millrace_server.log.scan import BatchScan
-from millrace_server.log.segment import LOG_SUFFIX, Segment
-from millrace_server.log.verification import Boundary
+from millrace_server.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment
 
 _COPY_BYTES: Final = 1024 * 1024
 
@@ -58,7 +57,7 @@ def copy_front(disk: Disk, directory: str, segment: Segment, cut: Boundary) -> S
         copy.sync()
     finally:
         copy.release()
-        front.cool()
+        front.close_files()
     front.trust_nothing()
     return front
 

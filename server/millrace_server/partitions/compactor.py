@@ -1,8 +1,8 @@
-"""Compaction in the background: one partition at a time, a piece at a time, at a bounded pace.
+"""Compaction in the background: one partition at a time, in chunks, at a bounded pace.
 
-The shell around `log.cleaning`. Owns when a partition is looked at, how fast it is read, and what
-is said. The reading and writing is done in a worker thread; between two pieces the task waits, so
-that producers and consumers have disk and interpreter to themselves most of the time.
+The shell around `log.compaction.cleaning`. Owns when a partition is compacted, how fast it is read,
+and the log lines. A worker thread reads and writes. The task waits between two chunks, so that
+producers and consumers have disk and interpreter to themselves most of the time.
 
 Lifecycle: `run` until cancelled. The pass under way ends with its piece then, and what it has not
 put in force is removed; so it does when the topic is deleted.

@@ -8,13 +8,13 @@ from millrace_server.api_error import ApiError
 from millrace_server.log import (
     DISK_FULL_ERRNOS,
     CorruptLog,
+    CorruptRecords,
     FencedProducer,
     LogClosed,
     LogFailed,
     OffsetOutOfRange,
     OutOfOrderSequence,
     ReadOnlyLog,
-    RottenBatches,
     TimestampOutOfRange,
     UnknownProducer,
 )
@@ -26,7 +26,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
     TimestampOutOfRange: ErrorCode.INVALID_TIMESTAMP,
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
-    RottenBatches: ErrorCode.CORRUPT_MESSAGE,
+    CorruptRecords: ErrorCode.CORRUPT_MESSAGE,
     LogFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     ReadOnlyLog: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     LogClosed: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

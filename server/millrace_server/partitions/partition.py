@@ -24,12 +24,12 @@ from millrace_server.environment.seams import Environment, Spawn
 from millrace_server.log import (
     Appended,
     Cleaning,
+    CorruptRange,
     LogClosed,
     LogConfig,
     LogFailed,
     LogRead,
     PartitionLog,
-    Rot,
     Swap,
 )
 from millrace_server.loop.fair_scheduler import FairScheduler
@@ -58,8 +58,8 @@ class Partition:
         "_flusher",
         "_high_watermark",
         "_moved_meanwhile",
+        "_on_corruption",
         "_on_failure",
-        "_on_rot",
         "_to_call",
         "_turns",
         "_unsynced_bytes",
@@ -83,7 +83,7 @@ class Partition:
         turns: FairScheduler,
         *,
         on_failure: Callable[[BaseException], None],
-        on_rot: Callable[[Partition, Rot], None],
+        on_corruption: Callable[[Partition, CorruptRange], None],
     ) -> None:
         self.topic = topic
         self.number = number
@@ -106,8 +106,8 @@ class Partition:
         self._on_failure = on_failure
         self._env = env
         self._flusher = self._make_flusher()
-        self._on_rot = partial(on_rot, self)
-        log.watch_rot(self._on_rot)
+        self._on_corruption = partial(on_corruption, self)
+        log.watch_corruption(self._on_corruption)
         # All that an opened log holds is durable, but for a log that is read-only.
         self._high_watermark = log.durable_offset
         self._unsynced_bytes = 0
@@ -257,19 +257,19 @@ class Partition:
         read_only, self.log = self.log, log
         if log.leader_epoch < self.leader_epoch:
             log.begin_epoch(self.leader_epoch)
-        log.watch_rot(self._on_rot)
+        log.watch_corruption(self._on_corruption)
         self._flusher = self._make_flusher()
         read_only.discard()
         self._move_high_watermark(log.durable_offset)
 
-    def tidy(self, now_ms: int) -> int:
+    def run_retention(self, now_ms: int) -> int:
         """Retention, and a flush if there is something to write; returns segments removed."""
         log = self.log
         if log.is_failed:
             return 0
         removed = len(log.retention(now_ms, high_watermark=self._high_watermark))
         log.expire_producers(now_ms, silent_ms=PRODUCER_SILENT_MS_MAX)
-        log.rest()
+        log.close_idle_files()
         if log.is_flush_due or log.durable_offset < log.end_offset:
             self._flusher.request()
         return removed

@@ -44,7 +44,7 @@ class RetentionLoop:
 
     def look_after(self, partition: Partition) -> None:
         """Does what is due for one partition now."""
-        removed = partition.tidy(self._now_ms())
+        removed = partition.run_retention(self._now_ms())
         if removed:
             log.info(
                 "segments removed",

@@ -1,6 +1,6 @@
 """Scrub: what is on the disk is read in the background, before somebody needs it.
 
-A consumer that reads old data finds rot when it is too late to restore it from a copy that was
+A consumer that reads old data finds corruption too late to restore it from a copy that was
 thrown away meanwhile. Owns the pace and the order; one piece at a time is checked by a worker
 thread. Reads through files of its own, so that it neither keeps segments open nor costs anybody
 pages of the cache: what is in the cache is checked there, all else on the disk.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from millrace_protocol.records import Codec, Record, decode_fetch, encode_batch, read_header
 from millrace_server.log import Appended, Cleaning, PartitionLog
-from millrace_server.log.cleaning import CleaningReport
+from millrace_server.log.compaction.cleaning import CleaningReport
 
 Pair = tuple[bytes | None, bytes | None]
 """Key and value; a null value deletes the key."""

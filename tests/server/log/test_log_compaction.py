@@ -20,9 +20,10 @@ from millrace_protocol.records import (
     read_header,
     seal,
 )
-from millrace_server.log import CorruptLog, LogConfig, PartitionLog, cleaned_segment
+from millrace_server.log import CorruptLog, LogConfig, PartitionLog
+from millrace_server.log.compaction import cleaned_segment
+from millrace_server.log.compaction.key_map import KeyMap
 from millrace_server.log.inventory import Inventory, SegmentName
-from millrace_server.log.key_map import KeyMap
 from tests.server.log.keyed_log import (
     Pair,
     append_pairs,

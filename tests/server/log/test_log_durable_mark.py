@@ -97,13 +97,13 @@ def test_a_log_that_rests_holds_no_descriptor_of_its_mark() -> None:
         assert ticket is not None
         ticket.sync()
         for _ in range(3):
-            log.rest()
+            log.close_idle_files()
         assert disk.open_files.count(MARK_PATH) == 1, "a flush is under way"
         log.finish_flush(ticket)
         log.finish_settle(ticket)
-        log.rest()
+        log.close_idle_files()
         assert disk.open_files.count(MARK_PATH) == 1, "it was flushed a while ago"
-        log.rest()
+        log.close_idle_files()
         assert MARK_PATH not in disk.open_files
     mark = read_mark(disk, DIRECTORY)
     assert mark is not None

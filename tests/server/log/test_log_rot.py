@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from millrace_protocol.records import CorruptBatch
-from millrace_server.log import CorruptLog, LogConfig, PartitionLog, RottenBatches
+from millrace_server.log import CorruptLog, CorruptRecords, LogConfig, PartitionLog
 from millrace_server.log.durable_mark import MARK_NAME, MARK_SIZE
 from tests.crash.durable_states import MomentDisk
 from tests.server.log.log_model import DIRECTORY, append, fetch, read_all
@@ -173,7 +173,7 @@ def _read_one(log: PartitionLog, offset: int) -> bool:
         assert read.slice is not None
         read.slice.release()
         found, _ = fetch(log, offset, max_bytes=1)
-    except (CorruptLog, CorruptBatch, RottenBatches):
+    except (CorruptLog, CorruptBatch, CorruptRecords):
         return True
     assert found[0] == RECORDS[offset]
     return False

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace_protocol.records import HEADER_SIZE, decode_fetch
-from millrace_server.log import CorruptLog, LogConfig, PartitionLog, Rot, RottenBatches
+from millrace_server.log import CorruptLog, CorruptRange, CorruptRecords, LogConfig, PartitionLog
 from millrace_server.log.reading import CHECK_AHEAD_BYTES
 from tests.crash.durable_states import MomentDisk
 from tests.server.log.log_model import DIRECTORY, append, read_all
@@ -70,8 +70,8 @@ def test_whatever_byte_has_changed_is_not_given_and_the_rest_is(
         assert position % BATCH_BYTES < HEADER_SIZE, "a header that the start looks at"
         assert disk.contents() == before
         return
-    told: list[Rot] = []
-    log.watch_rot(told.append)
+    told: list[CorruptRange] = []
+    log.watch_corruption(told.append)
     got, refused = consume(log, max_bytes=max_bytes)
     if position % BATCH_BYTES in EPOCH_BYTES:
         assert (got, refused, told) == (RECORDS, [], [])
@@ -90,7 +90,7 @@ def test_whatever_byte_has_changed_is_not_given_and_the_rest_is(
         if not any(r.offset <= record[0] < r.end_offset for r in refused):
             assert read_checked(log, record[0], max_bytes=1)[0][0] == record
         else:
-            with pytest.raises(RottenBatches, match=f"seek to offset {refused[0].end_offset}"):
+            with pytest.raises(CorruptRecords, match=f"seek to offset {refused[0].end_offset}"):
                 log.read(record[0], max_bytes=1, end_offset=COUNT)
     assert append(log, [b"next"]).base_offset == COUNT
     log.discard()
@@ -100,10 +100,12 @@ def test_whatever_byte_has_changed_is_not_given_and_the_rest_is(
     assert disk.open_files == []
 
 
-def consume(log: PartitionLog, *, max_bytes: int) -> tuple[list[tuple[int, int, bytes]], list[Rot]]:
+def consume(
+    log: PartitionLog, *, max_bytes: int
+) -> tuple[list[tuple[int, int, bytes]], list[CorruptRange]]:
     """Reads all as a consumer does that goes on behind what is refused."""
     got: list[tuple[int, int, bytes]] = []
-    refused: list[Rot] = []
+    refused: list[CorruptRange] = []
     offset = 0
     for _ in range(4 * COUNT):
         if offset == COUNT:
@@ -111,9 +113,9 @@ def consume(log: PartitionLog, *, max_bytes: int) -> tuple[list[tuple[int, int, 
         try:
             records, offset = read_checked(log, offset, max_bytes=max_bytes)
             got += records
-        except RottenBatches as error:
-            refused.append(error.rot)
-            offset = error.rot.end_offset
+        except CorruptRecords as error:
+            refused.append(error.corrupt_range)
+            offset = error.corrupt_range.end_offset
         except CorruptLog:
             # The connection ends; the consumer connects again and asks for the same.
             continue
@@ -154,8 +156,8 @@ def test_however_much_has_changed_nothing_wrong_is_given(places: set[int]) -> No
     for position in {0} ^ places:
         disk.flip_bit(f"{DIRECTORY}/{FIRST}.log", position, position % 8)
     log = PartitionLog.open(disk, DIRECTORY, CONFIG, now_ms=1)
-    told: list[Rot] = []
-    log.watch_rot(told.append)
+    told: list[CorruptRange] = []
+    log.watch_corruption(told.append)
     got, refused = consume(log, max_bytes=400)
     assert set(got) <= set(RECORDS)
     assert got == sorted(got)
@@ -171,8 +173,8 @@ def test_what_the_scrub_finds_is_refused_before_anybody_reads_it() -> None:
     disk = flipped(name, 2 * BATCH_BYTES + 100, 3)
     disk.flip_bit(f"{DIRECTORY}/{LAST}.log", 40, 1)
     log = PartitionLog.open(disk, DIRECTORY, CONFIG, now_ms=1)
-    told: list[Rot] = []
-    log.watch_rot(told.append)
+    told: list[CorruptRange] = []
+    log.watch_corruption(told.append)
     looked_at = 0
     for segment in log.durable_segments():
         file = disk.open(segment.path)
@@ -186,7 +188,7 @@ def test_what_the_scrub_finds_is_refused_before_anybody_reads_it() -> None:
     assert looked_at == log.size_bytes
     assert [(r.offset, r.end_offset) for r in told] == [(2, 3), (int(LAST), int(LAST) + 1)]
     for offset in (2, int(LAST)):
-        with pytest.raises(RottenBatches):
+        with pytest.raises(CorruptRecords):
             log.read(offset, max_bytes=1, end_offset=COUNT)
     got, refused = consume(log, max_bytes=1_000)
     assert (len(got), refused) == (COUNT - 2, told)

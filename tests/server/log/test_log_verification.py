@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 from millrace_protocol.records import HEADER_SIZE, encode_batch
 from millrace_protocol.records.validate import assign
 from millrace_server.log import CorruptLog
-from millrace_server.log.rot import ROTS_MAX, Rot, Rots
-from millrace_server.log.verification import Boundary, check_batches
-from millrace_server.log.verified import RANGES_MAX, READ_AHEAD_BYTES, Verified
+from millrace_server.log.integrity.corrupt_ranges import (
+    CORRUPT_RANGES_MAX,
+    CorruptRange,
+    CorruptRanges,
+)
+from millrace_server.log.integrity.verification import Boundary, check_batches
+from millrace_server.log.integrity.verified import RANGES_MAX, READ_AHEAD_BYTES, Verified
 
 PAGE_BYTES = 65_536
 
@@ -172,12 +176,12 @@ def test_the_account_of_what_was_checked_is_bounded() -> None:
     assert verified.covers(2 * 10**9, 3 * 10**9), "what was appended is not forgotten for it"
 
 
-def rot(position: int, end_position: int) -> Rot:
-    return Rot("f", position, end_position, position * 10, end_position * 10, "x")
+def rot(position: int, end_position: int) -> CorruptRange:
+    return CorruptRange("f", position, end_position, position * 10, end_position * 10, "x")
 
 
 def test_rot_is_found_by_position_and_by_offset() -> None:
-    rots = Rots()
+    rots = CorruptRanges()
     assert not rots
     for found in (rot(50, 60), rot(10, 20), rot(60, 70)):
         rots.add(found)
@@ -194,20 +198,20 @@ def test_rot_is_found_by_position_and_by_offset() -> None:
 
 
 def test_rot_that_reaches_into_other_rot_is_one_stretch() -> None:
-    rots = Rots()
+    rots = CorruptRanges()
     for found in (rot(20, 30), rot(40, 50), rot(10, 45)):
         rots.add(found)
     assert list(rots) == [rot(10, 50)]
 
 
 def test_a_segment_with_much_rot_keeps_a_bounded_list_that_covers_all_of_it() -> None:
-    rots = Rots()
+    rots = CorruptRanges()
     places = random.Random(1).sample(range(0, 100_000, 10), 500)
     for place in places:
         known = rots.from_position(place)
         if known is None or known.position > place:
             rots.add(rot(place, place + 3))
-    assert len(rots) == ROTS_MAX
+    assert len(rots) == CORRUPT_RANGES_MAX
     for place in places:
         covering = rots.from_position(place)
         assert covering is not None

@@ -29,7 +29,7 @@ from millrace_protocol.records import (
 )
 from millrace_protocol.records.header import CODEC_MASK, DELETE_HORIZON_BIT
 from millrace_server.limits import DECODED_BYTES_MAX, DECODED_RECORDS_MAX
-from millrace_server.log.key_map import KeyMap
+from millrace_server.log.compaction.key_map import KeyMap
 
 
 @dataclass(frozen=True, slots=True)

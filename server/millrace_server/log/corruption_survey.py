@@ -1,4 +1,4 @@
-"""How far rot reaches: from the batch that is not as it was to what can be found again.
+"""How far a corrupt range reaches: from the batch that is not as it was to what can be found again.
 
 Owns the search for the next whole batch. Refuses to remember anything. A batch whose length has
 changed does not tell where the next one begins; the index does, a few batches on.
@@ -10,18 +10,18 @@ import struct
 
 from millrace_protocol.records import HEADER_SIZE, batch_extent
 from millrace_server.log.errors import CorruptLog
-from millrace_server.log.rot import Rot
+from millrace_server.log.integrity.corrupt_ranges import CorruptRange
+from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.segment import LOG_SUFFIX, Segment
-from millrace_server.log.verification import Boundary
 
 
-def survey(segment: Segment, found: CorruptLog) -> Rot:
+def survey(segment: Segment, found: CorruptLog) -> CorruptRange:
     """The stretch that begins where `found` was met: up to the next whole batch, or at most up to
     the next one that the index names. Reads that batch; never raises.
     """
     start = Boundary(found.position, found.offset)
     end = _end(segment, start)
-    return Rot(
+    return CorruptRange(
         segment.path(LOG_SUFFIX),
         start.position,
         end.position,

@@ -23,14 +23,15 @@ from typing import Final, NamedTuple
 
 from millrace_protocol.records import BatchHeader
 from millrace_server.environment.seams import Disk
-from millrace_server.log.batch_cleaning import clean_batch, read_keyed
-from millrace_server.log.cleaned_segment import CleanedSegment, give_names
-from millrace_server.log.compaction import NO_HORIZON, Cleanliness, Plan
+from millrace_server.log.cleanliness import NO_HORIZON, Cleanliness
+from millrace_server.log.compaction.batch_cleaning import clean_batch, read_keyed
+from millrace_server.log.compaction.cleaned_segment import CleanedSegment, give_names
+from millrace_server.log.compaction.key_map import KeyMap
+from millrace_server.log.compaction.plan import Plan
 from millrace_server.log.config import LogConfig
 from millrace_server.log.errors import CorruptLog
 from millrace_server.log.flush import DISK_FULL_ERRNOS
-from millrace_server.log.key_map import KeyMap
-from millrace_server.log.scan import BatchScan, Ending
+from millrace_server.log.integrity.scan import BatchScan, Ending
 from millrace_server.log.segment import LOG_SUFFIX, Segment
 
 PIECE_BYTES: Final = 128 * 1024

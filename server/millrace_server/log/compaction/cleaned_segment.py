@@ -19,9 +19,8 @@ from typing import Final
 from millrace_protocol.records import batch_span
 from millrace_server.environment.seams import Disk, File, ReadBuffer
 from millrace_server.log.config import SEGMENT_BYTES_MAX
-from millrace_server.log.segment import LOG_SUFFIX, Segment
+from millrace_server.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment
 
-CLEANED_SUFFIX: Final = ".cleaned"
 _WRITE_BYTES: Final = 256 * 1024
 _SYNC_BYTES: Final = 4 * 1024 * 1024
 """Written back so often: one sync of 100 MiB would hold up those of the producers."""
@@ -85,7 +84,7 @@ class CleanedSegment:
         self.segment.allocated_bytes = self.segment.size_bytes
         self.segment.save_indexes()
         self.segment.are_indexes_saved = True
-        self.segment.cool()
+        self.segment.close_files()
 
     def give_name(self) -> None:
         """Makes a segment of what is finished; durable with the directory."""
@@ -94,7 +93,7 @@ class CleanedSegment:
     def discard(self) -> None:
         """Removes what there is of it; what cannot be removed is left to the next start."""
         self._let_go()
-        self.segment.cool()
+        self.segment.close_files()
         with contextlib.suppress(OSError):
             self.segment.remove_files()
             if self._disk.exists(self._path):
