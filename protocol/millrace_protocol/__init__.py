@@ -11,17 +11,18 @@
 
 A tour, from the bytes up:
 
-| module | what it is |
+| module | contents |
 |---|---|
 | `framing` | headers, frames, and `FrameSplitter`, which cuts a stream into frames |
 | `messages` | every message as a dataclass, declared once |
 | `codec` | `encode` and `decode` of message bodies |
-| `api` | which apis there are, and `negotiate` |
-| `errors` | `ErrorCode` and what a client may do about each |
+| `api` | the apis, and `negotiate` |
+| `errors` | `ErrorCode` and how a client reacts to each |
 | `records` | record batches: header, validation, encoding, decoding, compression |
-| `dissect` | what bytes mean: streams, captures, segment files, hex |
+| `dissect` | bytes explained: streams, captures, segment files, hex |
 | `spec` | the tables and examples of `wire_spec.md` |
-| `schema`, `primitives`, `hot` | how messages are declared, and the fast paths beside it |
+| `schema`, `primitives` | how messages are declared |
+| `generated` | the functions that are compiled from the declarations |
 
 Nothing here does I/O. The names below are imported when they are first used, so that
 `import millrace_protocol` costs nothing and a broker does not load the dissector.

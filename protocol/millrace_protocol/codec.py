@@ -29,7 +29,7 @@ from millrace_protocol.source_text import ENTRY_BYTES_LOG2, FORMATS, format_size
 M = TypeVar("M", bound=Message)
 
 _UNFIT = (struct.error, TypeError, AttributeError, ValueError)
-"""What a writer raises for a value that its type cannot carry; the declared codec says why."""
+"""Raised by a writer for a value that its type cannot carry; the declared codec names the fault."""
 _COUNT = struct.Struct(">i")
 
 

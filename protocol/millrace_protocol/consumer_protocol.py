@@ -1,8 +1,8 @@
-"""What consumers of one group tell each other through the coordinator, which does not read it.
+"""Metadata and assignments of consumers, which the coordinator passes on without reading them.
 
 Owns the bytes of `metadata` in JoinGroup and of `assignment` in SyncGroup for groups of the type
 "consumer", and the user data in them of the two sticky assignors. They are Kafka's to the byte, so
-that clients of both kinds may meet in one group. Refuses to know what is assigned to whom.
+that clients of both kinds can share a group. The assignment itself is computed elsewhere.
 
     subscription                                  assignment
     +---------+--------+-----------+-----         +---------+---------+-----------+
@@ -10,9 +10,9 @@ that clients of both kinds may meet in one group. Refuses to know what is assign
     | int16   | array  | bytes     |              | int16   | topic   | bytes     |
     +---------+--------+-----------+-----         +---------+---------+-----------+
 
-A version adds fields behind those before it and changes none. So bytes of a newer version than
-`VERSION` are read as this one and what follows is left alone; bytes of a known version end where
-their fields end.
+A version adds fields behind those of the version before it and changes none. So bytes of a newer
+version than `VERSION` are read as this one, and what follows is ignored; bytes of a known version
+end where their fields end.
 
 Source: Kafka's ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json and
 StickyAssignorUserData.json; KIP-54, KIP-429, KIP-792, KIP-881.
@@ -35,14 +35,14 @@ PROTOCOL_TYPE = "consumer"
 VERSION = 3
 """The newest version known here, and the one to write."""
 NO_GENERATION = -1
-"""Of a member that has not been given anything, or does not say."""
+"""The generation of a member without an assignment, or that does not send one."""
 
 _VERSION_SIZE = 2
 
 
 @dataclass(slots=True)
 class Body(Message):
-    """Base of what is here: one group's members, and all the partitions they share."""
+    """Base of the messages of this module, with limits for the partitions of one group."""
 
     elements_max = 200_000
 
@@ -60,39 +60,39 @@ class TopicPartitions(Body):
 
 @dataclass(slots=True)
 class ConsumerSubscription(Body):
-    """What a member wants, and what it holds as it joins."""
+    """The topics that a member subscribes to, and the partitions that it owns as it joins."""
 
     topics: tuple[str, ...] = wire(array_of(STRING), "topics to be assigned from")
     user_data: bytes | None = wire(NULLABLE_BYTES, "from the member's assignor to the leader's")
     owned: tuple[TopicPartitions, ...] = wire(
-        array_of(TopicPartitions), "what the member has not given up", since=1, default=()
+        array_of(TopicPartitions), "partitions that the member has not revoked", since=1, default=()
     )
     generation: int = wire(
-        INT32, "when it was given these; -1 for never", since=2, default=NO_GENERATION
+        INT32, "generation of `owned`; -1 for none", since=2, default=NO_GENERATION
     )
     rack: str | None = wire(
-        NULLABLE_STRING, "where the member is; null for unknown", since=3, default=None
+        NULLABLE_STRING, "rack of the member; null for unknown", since=3, default=None
     )
 
 
 @dataclass(slots=True)
 class ConsumerAssignment(Body):
-    """What the leader gives to one member."""
+    """The assignment of one member."""
 
-    partitions: tuple[TopicPartitions, ...] = wire(array_of(TopicPartitions), "all it has now")
+    partitions: tuple[TopicPartitions, ...] = wire(array_of(TopicPartitions), "all its partitions")
     user_data: bytes | None = wire(NULLABLE_BYTES, "from the leader's assignor to the member's")
 
 
 @dataclass(slots=True)
 class StickyUserData(Body):
-    """User data of the assignor "sticky": what the member was last given, though revoked since.
+    """User data of the assignor "sticky": the member's last assignment, even if revoked since.
 
     It has no version in front; version 0 ends before `generation`.
     """
 
-    assigned: tuple[TopicPartitions, ...] = wire(array_of(TopicPartitions), "what it was given")
+    assigned: tuple[TopicPartitions, ...] = wire(array_of(TopicPartitions), "the assignment")
     generation: int = wire(
-        INT32, "when; -1 where the member does not say", since=1, default=NO_GENERATION
+        INT32, "generation of the assignment; -1 for unknown", since=1, default=NO_GENERATION
     )
 
 
@@ -100,7 +100,7 @@ class StickyUserData(Body):
 class GenerationUserData(Body):
     """User data of the assignor "cooperative-sticky": the age of `owned` before version 2."""
 
-    generation: int = wire(INT32, "when the member was given what it owns; -1 for never")
+    generation: int = wire(INT32, "generation of the owned partitions; -1 for none")
 
 
 def encode_subscription(subscription: ConsumerSubscription, version: int = VERSION) -> bytes:
@@ -135,7 +135,7 @@ def encode_sticky_user_data(user_data: StickyUserData) -> bytes:
 
 
 def decode_sticky_user_data(data: Buffer) -> StickyUserData:
-    """User data of version 1, or else of version 0: nothing in the bytes says which.
+    """User data of version 1, or else of version 0: the bytes do not name their version.
 
     Raises `WireError` when they are neither.
     """

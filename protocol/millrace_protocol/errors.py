@@ -65,10 +65,10 @@ class ErrorCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorTraits:
-    """How a client may answer one code.
+    """How a client reacts to one code.
 
     `retriable`: the same request may succeed later. `refresh_metadata`: ask for metadata before
-    retrying. `fenced`: another client has taken this one's place; retrying cannot help.
+    retrying. `fenced`: another client has this one's identity; retrying cannot help.
     """
 
     message: str

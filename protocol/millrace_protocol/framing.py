@@ -35,7 +35,7 @@ TEXT_OPENINGS = frozenset(b"\t\n\r") | frozenset(range(0x20, 0x7F))
 FRAME_BYTES_MOST = 128 << 20
 """No limit may allow a longer frame: its first byte could be one of `TEXT_OPENINGS`."""
 FRAME_BYTES_MAX_BEFORE_HELLO = 64 << 10
-"""Largest `length` before the connection's first Hello was answered (W-6.1)."""
+"""Largest `length` before the connection's first Hello has a response (W-6.1)."""
 
 
 @dataclass(slots=True)

@@ -146,7 +146,7 @@ class _Reader:
             self.text.add(f"raise {error}")
 
     def _error(self, name: str, *arguments: str) -> str:
-        """A call of one of `body_errors`; without steps nothing is said."""
+        """A call of one of `body_errors`; the fast reader raises a bare `ValueError`."""
         if not self._in_steps:
             return "ValueError"
         return f"{self.text.use(name, getattr(body_errors, name))}({', '.join(arguments)})"
@@ -175,7 +175,7 @@ class _Reader:
             self._value(type_, variable, size, where)
 
     def _value(self, type_: Sized, variable: str, size: str, where: str) -> None:
-        """Reads `size` bytes at `start`; a fast reader notices behind them that they are short."""
+        """Reads `size` bytes at `start`. A fast reader checks the end of the body behind them."""
         text = self.text
         text.add(f"position = start + {size}")
         if self._in_steps:

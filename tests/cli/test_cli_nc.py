@@ -219,7 +219,7 @@ def test_an_answer_that_is_no_frame_is_shown_up_to_the_byte(millrace: Millrace) 
     with impostor(b"\0\0\0\x20HTTP/1.1 400 Bad Request") as server:
         ended = millrace.process("nc", server)
     assert ended.returncode == Exit.UNAVAILABLE
-    assert b"<-- the magic is b'HT', not b'MR': this is no frame" in ended.stdout
+    assert b"<-- magic is b'HT', b'MR' needed: this is no frame" in ended.stdout
     assert ended.stderr == b"millrace: the broker closed the connection\n"
 
 

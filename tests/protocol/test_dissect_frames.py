@@ -102,7 +102,7 @@ def test_a_wrong_magic_is_named_with_its_place() -> None:
     """W-2.1"""
     (span,) = dissect_frames(FETCH[:4] + b"XX" + FETCH[6:])
     assert [(leaf.name, leaf.start) for leaf in span.leaves()] == [("length", 0), ("?", 4)]
-    assert span.fault == "the magic is b'XX', not b'MR': this is no frame"
+    assert span.fault == "magic is b'XX', b'MR' needed: this is no frame"
 
 
 def test_a_frame_cut_short_says_how_many_bytes_are_missing() -> None:

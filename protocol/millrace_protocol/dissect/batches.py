@@ -48,7 +48,7 @@ def dissect_batches(
 ) -> Iterator[Span]:
     """One span per batch in `data[start:end]`; the last one carries the fault if there is one.
 
-    Follows the batch lengths only: a wrong CRC is said and the next batch is shown all the same.
+    Follows the batch lengths only: a wrong CRC is reported and the next batch is shown.
     """
     position = start
     index = 0
@@ -129,7 +129,7 @@ def _header(
 
 
 def _header_faults(header: BatchHeader, data: Buffer, start: int, end: int) -> dict[str, str]:
-    """What `check_batch` says, at the field it says it of."""
+    """The fault that `check_batch` finds, by the field that has it."""
     try:
         check_batch(data, start, end)
     except CorruptBatch as error:

@@ -45,7 +45,7 @@ _IPV6_OPTIONS = (0, 43, 60)
 
 
 class CaptureError(ValueError):
-    """The bytes are no capture that is understood; the sentence says what they are."""
+    """The bytes are not a capture in a known format; the message names the problem."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """TCP segments to frames: each direction put in order, and cut where frames end.
 
 Owns the reassembly: retransmissions are dropped, segments out of order wait, and a hole that
-nothing fills is said and skipped to the next frame. Frames leave in the order in which their
+nothing fills is reported and skipped up to the next frame. Frames leave in the order in which their
 last byte was captured, so that requests and responses read as a conversation.
 """
 
@@ -21,7 +21,7 @@ _DIRECTIONS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A frame, or something said about the stream, and where in the capture it was complete."""
+    """A frame, or a note about the stream, and where in the capture it was complete."""
 
     time_ns: int
     source: str
@@ -29,7 +29,7 @@ class Sighting:
     span: Span
 
     def titled(self) -> Span:
-        """The span with a name that also says who sent it to whom, and when."""
+        """The span with a name that also has sender, receiver and time."""
         seconds, nanoseconds = divmod(self.time_ns, 1_000_000_000)
         when = f"{seconds}.{nanoseconds // 1000:06} " if self.time_ns >= 0 else ""
         name = f"{when}{self.source} > {self.destination} {self.span.name}"

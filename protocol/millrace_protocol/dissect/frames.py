@@ -1,4 +1,4 @@
-"""A stream of native frames, requests and responses mixed: both say themselves what they are.
+"""A stream of native frames, requests and responses mixed; the header of each tells its kind.
 
 Owns the header's sixteen bytes (wire_spec.md W-2) and the recognition of the text dialect. A
 malformed frame is shown up to the byte where it goes wrong; what follows a length that cannot be
@@ -95,9 +95,9 @@ def dissect_frame(data: Buffer, start: int, end: int, *, limits: Limits = DEFAUL
 
 
 def _header(view: memoryview, start: int, end: int) -> tuple[list[Span], str]:
-    """The header's fields as far as they are good, and what is wrong with the next one."""
+    """The header's fields as far as they are good, and the fault of the next one."""
     if end - start < HEADER_SIZE:
-        return [], f"a frame header takes {HEADER_SIZE} bytes and {end - start} are there"
+        return [], f"frame header takes {HEADER_SIZE} bytes, {end - start} follow"
     length, magic, api, version, correlation_id, last = HEADER.unpack_from(view, start)
     is_response = bool(api & RESPONSE_BIT)
     key = api & ~RESPONSE_BIT
@@ -114,21 +114,21 @@ def _header(view: memoryview, start: int, end: int) -> tuple[list[Span], str]:
         Span(start + 14, start + 16, last_name, "int16", last, error_name(last) * is_response),
     ]
     if not HEADER_SIZE - LENGTH_SIZE <= length <= FRAME_LENGTH_MAX:
-        return [], f"a frame length of {length}: this is no frame"
+        return [], f"frame length is {length}: this is no frame"
     if magic != MAGIC:
-        return spans[:1], f"the magic is {bytes(magic)!r}, not {MAGIC!r}: this is no frame"
+        return spans[:1], f"magic is {bytes(magic)!r}, {MAGIC!r} needed: this is no frame"
     if is_response:
         return spans, ""
     if not 0 <= last <= CLIENT_ID_BYTES_MAX:
-        return spans[:5], f"a client id of {last} bytes; 0 to {CLIENT_ID_BYTES_MAX} are allowed"
+        return spans[:5], f"client id has {last} bytes, 0 to {CLIENT_ID_BYTES_MAX} allowed"
     client_id_end = start + HEADER_SIZE + last
     if client_id_end > min(end, start + LENGTH_SIZE + length):
-        return spans, "the client id runs past the end of the frame"
+        return spans, "client id runs past the end of the frame"
     raw = bytes(view[start + HEADER_SIZE : client_id_end])
     try:
         client_id = raw.decode()
     except UnicodeDecodeError:
-        return spans, "the client id is not UTF-8"
+        return spans, "client id is not UTF-8"
     spans.append(Span(start + HEADER_SIZE, client_id_end, "client_id", "string", client_id))
     return spans, ""
 

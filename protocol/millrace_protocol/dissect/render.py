@@ -1,6 +1,6 @@
 """Spans as lines of text: position, bytes, name, value.
 
-Owns the columns. No colours: who prints may add them. Whatever a peer sent is shown escaped, so
+Owns the columns. No colours: the caller may add them. Bytes from a peer are shown escaped, so
 that a capture cannot write to the reader's terminal; long bytes and values lose their middle.
 
     position hex, decimal   bytes                  name, value, type and note
@@ -22,7 +22,7 @@ _VALUE_CHARS_MAX = 80
 
 
 def render(spans: Iterable[Span], data: Buffer = b"") -> Iterator[str]:
-    """The lines for `spans`; `data` is what their positions count in, unless they say it."""
+    """The lines for `spans`; their positions count in `data`, unless one has its own."""
     for span in spans:
         buffer = data if span.buffer is None else span.buffer
         if not span.children:

@@ -18,7 +18,7 @@ class Span:
 
     `start <= end`, and the children lie within, in order, if they count in the same buffer.
     `buffer` is given where positions start to count in other bytes than the parent's: by the
-    outermost span, and by one that holds what was decompressed. `fault` says what is wrong here,
+    outermost span, and by one that holds what was decompressed. `fault` is the problem here,
     in one sentence; nothing behind a fault can be trusted.
     """
 
@@ -47,7 +47,7 @@ class Span:
         return next((span for span in found if span is not None), None)
 
     def faults(self) -> Iterator[Span]:
-        """The spans that say what is wrong, in order."""
+        """The spans with a fault, in order."""
         if self.fault:
             yield self
         for child in self.children:

@@ -1,8 +1,8 @@
 """Record batches: Kafka's magic-2 format, byte for byte, on the wire and on disk alike.
 
 The broker needs `header` and `validate` and never decodes a record; clients add `encode`,
-`decode` and `murmur2`; `arrow` and `arrow_encode` are imported only by who needs columns, because
-they bring pyarrow.
+`decode` and `murmur2`; `arrow` and `arrow_encode` import pyarrow, so only users of columns
+import them.
 """
 
 from millrace_protocol.records.columns import Columns

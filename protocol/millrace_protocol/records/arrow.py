@@ -135,8 +135,8 @@ def decoding_parts(
 # and over 64 such batches at once 260. So the batches are read as one, uncompressed ones where
 # they lie, and a constant of each batch is repeated for its records.
 #
-# Only the chain of lengths, each of which says where the next one is, is `RecordStarts`' and not
-# always an array's. From there on every field is one gather over all records: `_varints` reads a
+# Only the chain of lengths, each of which leads to the next, is read by `RecordStarts`, and not
+# always as an array. From there on every field is one gather over all records: `_varints` reads a
 # number at each of the positions it is given, and returns where each number ends, which is where
 # the next field begins. All checks are made on these arrays. When one fails, the tuple decoder
 # reads that batch again, for the sole purpose of saying what is wrong with it.

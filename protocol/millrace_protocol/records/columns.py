@@ -1,7 +1,7 @@
 """Records as one sequence per field: what decoding gives before anybody asks for tuples.
 
 Owns the shape alone. A list of values is found at the speed of slicing, `zip` makes tuples of it
-at the speed of C, and who wants only the values pays for nothing else.
+at the speed of C, and a caller that needs only the values pays for nothing else.
 """
 
 from bisect import bisect_left

@@ -28,7 +28,7 @@ _CLEARED_BYTES_MAX: Final = 1 << 20
 """A larger output is memory of its own that is clear when it is first touched, in the codec. Python
 would clear it while every other thread waits: 10 ms for 16 MiB on a virtual machine."""
 _OUTPUT_FULL: Final = "failed to write whole buffer"
-"""What cramjam says when the output does not fit; a test for each codec pins it."""
+"""cramjam's message when the output does not fit; a test for each codec pins it."""
 
 
 class Codec(enum.IntEnum):
@@ -108,8 +108,8 @@ def _decompress_growing(
     """Decompress into a buffer of our own, four times larger after each time it was too small.
 
     cramjam's `decompress` allocates whatever the frame expands to and its streaming objects keep
-    everything, so the only bound it offers is an output buffer that ends. `guess_bytes` may be a
-    lie: it is clamped, and costs a retry.
+    everything, so the only bound it offers is an output buffer that ends. `guess_bytes` may be
+    wrong: it is clamped, and costs a retry.
     """
     size = min(max(guess_bytes, _OUTPUT_BYTES_MIN), limit_bytes)
     while True:

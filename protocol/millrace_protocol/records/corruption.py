@@ -1,19 +1,19 @@
-"""Why a record batch was refused: one exception, one enumeration of faults.
+"""The faults of record batches: their exception and their enumeration.
 
-Owns the vocabulary that recovery, the broker and the clients use to tell a torn tail from a
-flipped bit from a lie. Knows nothing of layouts.
+Recovery, the broker and the clients use them to tell a torn tail, a flipped bit and a false header
+apart. Knows nothing of layouts.
 """
 
 import enum
 
 
 class Fault(enum.StrEnum):
-    """What is wrong with a batch; the member decides what the reader of it does next."""
+    """The kind of a fault, which decides how the reader goes on."""
 
     TRUNCATED = "truncated"
     """The buffer ends before the batch does: a torn tail, or bytes still to arrive."""
     LENGTH = "length"
-    """The batch length cannot be true, or bytes follow where none may."""
+    """The batch length is impossible, or bytes follow the only batch."""
     MAGIC = "magic"
     """Not a magic-2 batch."""
     CRC = "crc"

@@ -1,6 +1,6 @@
 """Read record batches back into columns and tuples.
 
-Owns the suspicion that the broker does not have: the CRC only says that the bytes are those the
+Owns the checks that the broker does not make: the CRC only proves that the bytes are those the
 producer sealed, so every length, count and delta behind it is checked here, and anything false is
 `CorruptBatch`, never a crash, a loop or an allocation without bound. Refuses to know what is done
 with records. Source: Kafka protocol guide, "Record"; the layout is drawn in `encode`.
@@ -40,7 +40,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 _BEYOND: Final = 1 << 62
 _SIZES: Final = [_BEYOND if byte & 1 else (byte & 0x7F) >> 1 for byte in range(256)]
-"""What the first byte of a length says, `_BEYOND` if that is less than none."""
+"""The length that its first byte stands for, `_BEYOND` if negative."""
 _SIZES_ABOVE: Final = [byte << 6 if byte < 128 else _BEYOND for byte in range(256)]
 """What the second byte adds, `_BEYOND` if it is not the last."""
 
@@ -94,7 +94,7 @@ def decode_columns(
 ) -> Iterator[tuple[Columns, int]]:
     """Yield `(columns, next_offset)` over the batches of a fetch, a chunk at a time.
 
-    Records before `from_offset` are left out: a broker answers with whole batches, and the first
+    Records before `from_offset` are left out: a broker sends whole batches, and the first
     may begin earlier. `next_offset` is where to go on once the chunk is done with; it also covers
     what yields no records, control batches and offsets that compaction removed, so a chunk may be
     empty. A last batch that is cut short ends the iteration. `limit_bytes` bounds each batch once
@@ -127,7 +127,8 @@ def decode_payload(
 ) -> Iterator[list[Record]]:
     """Yield the records of a checked batch, a chunk at a time, from what `decompress_payload` gave.
 
-    For who decompresses elsewhere than it decodes. Raises `CorruptBatch`, after the chunks before.
+    For callers that decompress and decode in different places.
+    Raises `CorruptBatch`, after the chunks before.
     """
     for columns in _Payload(header, payload, 0, len(payload)).chunks(chunk_records):
         yield list(columns.records())
@@ -257,7 +258,7 @@ class _Payload:
     # Each step only has to be right about records it accepts. All that is unusual (a null value, a
     # length over 8 KiB) or false makes one of the comparisons fail or an index run past the end,
     # because the tables have a number beyond every buffer for it, and is read again by `_record`,
-    # which is slow, complete and says what is wrong.
+    # which is slow, complete and names the fault.
     def _read_one_by_one(
         self, columns: Columns, position: int, first: int, low: int, high: int, width: int
     ) -> int:

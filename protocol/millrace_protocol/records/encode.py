@@ -1,7 +1,7 @@
 """Seal columns of records into one batch.
 
 Owns the bytes of a record and the bound by which an accumulator knows when a batch is full.
-Refuses to hold records: whoever accumulates keeps raw columns and calls here once. Source: Kafka
+It holds no records: an accumulator keeps raw columns and calls here once. Source: Kafka
 protocol guide, "Record".
 
     record   length | attributes 00 | time delta | offset delta | key | value | headers
@@ -81,7 +81,7 @@ def encode_batch(
     """Encode columns as one sealed batch, one offset per record.
 
     `timestamps_ms` is one time for all or one per record, since the epoch. Every column is as
-    long as `values`. Who knows that no value is null and all are of one length says it with
+    long as `values`. A caller that knows that no value is null and all have one length passes
     `value_bytes`. A payload that `codec` does not make smaller is stored as it is. Raises
     `ValueError` for no records, more than `RECORD_COUNT_MAX`, or columns of unequal length, and
     `TypeError` for a key or value that is not bytes.

@@ -6,7 +6,7 @@ Owns what each field's own bytes can get wrong. Refuses to know where the record
 
 
 class Malformed(Exception):
-    """What is wrong with a record, as the end of a sentence about it."""
+    """The fault of a record, as the end of a sentence about it."""
 
 
 def read_varint(buf: bytes, position: int) -> tuple[int, int]:

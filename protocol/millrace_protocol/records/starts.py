@@ -1,6 +1,6 @@
 """Where the records of uncompressed batches begin.
 
-Owns the chain of lengths, each of which says where the next one is; nothing else of a record is
+Owns the chain of lengths, each of which leads to the next; nothing else of a record is
 looked at. Imports numpy.
 """
 

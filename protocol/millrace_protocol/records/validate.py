@@ -1,9 +1,9 @@
-"""Is this batch what it claims to be? Asked on produce, on replication and in recovery.
+"""Checks of record batches, for produce, replication and recovery.
 
 Owns every check that needs only the header and the CRC, and the three edits a broker makes in
-place. Refuses to look at a record: an inconsistent payload behind a right CRC is the sender's
-lie, and `decode` on the reader's side answers it with `CorruptBatch`. Source: Kafka protocol
-guide, "Record Batch"; Kafka's `LogValidator` for what a client may send.
+place. Records are not read: for an inconsistent payload behind a right CRC, `decode` on the
+reader's side raises `CorruptBatch`. Source: Kafka protocol guide, "Record Batch"; Kafka's
+`LogValidator` for what a client may send.
 """
 
 import struct
@@ -114,9 +114,8 @@ def check_batches(
     With them, what is wrong with the first that is not sound, None if all are. Nothing behind that
     one is looked at.
     """
-    # Who reads many batches pays for each call that is made for one. So what holds of nearly every
-    # sound batch is asked here, with a call for the header and two for the CRC; whatever is not
-    # like that goes to `check_batch`, whose word counts.
+    # Each call made per batch costs time. So the conditions of nearly every sound batch are checked
+    # here, with one call for the header and two for the CRC. `check_batch` decides all others.
     view = memoryview(buf)
     limit = len(view)
     positions: list[int] = []
@@ -228,7 +227,7 @@ def _check_fields(header: BatchHeader, position: int) -> None:
 
 
 def _produced_fault(header: BatchHeader) -> str | None:
-    """Return the sentence that refuses a sound header to a client, or None."""
+    """Return the reason why a client may not produce a sound header, or None."""
     attributes = header.attributes
     if attributes & ~CODEC_MASK:
         if attributes & CONTROL_BIT:
