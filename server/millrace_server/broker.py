@@ -95,7 +95,7 @@ class Broker:
             self.cache,
             config.topic,
             broker_id=config.node_id,
-            assign=lambda topic_id, number: self._active.assign(topic_id, number),
+            assign=lambda topic_id, number: self.active.assign(topic_id, number),
             make_partition=self._make_partition,
             on_opened=lambda opened: self.producer_ids.on_partition_opened(opened.producer_ids()),
             on_failure=self._fail_opening,
@@ -140,7 +140,7 @@ class Broker:
             env=self.env,
             broker_id=self.config.node_id,
             partitions=self.partitions,
-            active=self._active,
+            active=self.active,
             controller=Controller(self._topic_defaults),
             cache=self.cache,
             defaults=self.config.topic,
@@ -153,7 +153,7 @@ class Broker:
             config=self.config.group,
             offsets_partitions=self.config.offsets_topic_partitions,
         )
-        self.producer_ids = ProducerIds(self._active, self.cache, broker_id=self.config.node_id)
+        self.producer_ids = ProducerIds(self.active, self.cache, broker_id=self.config.node_id)
         self.appends = ProduceService(
             self.partitions, self.env, self._append_waits, self.producer_ids, self.lookups
         )
@@ -179,7 +179,7 @@ class Broker:
             broker_id=self.config.node_id,
             on_deleted=lambda topic: self.groups.on_topic_deleted(topic),
         )
-        self._active = ActiveController(
+        self.active = ActiveController(
             MetadataLog(partition, env.clock),
             self.cache,
             applier,
@@ -187,7 +187,7 @@ class Broker:
             broker_id=self.config.node_id,
             snapshot_bytes=self.config.metadata_snapshot_bytes,
         )
-        self._active.load()
+        self.active.load()
 
     async def register(self) -> None:
         """Registers this start of the broker, with its advertised address. Raises `ApiError`.
@@ -210,7 +210,7 @@ class Broker:
             directory_id if known is None else known.directory_ids[0],
         )
         try:
-            await self._active.change(
+            await self.active.change(
                 lambda image: register_broker(image, start, cluster_id=cluster_id)
             )
         except NotWritten as error:
@@ -230,7 +230,7 @@ class Broker:
             await asyncio.wait([task])
         await self._opening.stop()
         await self.groups.stop()
-        await self._active.close()
+        await self.active.close()
         await self._shut_partitions()
         self._append_waits.close()
         self._fetch_waits.close()

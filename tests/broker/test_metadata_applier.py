@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
+from millrace_protocol.metadata_records import PartitionChangeRecord
 from millrace_server.broker import Broker
 from millrace_server.controller.applier import MetadataApplier
 from millrace_server.metadata.delta import Delta
 from millrace_server.partitions import opening
 from millrace_server.partitions.partition_table import OpenedAgainLater
+from millrace_server.partitions.role import Role
 from tests.broker.failing_disk import Faults, node_on
 from tests.broker.wire import batch, connect, open_files, until
 from tests.crash.machine_in_memory import broker_on
@@ -24,17 +27,18 @@ class Crash(Exception):
     """The process ends here."""
 
 
+async def _crash(self: MetadataApplier, delta: Delta) -> None:
+    raise Crash
+
+
 async def crash_before_applying(disk: FaultyDisk, change: str) -> None:
     """A broker that dies between the commit of a change and its application."""
     broker = broker_on(disk)
     await broker.start()
     await broker.topics.create("t")
 
-    async def crash(self: MetadataApplier, delta: Delta) -> None:
-        raise Crash
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MetadataApplier, "apply", crash)
+        patch.setattr(MetadataApplier, "apply", _crash)
         with pytest.raises(Crash):
             if change == "create":
                 await broker.topics.create("u", partitions=2)
@@ -102,10 +106,10 @@ async def test_a_partition_takes_records_only_once_its_directory_is_committed() 
     seen: list[bool] = []
     put_in_service = opening.Opening.put_in_service
 
-    def noted(self: opening.Opening, topic: object, number: int, *rest: object) -> None:
+    async def noted(self: opening.Opening, topic: object, number: int, *rest: object) -> None:
         known = broker.image.topics["t"].partitions[number]
         seen.append(known.is_created(broker.config.node_id))
-        put_in_service(self, topic, number, *rest)  # type: ignore[arg-type]
+        await put_in_service(self, topic, number, *rest)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opening.Opening, "put_in_service", noted)
@@ -184,3 +188,30 @@ async def test_each_start_registers_the_broker_anew_with_a_higher_epoch() -> Non
     assert found[0].epoch < found[1].epoch < found[2].epoch
     assert len({each.directory_ids for each in found}) == 1
     assert not any(each.is_fenced for each in found)
+
+
+@pytest.mark.parametrize(("leader", "role"), [(0, Role.LEADER), (1, Role.FOLLOWER)])
+@pytest.mark.parametrize("is_applied", [True, False])
+async def test_a_partition_leads_or_follows_in_the_epoch_that_is_committed(
+    leader: int, role: Role, is_applied: bool
+) -> None:
+    disk = FaultyDisk()
+    broker = broker_on(disk)
+    await broker.start()
+    topic = await broker.topics.create("t")
+    change = PartitionChangeRecord(topic.topic_id, 0, None, None, leader, None)
+    with pytest.MonkeyPatch.context() as patch:
+        if not is_applied:
+            patch.setattr(MetadataApplier, "apply", _crash)
+        with suppress(Crash):
+            await broker.active.change(lambda image: [change])
+    if is_applied:
+        (partition,) = broker.partitions.of_topic("t")
+        assert (partition.leadership.role, partition.leader_epoch) == (role, 1)
+        await broker.stop()
+    after = disk if is_applied else disk.after_kill()
+    again = broker_on(after, seed=2)
+    await again.start()
+    (partition,) = again.partitions.of_topic("t")
+    assert (partition.leadership.role, partition.leader_epoch) == (role, 1)
+    await again.stop()

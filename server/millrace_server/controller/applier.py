@@ -27,7 +27,7 @@ from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.delta import Delta
 from millrace_server.metadata.image import Topic
 from millrace_server.partitions.core_errors import as_api_error
-from millrace_server.partitions.opening import Opening
+from millrace_server.partitions.opening import Opening, take_role
 from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
 from millrace_server.partitions.storage import create_logs, log_config, remove_partitions
 from millrace_server.topic_config import TopicConfig
@@ -108,18 +108,22 @@ class MetadataApplier:
         to_create: list[int] = []
         for number in topic.numbers_of(self._broker_id):
             if before is not None and number < before.partition_count:
-                self._change_partition(before, topic, number)
+                await self._change_partition(before, topic, number)
             else:
                 to_create.append(number)
         return await self._create(topic, to_create, config) if to_create else []
 
-    def _change_partition(self, before: Topic, topic: Topic, number: int) -> None:
+    async def _change_partition(self, before: Topic, topic: Topic, number: int) -> None:
         old, new = before.partitions[number], topic.partitions[number]
         if new == old:
             return
         created = self._created.pop((topic.topic_id, number), None)
         if created is not None:
-            self._opening.put_in_service(topic, number, created)
+            await self._opening.put_in_service(topic, number, created)
+        elif new.leader_epoch != old.leader_epoch:
+            for partition in self._partitions.of_topic(topic.name):
+                if partition.number == number:
+                    await take_role(partition, new, self._broker_id)
 
     async def _create(
         self, topic: Topic, numbers: Sequence[int], config: LogConfig

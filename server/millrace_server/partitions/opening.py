@@ -24,14 +24,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
+from millrace_protocol.metadata_records import NO_LEADER
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
-from millrace_server.log import LogConfig, PartitionLog
+from millrace_server.log import LogConfig, LogFailed, PartitionLog
 from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.metadata.image import Topic
+from millrace_server.metadata.image import PartitionRegistration, Topic
+from millrace_server.partitions.core_errors import as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import NotOpenYet, OpenedAgainLater, PartitionTable
+from millrace_server.partitions.role import Role
 from millrace_server.partitions.storage import log_config, open_log, open_or_create_log
 from millrace_server.topic_config import TopicConfig
 
@@ -125,11 +128,16 @@ class Opening:
         if tasks:
             await asyncio.wait(tasks)
 
-    def put_in_service(self, topic: Topic, number: int, opened: PartitionLog) -> None:
+    async def put_in_service(self, topic: Topic, number: int, opened: PartitionLog) -> None:
         """Serves a partition from a log that was opened or created for it."""
         # Settings may have changed while it was opened; only partitions in service are told.
         opened.config = self._config(topic)
         self._put_in_service(topic.name, number, opened)
+        current = self._cache.image.topic_by_id(topic.topic_id)
+        if current is not None and opened.read_only_cause is None:
+            for partition in self._partitions.of_topic(topic.name):
+                if partition.number == number:
+                    await take_role(partition, current.partitions[number], self._broker_id)
 
     def open_later(self, topic: Topic, number: int, cause: ApiError | OSError) -> None:
         """Keeps a partition offline that could not be created, and tries again if that may help."""
@@ -158,6 +166,12 @@ class Opening:
             opened = await self._opened(topic, number)
             if opened.read_only_cause is None and not self._is_created(topic, number):
                 await self._assign_or_discard(topic, number, opened)
+            if not self._is_there(topic):
+                opened.discard()
+                return None
+            self._scanned_bytes += opened.recovery.scanned_bytes
+            await self.put_in_service(topic, number, opened)
+            return opened.read_only_cause
         except ApiError as refused:
             log.error("partition offline", topic=name, partition=number, reason=refused.message)
             if self._is_offline(topic, number):
@@ -167,12 +181,6 @@ class Opening:
             if self._is_offline(topic, number):
                 self._partitions.set_offline(name, number, OpenedAgainLater(name, number, cause))
             return cause
-        if not self._is_there(topic):
-            opened.discard()
-            return None
-        self._scanned_bytes += opened.recovery.scanned_bytes
-        self.put_in_service(topic, number, opened)
-        return opened.read_only_cause
 
     async def _opened(self, topic: Topic, number: int) -> PartitionLog:
         """The log of a partition, created if it has not been. Raises `ApiError` and `OSError`."""
@@ -293,3 +301,22 @@ class Opening:
         error = task.exception()
         if error is not None:
             self._on_failure(error)
+
+
+async def take_role(partition: Partition, known: PartitionRegistration, broker_id: int) -> None:
+    """Makes a partition lead or follow as the metadata says. Raises `ApiError`.
+
+    A partition of the metadata's epoch has its role already.
+    """
+    epoch = known.leader_epoch
+    if known.leader == broker_id:
+        if epoch <= partition.leader_epoch:
+            return
+        try:
+            await partition.become_leader(epoch)
+        except LogFailed as error:
+            raise as_api_error(error) from error
+    elif known.leader != NO_LEADER and (
+        epoch > partition.leader_epoch or partition.leadership.role is Role.LEADER
+    ):
+        await partition.become_follower(epoch, known.leader)
