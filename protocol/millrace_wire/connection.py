@@ -217,7 +217,9 @@ class Connection(asyncio.BufferedProtocol):
     def _on_timer(self) -> None:
         self._timer = None
         try:
-            late = self._pipeline.on_deadline(int(self._loop.time() * 1000))
+            # A whole millisecond divided and multiplied by 1,000 may end below itself.
+            now_ms = max(self._timer_ms, int(self._loop.time() * 1000))
+            late = self._pipeline.on_deadline(now_ms)
         except RequestTimedOut as fault:
             self._end(fault)
             return
