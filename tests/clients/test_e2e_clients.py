@@ -65,7 +65,7 @@ async def test_a_consumer_that_waits_gets_a_record_as_it_is_written(broker: Brok
         Consumer(broker.servers, "t", start="latest", fetch_max_wait_ms=20_000) as consumer,
     ):
         await asyncio.gather(*(consumer.position(("t", p)) for p in range(3)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for i in range(20):
                 await producer.send("t", b"%d" % i)
                 assert (await consumer.getone()).value == b"%d" % i

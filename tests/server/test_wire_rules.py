@@ -97,7 +97,7 @@ class Wire:
 
     async def receive(self) -> tuple[ResponseHeader, bytes]:
         """The next response frame's header and body."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             length = await self.reader.readexactly(4)
             frame = length + await self.reader.readexactly(int.from_bytes(length, "big"))
         return read_response_header(frame), frame[HEADER_SIZE:]
@@ -128,7 +128,7 @@ class Wire:
 
     async def closed(self) -> bytes:
         """What still comes until the broker has closed."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             try:
                 return await self.reader.read()
             except ConnectionResetError:

@@ -94,7 +94,7 @@ async def test_sender_is_asked_to_pause_and_told_when_there_is_room(serve: Serve
     room = stream.room()
     assert not room.done()
     assert len(await peer.receive(sent)) == sent
-    await asyncio.wait_for(room, 5)
+    await asyncio.wait_for(room, 60)
     assert stream.send([b"more"])
     assert await peer.receive(4) == b"more"
 
