@@ -14,7 +14,7 @@ PATIENCE_S = 30
 
 
 class Watch:
-    """Keeps every event of the consumers that are added, and wakes whoever waits for something."""
+    """Keeps every event of the consumers that are added, and wakes the tests that wait for one."""
 
     def __init__(self) -> None:
         self.events: dict[Consumer[Any, Any], list[Event]] = {}
@@ -36,7 +36,7 @@ class Watch:
         """What has happened to a consumer."""
         return [event.kind for event in self.events[consumer]]
 
-    def said(self, consumer: Consumer[Any, Any], kind: EventKind) -> list[str]:
+    def sentences(self, consumer: Consumer[Any, Any], kind: EventKind) -> list[str]:
         """The sentences of one kind of event."""
         return [event.sentence for event in self.events[consumer] if event.kind is kind]
 
@@ -73,7 +73,7 @@ class Watch:
 
 
 async def kill(consumer: Consumer[Any, Any]) -> None:
-    """Ends a consumer as a killed process ends: nothing is said, the sockets are cut."""
+    """Ends a consumer as a killed process ends: it sends nothing, and its sockets are cut."""
     tasks, consumer._tasks = consumer._tasks, None
     assert tasks is not None
     await consumer._cluster.close()

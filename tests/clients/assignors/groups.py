@@ -28,8 +28,8 @@ class Group:
 
     @property
     def placeable(self) -> list[TopicPartition]:
-        """The partitions of topics that somebody subscribes to."""
-        wanted = {topic for said in self.members.values() for topic in said.topics}
+        """The partitions of topics that have a subscriber."""
+        wanted = {topic for subscription in self.members.values() for topic in subscription.topics}
         return [
             TopicPartition(topic, number)
             for topic, count in sorted(self.counts.items())
@@ -66,11 +66,11 @@ def claiming_groups(draw: st.DrawFn) -> Group:
         group.counts,
         {
             member: dataclasses.replace(
-                said,
+                subscription,
                 owned=tuple(draw(st.lists(partitions, max_size=12))),
                 generation=draw(st.integers(-1, 3)),
             )
-            for member, said in group.members.items()
+            for member, subscription in group.members.items()
         },
     )
 
@@ -79,12 +79,12 @@ def telling(assignor: Assignor, members: Mapping[str, Subscription]) -> dict[str
     """The members, with what they own told in the assignor's user data as well."""
     return {
         member: dataclasses.replace(
-            said,
+            subscription,
             user_data=assignor.user_data(
-                said.topics, assigned=said.owned, generation=said.generation
+                subscription.topics, assigned=subscription.owned, generation=subscription.generation
             ),
         )
-        for member, said in members.items()
+        for member, subscription in members.items()
     }
 
 
@@ -93,8 +93,10 @@ def after(group: Group, placement: Placement, *, generation: int) -> Group:
     return Group(
         group.counts,
         {
-            member: dataclasses.replace(said, owned=tuple(placement[member]), generation=generation)
-            for member, said in group.members.items()
+            member: dataclasses.replace(
+                subscription, owned=tuple(placement[member]), generation=generation
+            )
+            for member, subscription in group.members.items()
         },
     )
 
@@ -104,7 +106,7 @@ def sizes(placement: Placement) -> dict[str, int]:
 
 
 def owners(placement: Placement) -> dict[TopicPartition, str]:
-    """Who was given each partition; fails when two were."""
+    """The owner of each partition; fails when there are two."""
     twice = [
         p for p, n in Counter(p for given in placement.values() for p in given).items() if n > 1
     ]
@@ -118,6 +120,6 @@ def helpful_moves(group: Group, placement: Placement) -> list[tuple[TopicPartiti
     return [
         (partition, receiver)
         for partition, giver in owners(placement).items()
-        for receiver, said in group.members.items()
-        if partition.topic in said.topics and size[giver] > size[receiver] + 1
+        for receiver, subscription in group.members.items()
+        if partition.topic in subscription.topics and size[giver] > size[receiver] + 1
     ]

@@ -82,26 +82,29 @@ def py_members(group: Group) -> list[PyMember]:
     return [
         PyMember(
             member,
-            said.group_instance_id,
+            subscription.group_instance_id,
             ConsumerProtocolSubscription(
                 version=2,
-                topics=list(said.topics),
+                topics=list(subscription.topics),
                 user_data=StickyAssignorUserData(
-                    [(owned.topic, list(owned.partitions)) for owned in by_topic(said.owned)],
-                    said.generation,
+                    [
+                        (owned.topic, list(owned.partitions))
+                        for owned in by_topic(subscription.owned)
+                    ],
+                    subscription.generation,
                 )
-                if said.generation >= 0
+                if subscription.generation >= 0
                 else b"",
                 owned_partitions=[
                     ConsumerProtocolSubscription.TopicPartition(
                         topic=owned.topic, partitions=list(owned.partitions)
                     )
-                    for owned in by_topic(said.owned)
+                    for owned in by_topic(subscription.owned)
                 ],
-                generation_id=said.generation,
+                generation_id=subscription.generation,
             ),
         )
-        for member, said in group.members.items()
+        for member, subscription in group.members.items()
     ]
 
 
@@ -121,8 +124,10 @@ def static_groups(draw: st.DrawFn, *, alike: bool | None = None) -> Group:
     return Group(
         group.counts,
         {
-            member: dataclasses.replace(said, group_instance_id=draw(st.sampled_from([None, name])))
-            for (member, said), name in zip(group.members.items(), ids, strict=True)
+            member: dataclasses.replace(
+                subscription, group_instance_id=draw(st.sampled_from([None, name]))
+            )
+            for (member, subscription), name in zip(group.members.items(), ids, strict=True)
         },
     )
 
@@ -156,8 +161,8 @@ def test_roundrobin_of_equal_subscriptions_is_kafka_pythons(group: Group) -> Non
 def test_roundrobin_is_aiokafkas(group: Group) -> None:
     """aiokafka knows no static members."""
     members = {
-        member: ConsumerProtocolMemberMetadata(0, list(said.topics), b"")
-        for member, said in group.members.items()
+        member: ConsumerProtocolMemberMetadata(0, list(subscription.topics), b"")
+        for member, subscription in group.members.items()
     }
     theirs = AioRoundRobinAssignor.assign(Cluster(group.counts), members)
     ours = RoundRobinAssignor().assign(group.counts, group.members)
@@ -205,7 +210,13 @@ def differing(group: Group) -> bool:
     """
     existing = {topic for topic, count in group.counts.items() if count}
     return (
-        len({frozenset(existing.intersection(said.topics)) for said in group.members.values()}) > 1
+        len(
+            {
+                frozenset(existing.intersection(subscription.topics))
+                for subscription in group.members.values()
+            }
+        )
+        > 1
     )
 
 
@@ -225,7 +236,9 @@ def settled_groups(draw: st.DrawFn, *, alike: bool | None = None) -> Group:
     """Members that own partitions, each its own, of one generation; most even, some not at all."""
     group = draw(groups(alike=alike))
     wanting = {
-        partition: [m for m, said in group.members.items() if partition.topic in said.topics]
+        partition: [
+            m for m, subscription in group.members.items() if partition.topic in subscription.topics
+        ]
         for partition in group.placeable
     }
     placement: Placement = {member: [] for member in group.members}
@@ -238,14 +251,14 @@ def settled_groups(draw: st.DrawFn, *, alike: bool | None = None) -> Group:
     # Since then members went, came, and changed their minds.
     topics = st.lists(st.sampled_from(sorted(group.counts)), unique=True).map(tuple)
     members: dict[str, Subscription] = {}
-    for member, said in group.members.items():
+    for member, subscription in group.members.items():
         match draw(st.sampled_from(["stays", "stays", "stays", "goes", "is new", "changes"])):
             case "stays":
-                members[member] = said
+                members[member] = subscription
             case "is new":
-                members[member] = Subscription(said.topics)
+                members[member] = Subscription(subscription.topics)
             case "changes" if not alike:
-                members[member] = dataclasses.replace(said, topics=draw(topics))
+                members[member] = dataclasses.replace(subscription, topics=draw(topics))
     assume(members)
     return Group(group.counts, members)
 
@@ -265,7 +278,10 @@ def test_sticky_of_equal_subscriptions_moves_no_more_than_kafka_python(group: Gr
     assert sorted(sizes(ours).values()) == sorted(sizes(theirs).values())
 
     def moved(placement: Placement) -> int:
-        return sum(len(set(said.owned) - set(placement[m])) for m, said in group.members.items())
+        return sum(
+            len(set(subscription.owned) - set(placement[m]))
+            for m, subscription in group.members.items()
+        )
 
     assert moved(ours) <= moved(theirs)
 
@@ -292,18 +308,18 @@ def test_a_swap_undone_at_both_ends_is_kafka_pythons() -> None:
     Kafka's own clients move only one of the two, and the member that has too many keeps them.
     """
 
-    def said(topics: str, owned: str, generation: int) -> Subscription:
+    def subscription(topics: str, owned: str, generation: int) -> Subscription:
         given = tuple(TopicPartition(word[0], int(word[1])) for word in owned.split())
         return Subscription(tuple(topics), given, generation)
 
     group = Group(
         {"a": 4, "b": 5, "c": 2, "d": 4},
         {
-            "m0": said("acd", "a1 a2 d0 d1 d2 d3", 2),
-            "m1": said("abcd", "a0 b1 b3 c0", 1),
-            "m2": said("bc", "b0 b2 b4", 2),
-            "m3": said("abcd", "", 2),
-            "m4": said("d", "", 1),
+            "m0": subscription("acd", "a1 a2 d0 d1 d2 d3", 2),
+            "m1": subscription("abcd", "a0 b1 b3 c0", 1),
+            "m2": subscription("bc", "b0 b2 b4", 2),
+            "m3": subscription("abcd", "", 2),
+            "m4": subscription("d", "", 1),
         },
     )
     ours = sticky(group)

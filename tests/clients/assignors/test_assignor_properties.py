@@ -57,9 +57,9 @@ def test_every_partition_has_one_owner_that_subscribes_to_its_topic(
     withheld = placeable - owner.keys()
     if assignor.name != COOPERATIVE.name:
         assert withheld == set()
-    # What is withheld has somebody who will give it up, and so another round follows.
+    # What is withheld has an owner that will give it up, so another round follows.
     for partition in withheld:
-        assert any(partition in said.owned for said in group.members.values())
+        assert any(partition in subscription.owned for subscription in group.members.values())
 
 
 @UNHURRIED
@@ -107,7 +107,7 @@ for assignor in BUILT_IN.values():
 def test_sticky_leaves_no_move_that_would_help(group: Group) -> None:
     placement = sticky(group)
     assert helpful_moves(group, placement) == []
-    if len({frozenset(said.topics) for said in group.members.values()}) == 1:
+    if len({frozenset(subscription.topics) for subscription in group.members.values()}) == 1:
         shares = sizes(placement).values()
         assert max(shares) - min(shares) <= 1
 
@@ -165,17 +165,21 @@ def test_no_even_placement_moves_fewer_partitions(group: Group, data: st.DataObj
 @UNHURRIED
 @given(claiming_groups())
 def test_cooperative_gives_nobody_what_another_still_owns(group: Group) -> None:
-    """An owner is who alone names a partition in the newest generation that is named for it."""
+    """An owner is the only member to claim a partition in its newest claimed generation."""
     placement = COOPERATIVE.assign(group.counts, group.members)
     for partition, receiver in owners(placement).items():
         newest = max(
-            (said.generation for said in group.members.values() if partition in said.owned),
+            (
+                subscription.generation
+                for subscription in group.members.values()
+                if partition in subscription.owned
+            ),
             default=None,
         )
         owning = [
             member
-            for member, said in group.members.items()
-            if partition in said.owned and said.generation == newest
+            for member, subscription in group.members.items()
+            if partition in subscription.owned and subscription.generation == newest
         ]
         assert owning in ([], [receiver])
 
@@ -186,26 +190,27 @@ def test_cooperative_revokes_only_what_sticky_would_move(group: Group) -> None:
     """What is left of the placement of `sticky` once the moving partitions are out of it."""
     target = sticky(group)
     placement = COOPERATIVE.assign(group.counts, group.members)
-    for member, said in group.members.items():
+    for member, subscription in group.members.items():
         assert set(placement[member]) <= set(target[member])
         contested = {
             partition
-            for partition in said.owned
+            for partition in subscription.owned
             for other, others in group.members.items()
             if other != member
             and partition in others.owned
-            and others.generation >= said.generation
+            and others.generation >= subscription.generation
         }
-        staying = (set(target[member]) & set(said.owned)) - contested
+        staying = (set(target[member]) & set(subscription.owned)) - contested
         assert staying <= set(placement[member])
 
 
 def rounds(group: Group, *, at_most: int) -> tuple[Group, int]:
-    """Rebalances until nobody gives anything up; with how many rounds that took."""
+    """Rebalances until no member gives anything up; returns also the number of rounds."""
     for count in range(1, at_most + 1):
         placement = COOPERATIVE.assign(group.counts, telling(COOPERATIVE, group.members))
         revoked = any(
-            not set(said.owned) <= set(placement[member]) for member, said in group.members.items()
+            not set(subscription.owned) <= set(placement[member])
+            for member, subscription in group.members.items()
         )
         group = after(group, placement, generation=10 + count)
         if not revoked:
@@ -214,7 +219,7 @@ def rounds(group: Group, *, at_most: int) -> tuple[Group, int]:
 
 
 def held(group: Group) -> Placement:
-    return {member: list(said.owned) for member, said in group.members.items()}
+    return {member: list(subscription.owned) for member, subscription in group.members.items()}
 
 
 @UNHURRIED
@@ -228,9 +233,9 @@ def test_cooperative_members_with_equal_topics_settle_in_two_rounds(
         group.counts,
         {
             member: dataclasses.replace(
-                group.members[member], owned=said.owned, generation=said.generation
+                group.members[member], owned=subscription.owned, generation=subscription.generation
             )
-            for member, said in zip(ids, claims, strict=False)
+            for member, subscription in zip(ids, claims, strict=False)
         }
         or group.members,
     )

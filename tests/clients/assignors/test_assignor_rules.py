@@ -270,14 +270,14 @@ def test_cooperative_withholds_what_its_owner_no_longer_subscribes_to() -> None:
 
 
 def test_cooperative_gives_at_once_what_nobody_holds() -> None:
-    """The owner is gone from the group: nobody has to give anything up."""
+    """The owner is gone from the group: no member has to give anything up."""
     members = {"c0": member("t", "t-0", 1), "c1": member("t", "t-1", 1)}
     assert placed(COOPERATIVE, {"t": 4}, members) == {"c0": "t-0 t-2", "c1": "t-1 t-3"}
 
 
 def test_cooperative_takes_the_generation_from_user_data_before_version_2() -> None:
     def old_member(owned: str, generation: int) -> Subscription:
-        said = Subscription.decode(
+        subscription = Subscription.decode(
             encode_subscription(
                 ConsumerSubscription(
                     topics=("t",),
@@ -287,7 +287,9 @@ def test_cooperative_takes_the_generation_from_user_data_before_version_2() -> N
                 1,
             )
         )
-        return Subscription(said.topics, partitions(owned), said.generation, said.user_data)
+        return Subscription(
+            subscription.topics, partitions(owned), subscription.generation, subscription.user_data
+        )
 
     members = {"c0": old_member("t-0 t-1", 4), "c1": old_member("t-1", 5)}
     assert shown(COOPERATIVE.assign({"t": 2}, members)) == {"c0": "t-0", "c1": "t-1"}
@@ -376,8 +378,8 @@ GIVEN = st.lists(st.builds(TopicPartition, TEXT, st.integers(0, 2**31 - 1)), max
 def test_a_subscription_reaches_the_leader_whole(
     topics: list[str], owned: list[TopicPartition], generation: int, instance: str | None
 ) -> None:
-    said = Subscription(tuple(topics), tuple(owned), generation, b"data", "rack", instance)
-    assert Subscription.decode(said.encode(), group_instance_id=instance) == Subscription(
+    subscription = Subscription(tuple(topics), tuple(owned), generation, b"data", "rack", instance)
+    assert Subscription.decode(subscription.encode(), group_instance_id=instance) == Subscription(
         tuple(sorted(topics)), tuple(sorted(owned)), generation, b"data", "rack", instance
     )
 

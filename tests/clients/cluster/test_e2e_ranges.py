@@ -18,7 +18,7 @@ WHERE = TopicPartition("t", 1)
 
 
 async def read(broker: Broker, piece: Piece) -> list[int]:
-    """The offsets of a piece, as somebody reads them who was given nothing else."""
+    """The offsets of a piece, as a reader that knows only the piece reads them."""
     async with Consumer(broker.servers, start="earliest") as consumer:
         consumer.assign([WHERE])
         consumer.seek(WHERE, piece.start_offset)

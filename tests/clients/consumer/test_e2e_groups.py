@@ -93,7 +93,7 @@ async def until_seen(seen: list[Record], news: asyncio.Event, places: int) -> No
 
 
 async def until_at(members: list[Consumer[Any, Any]], news: asyncio.Event, offset: int) -> None:
-    """Waits until all have read so far: who was given a partition may be reading it again."""
+    """Waits until all have read so far: a new owner of a partition may read it again."""
     async with asyncio.timeout(PATIENCE_S):
         for member in members:
             for where in member.assignment():
@@ -305,7 +305,7 @@ async def test_eager_members_give_up_everything_and_commit_first(
             committed = await b.committed(*ALL)
             assert all(each is not None and each.offset == 10 for each in committed.values())
             assert await b.getmany(timeout_ms=0) == []
-            assert "before t-0, t-1" in watch.said(a, EventKind.ASSIGNED)[-1]
+            assert "before t-0, t-1" in watch.sentences(a, EventKind.ASSIGNED)[-1]
             waiting.cancel()
     assert len(got) == 60
 
@@ -409,7 +409,7 @@ async def test_a_fenced_commit_says_so_for_each_partition(broker: Broker, watch:
             assert (outcome.offset, outcome.generation) == (offset, health.generation)
             assert outcome.is_fenced and not outcome.is_committed and not outcome.is_retriable
         await watch.heard(a, EventKind.COMMIT_FAILED)
-        assert "2 of 2 commits failed" in watch.said(a, EventKind.COMMIT_FAILED)[0]
+        assert "2 of 2 commits failed" in watch.sentences(a, EventKind.COMMIT_FAILED)[0]
         # It joins again by itself.
         await watch.settled(a, partitions=6)
         outcomes = await a.commit({("t", 0): (3, "note"), ("other", 0): 1})
@@ -469,7 +469,7 @@ async def test_who_is_too_slow_leaves_if_told_to_and_comes_back(
         await a.getone()
         await watch.heard(a, EventKind.REVOKED)
         assert a.assignment() == []
-        # It has not said that it was done with the record.
+        # It has not committed the record.
         assert (await take(a, 1))[0].offset == 0
 
 
@@ -508,7 +508,7 @@ async def test_what_is_in_hand_is_not_waited_for_for_ever(broker: Broker, watch:
         b = watch.add(Consumer(broker.servers, "t", **options))
         async with b:
             await watch.settled(a, b, partitions=6)
-            assert "were in hand for 100 ms" in watch.said(a, EventKind.PROCESSING_OVERDUE)[0]
+            assert "were in hand for 100 ms" in watch.sentences(a, EventKind.PROCESSING_OVERDUE)[0]
             got = await take(a, 3) + await take(b, 3)
             assert len({r.partition for r in got}) == 6
 
@@ -562,7 +562,7 @@ async def test_a_callback_that_raises_is_told_and_the_group_goes_on(
     a = watch.add(Consumer(broker.servers, "t", on_assigned=assigned, **QUICK))
     async with a:
         await watch.settled(a, partitions=6)
-        assert "ZeroDivisionError" in watch.said(a, EventKind.CALLBACK_FAILED)[0]
+        assert "ZeroDivisionError" in watch.sentences(a, EventKind.CALLBACK_FAILED)[0]
 
 
 async def test_a_pattern_takes_topics_in_as_they_come(broker: Broker, watch: Watch) -> None:
@@ -576,7 +576,7 @@ async def test_a_pattern_takes_topics_in_as_they_come(broker: Broker, watch: Wat
         await admin.create_topic("other", partitions=2)
         await watch.settled(a, partitions=3)
         assert a.subscription() == ["one", "other"]
-        assert "subscribes to one, other" in watch.said(a, EventKind.REBALANCING)[0]
+        assert "subscribes to one, other" in watch.sentences(a, EventKind.REBALANCING)[0]
 
 
 async def test_partitions_that_are_added_are_shared_and_read_from_their_beginning(
@@ -798,7 +798,9 @@ async def test_topics_that_go_and_come_are_left_and_taken(broker: Broker, watch:
         await watch.settled(a, partitions=1)
         assert a.assignment() == [TopicPartition("one", 0)]
         a.subscribe(["one", "later"])
-        await watch.until(lambda: any("later" in s for s in watch.said(a, EventKind.FETCH_FAILED)))
+        await watch.until(
+            lambda: any("later" in s for s in watch.sentences(a, EventKind.FETCH_FAILED))
+        )
         await watch.settled(a, partitions=1)
         await admin.create_topic("later", partitions=2)
         await watch.settled(a, partitions=3)

@@ -25,7 +25,7 @@ from tests.clients.fake_broker import FakeBroker, Handler
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FOREVER_MS = 3_600_000
-"""A time limit that no test reaches: whoever waits for it to pass fails."""
+"""A time limit that no test reaches: a test that waits for it fails."""
 QUICK: dict[str, Any] = {
     "request_timeout_ms": FOREVER_MS,
     "retry_backoff_ms": 1,

@@ -57,7 +57,7 @@ class Told:
         return [each.offset for request in self.requests for each in request.partitions]
 
 
-class Somebody:
+class FakeMember:
     """A member with partitions."""
 
     def __init__(self) -> None:
@@ -75,13 +75,13 @@ class Somebody:
         self.fenced.append((generation, error))
 
 
-def commits_to(told: Told) -> tuple[Commits, Somebody]:
+def commits_to(told: Told) -> tuple[Commits, FakeMember]:
     config = ClientConfig(retry_backoff_ms=1, retry_backoff_max_ms=1)
     cluster = Cluster((("nowhere", 1),), config, feed=EventFeed("test"))
     commits = Commits(told, cluster)  # type: ignore[arg-type]
-    somebody = Somebody()
-    commits.member = somebody
-    return commits, somebody
+    member = FakeMember()
+    commits.member = member
+    return commits, member
 
 
 async def test_what_passes_is_met_by_trying_again() -> None:
@@ -98,30 +98,30 @@ async def test_what_passes_is_met_by_trying_again() -> None:
 
 async def test_the_time_for_trying_ends_and_the_outcome_says_that_it_may_pass() -> None:
     told = Told(*[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1_000)
-    commits, somebody = commits_to(told)
+    commits, member = commits_to(told)
     outcome = (await commits.commit({T0: (5, "")}, timeout_ms=20))[T0]
     assert isinstance(outcome.error, CoordinatorUnavailable)
-    assert outcome.is_retriable and not outcome.is_fenced and not somebody.fenced
+    assert outcome.is_retriable and not outcome.is_fenced and not member.fenced
 
 
 async def test_a_commit_of_a_generation_that_the_member_has_left_is_made_in_the_next() -> None:
     told = Told(ErrorCode.ILLEGAL_GENERATION)
-    commits, somebody = commits_to(told)
+    commits, member = commits_to(told)
 
     def goes_on() -> None:
-        somebody.generation = 4
+        member.generation = 4
 
     told.on_request.append(goes_on)
     outcome = (await commits.commit({T0: (5, "")}, timeout_ms=PATIENT_MS))[T0]
     assert outcome.is_committed and outcome.generation == 4
     assert [request.generation for request in told.requests] == [3, 4]
-    assert not somebody.fenced
+    assert not member.fenced
 
 
 async def test_a_partition_that_is_lost_between_two_tries_is_not_committed() -> None:
     told = Told(ErrorCode.REBALANCE_IN_PROGRESS)
-    commits, somebody = commits_to(told)
-    told.on_request.append(lambda: somebody.mine.discard(T1))
+    commits, member = commits_to(told)
+    told.on_request.append(lambda: member.mine.discard(T1))
     outcomes = await commits.commit({T0: (5, ""), T1: (6, "")}, timeout_ms=PATIENT_MS)
     assert outcomes[T0].is_committed and outcomes[T1].is_fenced
     assert told.offsets == [5, 6, 5]
@@ -129,10 +129,10 @@ async def test_a_partition_that_is_lost_between_two_tries_is_not_committed() -> 
 
 async def test_a_fenced_member_is_told_once() -> None:
     told = Told(ErrorCode.ILLEGAL_GENERATION)
-    commits, somebody = commits_to(told)
+    commits, member = commits_to(told)
     outcomes = await commits.commit({T0: (5, ""), T1: (6, "")}, timeout_ms=PATIENT_MS)
     assert all(isinstance(each.error, IllegalGeneration) for each in outcomes.values())
-    ((generation, error),) = somebody.fenced
+    ((generation, error),) = member.fenced
     assert generation == 3 and "ILLEGAL_GENERATION" in str(error)
 
 

@@ -52,7 +52,7 @@ def member(*assignors: Assignor, session_timeout_ms: int = 45_000) -> Membership
 
 
 def only(effects: list[Effect], kind: type[E]) -> E:
-    """The only effect but for what is said."""
+    """The only effect apart from events."""
     (effect,) = [each for each in effects if not isinstance(each, Emit)]
     assert isinstance(effect, kind)
     return effect
@@ -109,24 +109,24 @@ def test_heartbeats_go_out_on_time_and_one_at_a_time() -> None:
 def test_a_stall_of_the_loop_is_told_with_its_length() -> None:
     m = member()
     stable(m, T0)
-    said, beat = m.on_deadline(3_000 + 7_500)
-    assert isinstance(said, Emit) and said.kind is EventKind.LOOP_STALLED
-    assert "blocked for 7500 ms" in said.sentence and "45000 ms" in said.sentence
+    event, beat = m.on_deadline(3_000 + 7_500)
+    assert isinstance(event, Emit) and event.kind is EventKind.LOOP_STALLED
+    assert "blocked for 7500 ms" in event.sentence and "45000 ms" in event.sentence
     assert isinstance(beat, Heartbeat)
 
 
 def test_silence_of_the_group_for_a_session_is_told_once() -> None:
     m = member(session_timeout_ms=10_000)
     stable(m, T0)
-    now_ms, said = 0, []
+    now_ms, events = 0, []
     while now_ms < 30_000:
         due_ms = m.deadline_ms()
         assert due_ms is not None
         now_ms = due_ms
         for beat in m.on_deadline(now_ms):
             assert isinstance(beat, Heartbeat)
-            said += [(now_ms, each) for each in m.on_failed(beat, ConnectionLost("cut"), now_ms)]
-    ((when_ms, told),) = said
+            events += [(now_ms, each) for each in m.on_failed(beat, ConnectionLost("cut"), now_ms)]
+    ((when_ms, told),) = events
     assert isinstance(told, Emit) and told.kind is EventKind.COORDINATOR_LOST
     assert 10_000 <= when_ms < 11_000
     # It holds on: whether it was forgotten only the group can say.
@@ -151,9 +151,9 @@ def test_sticky_tells_the_leader_what_it_had_though_it_gave_it_up() -> None:
     m.on_handed_over(assign, 0)
     revoke, *_ = [e for e in m.subscribe(frozenset({"t", "u"}), 0) if not isinstance(e, Emit)]
     join = only(m.on_handed_over(revoke, 0), Join)  # type: ignore[arg-type]
-    said = Subscription.decode(join.request.protocols[0].metadata)
-    assert said.owned == () and said.user_data is not None
-    told = decode_sticky_user_data(said.user_data)
+    subscription = Subscription.decode(join.request.protocols[0].metadata)
+    assert subscription.owned == () and subscription.user_data is not None
+    told = decode_sticky_user_data(subscription.user_data)
     assert (told.generation, told.assigned[0].partitions) == (1, (0, 1))
 
 
@@ -236,7 +236,7 @@ def test_the_users_time_runs_while_it_has_records_and_begins_anew_with_each() ->
     assert (p.deadline_ms(), p.left_ms(5)) == (None, None)
     p.on_handed((1, 9), 0)
     assert p.deadline_ms() == 500
-    # Another record was taken meanwhile, which nobody said.
+    # Another record was taken meanwhile, without a call.
     assert p.on_deadline((1, 8), 500) is None
     assert p.deadline_ms() == 1_000
     assert p.on_deadline((1, 8), 1_000) is PollAlert.SLOW

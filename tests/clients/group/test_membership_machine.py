@@ -1,7 +1,7 @@
 """Random lives of groups: real memberships and a real coordinator's core, on one virtual clock.
 
 Nothing is simulated but what lies between them: answers are delayed, lost with their connection, or
-never come because somebody died.
+never come because a member died.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Client:
                 self.waiting.append((effect, self.world.ask(effect)))
 
     def keeps_what_it_may(self, revoke: Revoke) -> bool:
-        """What stays is never let go of: it goes to somebody else, or is not wanted any more."""
+        """What stays is never revoked: what is revoked goes to another member, or is not wanted."""
         if not self.cooperative or revoke.lost is not None or not self.membership.topics:
             return True
         if self.membership._after is Step.TAKE_OVER:
@@ -280,7 +280,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS))
     def widen(self, topic: str) -> None:
-        """A topic gets another partition, which everybody hears of."""
+        """A topic gets another partition, and all members learn of it."""
         if self.world.counts[topic] < 8:
             self.world.counts[topic] += 1
         for client in self.clients.values():
@@ -301,7 +301,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(duration_ms=st.sampled_from([1, 100, 3_000, 9_000, 25_000]))
     def wait(self, duration_ms: int) -> None:
-        """Time passes, in which nobody hears anything."""
+        """Time passes without any response."""
         self.world.shell.advance(duration_ms)
         for client in self.clients.values():
             client.obey(client.membership.on_deadline(self.world.now_ms))
@@ -350,7 +350,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _check_quiet(self) -> None:
         for client in self.clients.values():
-            # Who was restarted by another process of its name is told, and nobody else fails.
+            # A member whose name another process took is told, and no other member fails.
             assert client.error is None or isinstance(client.error, InstanceFenced), client.error
         members = [c for c in self.clients.values() if c.error is None and c.membership.topics]
         assert all(c.membership.state is MemberState.STABLE for c in members), [

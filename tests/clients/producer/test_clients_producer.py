@@ -313,7 +313,7 @@ async def test_what_is_no_record_is_refused_before_it_is_taken(broker: FakeBroke
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "sentence"),
     [
         ({"timestamp_ms": 1.5}, "timestamp_ms: whole milliseconds"),
         ({"timestamp_ms": "5"}, "timestamp_ms: whole milliseconds"),
@@ -328,7 +328,7 @@ async def test_what_is_no_record_is_refused_before_it_is_taken(broker: FakeBroke
     ],
 )
 async def test_an_argument_that_cannot_be_encoded_harms_no_other_record(
-    broker: FakeBroker, wrong: dict[str, Any], said: str
+    broker: FakeBroker, wrong: dict[str, Any], sentence: str
 ) -> None:
     arguments: dict[str, Any] = {"topic": "new", **wrong}
     columns = {"timestamp_ms": "timestamps_ms", "headers": "headers"}
@@ -337,9 +337,9 @@ async def test_an_argument_that_cannot_be_encoded_harms_no_other_record(
         for name, value in arguments.items()
     }
     async with Producer(broker.address) as producer:
-        with pytest.raises((TypeError, ValueError), match=said):
+        with pytest.raises((TypeError, ValueError), match=sentence):
             producer.send(value=b"", **arguments)
-        with pytest.raises((TypeError, ValueError), match=said.replace("_ms:", "s_ms:")):
+        with pytest.raises((TypeError, ValueError), match=sentence.replace("_ms:", "s_ms:")):
             producer.send_many(values=[b""], **many)
         await producer.send("one", b"another")
     assert values(broker, "one") == [b"another"]

@@ -67,10 +67,10 @@ class OneOfMany:
 
 class NoOwner:
     async def settle(self, batch: Batch) -> None:
-        raise AssertionError("nobody waits in these tests")
+        raise AssertionError("no caller waits in these tests")
 
     async def room(self) -> None:
-        raise AssertionError("nobody waits in these tests")
+        raise AssertionError("no caller waits in these tests")
 
 
 class Rig:
@@ -161,12 +161,14 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
         self.count = 0
 
     @initialize(
-        known=st.booleans(), patient=st.booleans(), batch_bytes_max=st.sampled_from([10_000, 230])
+        known=st.booleans(),
+        never_expires=st.booleans(),
+        batch_bytes_max=st.sampled_from([10_000, 230]),
     )
-    def topic(self, known: bool, patient: bool, batch_bytes_max: int) -> None:
-        self.patient = patient
+    def topic(self, known: bool, never_expires: bool, batch_bytes_max: int) -> None:
+        self.never_expires = never_expires
         self.batch_bytes_max = batch_bytes_max
-        self.rig = Rig(delivery_timeout_ms=10**9 if patient else 1000)
+        self.rig = Rig(delivery_timeout_ms=10**9 if never_expires else 1000)
         if known:
             self.rig.settle(self.rig.accumulator.assign("t", PARTITIONS))
             self.send(0, 150)
@@ -361,7 +363,7 @@ class ProducerAgainstBroker(RuleBasedStateMachine):
         assert self.rig.accumulator.buffered_records == 0
         assert self.rig.accumulator.buffered_bytes == 0
         assert self.rig.produce_queue.in_flight_requests == 0
-        if self.patient:
+        if self.never_expires:
             for batch in self.rig.settled[settled_before:]:
                 if batch.error is not None:
                     # One that may be in the log is not split.
@@ -655,8 +657,8 @@ def test_records_that_waited_for_partitions_go_where_they_would_have_gone() -> N
     values = [b"%03d" % i for i in range(90)]
     many = rig.send_many(values, keys=keys)
     single = [rig.send(b"x%d" % i, i % PARTITIONS) for i in range(20)]
-    (antechamber,) = rig.accumulator.assign("t", PARTITIONS)
-    assert antechamber.settled
+    (unassigned,) = rig.accumulator.assign("t", PARTITIONS)
+    assert unassigned.settled
     for index, (key, value) in enumerate(zip(keys, values, strict=True)):
         batch, inside = OneOfMany(many, index).place()
         assert batch.partition == by_key("t", key, PARTITIONS)
