@@ -20,35 +20,36 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from millrace.sync import Admin, Producer
 from millrace_server.testing import BrokerThread
-from millrace_spark.pipeline.import_run import ImportSettings
+from millrace_spark.pipeline.import_run import ImportSettings, import_topics
 from tests.spark.import_here import run_here
 
 TOPIC = "kills"
 GROUP = "import-kills"
 PARTITIONS = 3
 RECORDS_AT_FIRST = 2_000
-"""A fast machine may be through with its kills before much else is written."""
+"""Enough records for a machine so fast that the writer adds few before the last kill."""
 RECORDS_AT_ONCE = 100
 PAUSE_S = 0.05
-PATIENCE_S = 600.0
+TIMEOUT_S = 600.0
 LIFE_SHARE_MAX = 0.5
-"""Longest life of an import after it has done something, to the time that took: on a busy machine
-everything takes longer, and landings must come to an end between kills."""
+"""Longest life of an import after its first effect, as a share of the time to that effect: on a
+busy machine everything takes longer, and batches must end between kills."""
 PIECE_BYTES = "64k"
-"""Of one range: many ranges, so that a kill falls between them."""
+"""Bytes of a range: small, so that a kill is between two of many ranges."""
 FAST_START = "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the rounds came to."""
+    """The counts after all rounds."""
 
     kills: int
     produced: int
-    landed: int
+    imported: int
     files: int
     repeated: int
     missing: int
@@ -56,12 +57,16 @@ class Outcome:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether every record landed once, and the group knows it."""
-        return self.produced == self.landed and not (self.repeated or self.missing or self.lag)
+        """Whether every record was imported once, and the group has no lag."""
+        return self.produced == self.imported and not (self.repeated or self.missing or self.lag)
 
 
-def run_rounds(directory: Path, *, rounds: int, seed: int, is_spark: bool) -> Outcome:
-    """Kills `rounds` imports, lets one finish, and counts."""
+def run_rounds(directory: Path, *, rounds: int, seed: int, spark: Any = None) -> Outcome:
+    """Kills `rounds` imports, finishes the last one, and counts.
+
+    With a session, the imports are commands with Spark, and the session finishes the last one.
+    Without, tasks run in the processes of the imports.
+    """
     rng = random.Random(seed)
     out = directory / "out"
     with BrokerThread(data=directory / "broker", topic={"durability": "os"}) as broker:
@@ -71,15 +76,15 @@ def run_rounds(directory: Path, *, rounds: int, seed: int, is_spark: bool) -> Ou
         writer.start()
         try:
             for _ in range(rounds):
-                _killed_import(broker.servers, out, rng, is_spark=is_spark)
+                _killed_import(broker.servers, out, rng, is_spark=spark is not None)
         finally:
             writer.stop()
-        _run_to_its_end(broker.servers, out, is_spark=is_spark)
+        _finish(broker.servers, out, spark)
         return _counted(broker.servers, out, kills=rounds)
 
 
 class _Writer(threading.Thread):
-    """Produces without end, a number in each record."""
+    """Produces numbered records until it is stopped."""
 
     def __init__(self, servers: str) -> None:
         super().__init__(name="writer", daemon=True)
@@ -114,7 +119,7 @@ def _spark_command(servers: str, out: Path, *more: str) -> list[str]:
 def _killed_import(servers: str, out: Path, rng: random.Random, *, is_spark: bool) -> None:
     """Starts an import and kills it at a moment of its life, alone or with its JVM."""
     if is_spark:
-        # One that follows lives through many landings, so that each of its steps may be the last.
+        # An import with --follow has many batches, so that the kill may be at any step.
         more = ("--follow", "--every", "0.1") if rng.random() < 0.7 else ()
         command = _spark_command(servers, out, *more)
     else:
@@ -126,7 +131,7 @@ def _killed_import(servers: str, out: Path, rng: random.Random, *, is_spark: boo
     ) as process:
         try:
             started = time.monotonic()
-            deadline = started + PATIENCE_S
+            deadline = started + TIMEOUT_S
             while _state(out) == before and process.poll() is None:
                 if time.monotonic() > deadline:
                     raise TimeoutError("the import did nothing")
@@ -147,7 +152,7 @@ def _killed_import(servers: str, out: Path, rng: random.Random, *, is_spark: boo
 
 
 def _until_tasks_run(out: Path, process: subprocess.Popen[bytes], deadline: float) -> None:
-    """Waits for the first file that is being written: Spark takes seconds to come to that."""
+    """Waits for the first file in staging, which takes Spark seconds."""
     staging = out / "_millrace/staging"
     while process.poll() is None and time.monotonic() < deadline:
         try:
@@ -159,7 +164,7 @@ def _until_tasks_run(out: Path, process: subprocess.Popen[bytes], deadline: floa
 
 
 def _state(out: Path) -> tuple[bytes, int]:
-    """The ledger, and how many ranges of the landing under way are done."""
+    """The ledger, and the number of finished ranges of the open batch."""
     own = out / "_millrace"
     try:
         return (own / "ledger.json").read_bytes(), sum(1 for _ in own.glob("done/*/*"))
@@ -167,14 +172,12 @@ def _state(out: Path) -> tuple[bytes, int]:
         return b"", 0
 
 
-def _run_to_its_end(servers: str, out: Path, *, is_spark: bool) -> None:
-    if not is_spark:
-        run_here(ImportSettings((TOPIC,), str(out), servers, GROUP))
-        return
-    command = _spark_command(servers, out)
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
-    if done.returncode:
-        raise RuntimeError(done.stderr.decode(errors="replace"))
+def _finish(servers: str, out: Path, spark: Any) -> None:
+    settings = ImportSettings((TOPIC,), str(out), servers, GROUP, max_partition_bytes=PIECE_BYTES)
+    if spark is None:
+        run_here(settings)
+    else:
+        import_topics(lambda: spark, settings)
 
 
 def _counted(servers: str, out: Path, *, kills: int) -> Outcome:
@@ -196,7 +199,7 @@ def _counted(servers: str, out: Path, *, kills: int) -> Outcome:
     return Outcome(
         kills,
         produced=len(expected),
-        landed=len(places),
+        imported=len(places),
         files=len(read.files),
         repeated=sum(count - 1 for count in (found + numbers).values()),
         missing=len(expected - set(found)),
@@ -205,19 +208,24 @@ def _counted(servers: str, out: Path, *, kills: int) -> Outcome:
 
 
 def main() -> int:
-    """Runs the rounds that the arguments ask for; 0 if every record landed once."""
+    """Runs the rounds that the arguments ask for; 0 if every record was imported once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--without-spark", action="store_true")
     options = parser.parse_args()
+    spark = None
+    if not options.without_spark:
+        from millrace_spark import session
+
+        spark = session()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         outcome = run_rounds(
             Path(directory),
             rounds=options.rounds,
             seed=options.seed,
-            is_spark=not options.without_spark,
+            spark=spark,
         )
     print(f"{time.monotonic() - started:.0f} s: {outcome}")
     return 0 if outcome.is_exactly_once else 1

@@ -104,17 +104,18 @@ def test_the_error_of_a_task_is_the_error_of_the_import(
     )
 
 
-def test_imports_killed_between_and_amid_landings_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    outcome = run_rounds(tmp_path, rounds=4, seed=tmp_path.stat().st_ino, is_spark=False)
+def test_imports_killed_between_and_amid_batches_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    outcome = run_rounds(tmp_path, rounds=4, seed=tmp_path.stat().st_ino)
     assert outcome.is_exactly_once and outcome.produced > 1_000, outcome
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(1_200)
+@WARNS_OF_PANDAS
 def test_an_import_killed_with_its_jvm_loses_and_repeats_nothing(
     spark: Any, tmp_path: Path
 ) -> None:
-    outcome = run_rounds(tmp_path, rounds=1, seed=tmp_path.stat().st_ino, is_spark=True)
+    outcome = run_rounds(tmp_path, spark=spark, rounds=1, seed=tmp_path.stat().st_ino)
     assert outcome.is_exactly_once and outcome.produced > 1_000, outcome
 
 

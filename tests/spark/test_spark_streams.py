@@ -190,6 +190,5 @@ def test_a_stream_whose_topic_is_created_anew_ends_with_our_sentence(
 def test_a_stream_that_is_killed_with_its_jvm_writes_each_record_once(
     spark: Any, tmp_path: Path
 ) -> None:
-    assert spark is not None, "asked for so that this is skipped where Spark cannot run"
-    summary = stream_kills.run(tmp_path, rounds=2, seed=11)
+    summary = stream_kills.run(tmp_path, spark, rounds=2, seed=11)
     assert "each record once" in summary
