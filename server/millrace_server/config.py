@@ -59,7 +59,7 @@ class BrokerConfig:
     advertise: str = ""
     """HOST:PORT that clients are told to connect to; empty: the address listened on."""
     insecure_listen: bool = False
-    """Allows listening beyond loopback, where anybody who can connect can read and write."""
+    """Allows listening beyond loopback, where every peer that can connect can read and write."""
     node_id: int = 0
     """This broker's id in the cluster."""
     rack: str = ""

@@ -154,9 +154,9 @@ async def test_a_changed_byte_of_what_was_acked_before_a_kill_is_offline_and_unt
             refused = await wire.produce("t", batch(b"next"))
             assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert values_of(await wire.fetch("t", 0, partition=1)) == [b"1"]
-        [said] = [r for r in caplog.records if "partition offline" in r.getMessage()]
-        assert said.levelname == "ERROR"
-        assert "all before offset 21 was durable; nothing was changed" in said.getMessage()
+        [line] = [r for r in caplog.records if "partition offline" in r.getMessage()]
+        assert line.levelname == "ERROR"
+        assert "all before offset 21 was durable; nothing was changed" in line.getMessage()
         assert {path.name: path.read_bytes() for path in (copy / "t-0").iterdir()} == kept
     segment.write_bytes(sound)
     async with serving(copy) as wire:
@@ -180,7 +180,7 @@ async def test_records_that_no_topic_owns_are_left_alone(data: Path) -> None:
     assert all(found[name] == kept[name] for name in kept if name.endswith((".log", ".json")))
 
 
-async def test_other_peoples_directories_are_nobodys_business(data: Path) -> None:
+async def test_a_directory_that_is_no_partition_is_left_alone(data: Path) -> None:
     (data / "lost+found").mkdir()
     (data / "lost+found" / "note").write_text("mine")
     async with serving(data) as wire:

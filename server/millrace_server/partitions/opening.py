@@ -87,7 +87,7 @@ class Opening:
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._count = self._done_count = self._scanned_bytes = 0
-        self._began_ms = self._said_ms = 0
+        self._began_ms = self._logged_ms = 0
 
     def begin(self) -> None:
         """Takes every partition offline that is to be opened, and starts to open them."""
@@ -96,7 +96,7 @@ class Opening:
                 self._waiting.append((topic, number))
                 self._partitions.set_offline(topic.name, number, NotOpenYet(topic.name, number))
         self._count = len(self._waiting)
-        self._began_ms = self._said_ms = self._env.clock.monotonic_ms()
+        self._began_ms = self._logged_ms = self._env.clock.monotonic_ms()
         self._tasks = [
             self._env.spawn.task(self._open_in_turn(), name=f"opener {number}")
             for number in range(min(OPENERS, self._count))
@@ -285,8 +285,8 @@ class Opening:
     def _tell_progress(self) -> None:
         now_ms = self._env.clock.monotonic_ms()
         is_last = self._done_count == self._count
-        if is_last or now_ms - self._said_ms >= PROGRESS_MS:
-            self._said_ms = now_ms
+        if is_last or now_ms - self._logged_ms >= PROGRESS_MS:
+            self._logged_ms = now_ms
             log.info(
                 "partitions opened" if is_last else "opening partitions",
                 opened=self._done_count,
