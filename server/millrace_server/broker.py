@@ -30,7 +30,7 @@ from millrace_server.metadata.controller import (
     TopicDefaults,
     register_broker,
 )
-from millrace_server.metadata.image import BrokerRegistration, ClusterImage
+from millrace_server.metadata.image import ClusterImage
 from millrace_server.partitions.compactor import Compactor
 from millrace_server.partitions.opening import Opening
 from millrace_server.partitions.partition import Partition
@@ -40,10 +40,13 @@ from millrace_server.partitions.retention import RetentionLoop
 from millrace_server.partitions.scrub import Scrub
 from millrace_server.partitions.storage import remove_leftovers
 from millrace_server.services.batch_lookups import BatchLookups
+from millrace_server.services.cluster import ClusterService
 from millrace_server.services.fetch import FetchService
 from millrace_server.services.groups import Groups
+from millrace_server.services.list_offsets import OffsetService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
+from millrace_server.services.services import Services
 from millrace_server.services.topics import Topics
 
 log = get_logger("millrace.broker")
@@ -59,16 +62,15 @@ class Broker:
         self.env = env
         self.cache = MetadataCache()
         self.partitions = PartitionTable()
-        self.advertised_address = config.advertised_address or config.listen_address
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._topic_defaults = TopicDefaults(
             config.partitions, 1, config.topic, config.partitions_max
         )
-        self.turns = FairScheduler(asyncio.get_running_loop())
-        self.lookups = BatchLookups(env.spawn, self.turns)
-        self._append_waits = Purgatory(env)
-        self._fetch_waits = Purgatory(env)
-        self.fetches = FetchService(self.partitions, self._fetch_waits)
+        self.scheduler = FairScheduler(asyncio.get_running_loop())
+        self.lookups = BatchLookups(env.spawn, self.scheduler)
+        self._produce_purgatory = Purgatory(env)
+        self._fetch_purgatory = Purgatory(env)
+        self.cluster = ClusterService(config, self.cache)
         self.housekeeping = RetentionLoop(
             self.partitions, env, interval_ms=config.housekeeping_interval_ms
         )
@@ -105,12 +107,6 @@ class Broker:
     def image(self) -> ClusterImage:
         """The metadata in force."""
         return self.cache.image
-
-    def address_of(self, broker: BrokerRegistration) -> tuple[str, int]:
-        """Host and port that clients connect to; those of this broker are known without a disk."""
-        if broker.broker_id == self.config.node_id:
-            return self.advertised_address
-        return broker.host, broker.port
 
     async def start(self) -> None:
         """Opens what is on the disk and begins housekeeping.
@@ -154,8 +150,25 @@ class Broker:
             offsets_partitions=self.config.offsets_topic_partitions,
         )
         self.producer_ids = ProducerIds(self.active, self.cache, broker_id=self.config.node_id)
-        self.appends = ProduceService(
-            self.partitions, self.env, self._append_waits, self.producer_ids, self.lookups
+        self.services = Services(
+            produce=ProduceService(
+                self.partitions,
+                self.env,
+                self.scheduler,
+                self._produce_purgatory,
+                self.producer_ids,
+                self.lookups,
+            ),
+            fetch=FetchService(self.partitions, self.scheduler, self._fetch_purgatory),
+            offsets=OffsetService(self.partitions, self.scheduler, self.lookups),
+            topics=self.topics,
+            groups=self.groups,
+            producer_ids=self.producer_ids,
+            cluster=self.cluster,
+            partitions=self.partitions,
+            lookups=self.lookups,
+            scheduler=self.scheduler,
+            env=self.env,
         )
         await self.register()
         await self.env.spawn.blocking(
@@ -199,7 +212,7 @@ class Broker:
             uuid.UUID(int=rng.getrandbits(128), version=4) for _ in range(3)
         )
         known = self.image.brokers.get(config.node_id)
-        host, port = self.advertised_address
+        host, port = self.cluster.address
         start = BrokerStart(
             config.node_id,
             incarnation_id,
@@ -220,7 +233,7 @@ class Broker:
 
     def answer_waiting(self) -> None:
         """Answers long polls with what there is; a stopping broker does not wait for more."""
-        self._fetch_waits.hurry()
+        self._fetch_purgatory.expire_all()
         self.groups.answer_waiting()
 
     async def stop(self) -> None:
@@ -232,8 +245,8 @@ class Broker:
         await self.groups.stop()
         await self.active.close()
         await self._shut_partitions()
-        self._append_waits.close()
-        self._fetch_waits.close()
+        self._produce_purgatory.close()
+        self._fetch_purgatory.close()
 
     async def _shut_partitions(self) -> None:
         await asyncio.gather(*map(self._shut, self.partitions))
@@ -256,7 +269,7 @@ class Broker:
             number,
             opened,
             self.env,
-            self.turns,
+            self.scheduler,
             on_failure=partial(self._fail, topic, number),
             on_corruption=self._report_corruption,
         )

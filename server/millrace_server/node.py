@@ -6,7 +6,7 @@ import asyncio
 
 from millrace_server.broker import Broker
 from millrace_server.config import BrokerConfig
-from millrace_server.dialects.front import Front
+from millrace_server.dialects import dialects_of
 from millrace_server.environment.seams import ColdReads, Environment
 from millrace_server.logs import get_logger
 from millrace_server.net.server import Server
@@ -24,10 +24,9 @@ class Node:
         self.broker = Broker(config, env, cold_reads=cold_reads)
         self.server = Server(
             env,
-            Front(self.broker),
             config.limits,
             cold_reads=cold_reads,
-            turns=self.broker.turns,
+            scheduler=self.broker.scheduler,
         )
         self.address: tuple[str, int] = config.listen_address
 
@@ -38,7 +37,8 @@ class Node:
         """
         await self.broker.start()
         try:
-            self.address = await self.server.start(*self.config.listen_address)
+            dialects = dialects_of(self.broker.services, self.config)
+            self.address = await self.server.start(dialects, *self.config.listen_address)
             await self._advertise(self.config.advertised_address or self.address)
         except (Exception, asyncio.CancelledError):
             await self.server.drain(0)
@@ -48,8 +48,8 @@ class Node:
         return self.address
 
     async def _advertise(self, address: tuple[str, int]) -> None:
-        if address != self.broker.advertised_address:
-            self.broker.advertised_address = address
+        if address != self.broker.cluster.address:
+            self.broker.cluster.address = address
             await self.broker.register()
 
     async def stop(self) -> None:

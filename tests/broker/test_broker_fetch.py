@@ -33,10 +33,10 @@ LONG_MS = 120_000
 def waiting_fetches(broker: Broker) -> int:
     """Fetches that wait, counted where they are kept and where they watch."""
     inside = broker.node.broker
-    watchers = {id(w.func.__self__) for partition in inside.partitions for w in partition.watchers}  # type: ignore[attr-defined]
-    room = len(inside.fetches._waiting)
-    assert len(watchers) == room
-    return room
+    watchers = {id(w._fetch) for partition in inside.partitions for w in partition.watchers}  # type: ignore[attr-defined]
+    parked = len(inside._fetch_purgatory)
+    assert len(watchers) == parked
+    return parked
 
 
 async def test_several_partitions_come_in_one_answer_in_the_order_asked(wire: Wire) -> None:
@@ -235,8 +235,6 @@ async def test_who_hangs_up_leaves_no_long_poll_behind(broker: Broker, wire: Wir
             await until(lambda: waiting_fetches(broker) == 20)
             poller.reset()
         await until(lambda: waiting_fetches(broker) == 0)
-    native = broker.node.server._shared.handler._native  # type: ignore[attr-defined]
-    assert not native._waits
     assert (await wire.produce("t", batch(b"a"))).error_code == 0
 
 
@@ -273,7 +271,7 @@ async def test_who_hangs_up_while_many_partitions_are_read_leaves_nothing_behind
             poller.reset()
             await until(lambda before=before: len(broker.node.server.connections) < before)  # type: ignore[misc]
     await until(lambda: waiting_fetches(broker) == 0)
-    assert broker.node.broker.fetches._waiting_entries == 0
+    assert broker.node.broker.services.fetch._parked_entries == 0
 
 
 async def test_many_polls_of_one_partition_all_wake(broker: Broker, wire: Wire) -> None:

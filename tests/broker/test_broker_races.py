@@ -120,9 +120,9 @@ async def test_a_producer_that_hangs_up_loses_its_answer_and_not_its_record(
             for n in range(5):
                 entry = ProducePartition("t", 0, batch(b"%d" % n))
                 other.send(ProduceRequest(-1, 60_000, (entry,)))
-            await until(lambda: len(node.broker.appends._waiting) == 5)
+            await until(lambda: len(node.broker._produce_purgatory) == 5)
             other.reset()
-        await until(lambda: len(node.broker.appends._waiting) == 0)
+        await until(lambda: len(node.broker._produce_purgatory) == 0)
         assert partition.high_watermark == 0
         faults.may_sync.set()
         await until(lambda: partition.high_watermark == 5)
@@ -136,7 +136,7 @@ async def test_an_append_to_a_topic_that_is_being_deleted_is_answered(tmp_path: 
         faults.may_sync.clear()
         entry = ProducePartition("t", 0, batch(b"late"))
         sent = wire.send(ProduceRequest(-1, 60_000, (entry,)))
-        await until(lambda: len(node.broker.appends._waiting) == 1)
+        await until(lambda: len(node.broker._produce_purgatory) == 1)
         async with connect(node.address[1]) as other:
             deleting = asyncio.ensure_future(other.delete("t"))
             faults.may_sync.set()

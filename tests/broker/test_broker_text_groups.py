@@ -184,7 +184,7 @@ async def test_an_answer_that_is_full_says_how_much_is_left_out(
     wire: Wire, text: Text, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """W-8.4"""
-    monkeypatch.setattr(text_groups, "PIECE_LINES", 10)
+    monkeypatch.setattr(text_groups, "CHUNK_LINES", 10)
     await wire.create("clicks", partitions=30)
     await commit(wire, GROUP, *(("clicks", number, 0) for number in range(30)))
     whole = await text.ask(f"LAG {GROUP}")

@@ -6,10 +6,10 @@ an error has promised nothing, and may have happened or not.
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from millrace_protocol.records import decode_fetch, encode_batch
 from millrace_server.api_error import ApiError
@@ -21,7 +21,26 @@ from millrace_server.services.produce import ACKS_ALL, Produced
 from tests.crash.machine_in_memory import broker_on
 from tests.sim.disk import FaultyDisk
 
-Waiting = list[Produced] | asyncio.Future[list[Produced]]
+Waiting = list[Produced] | Awaitable[list[Produced]]
+
+
+def _begun(append: Coroutine[Any, Any, list[Produced]]) -> Waiting:
+    """What an append has at once, as a connection drives it: the result, or a wait for the ack."""
+    try:
+        acked = append.send(None)
+    except StopIteration as end:
+        return cast("list[Produced]", end.value)
+    acked._asyncio_future_blocking = False
+
+    async def rest() -> list[Produced]:
+        await acked
+        try:
+            append.send(None)
+        except StopIteration as end:
+            return cast("list[Produced]", end.value)
+        raise AssertionError("an append waits once")
+
+    return rest()
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,7 @@ class BrokerLife:
         """One batch for each size, all on their way together."""
         waits = [self._append(name, partition, size) for size in sizes]
         for base, waiting in waits:
-            results = await waiting if isinstance(waiting, asyncio.Future) else waiting
+            results = waiting if isinstance(waiting, list) else await waiting
             if results[0].code:
                 self.refused += 1
                 continue
@@ -126,8 +145,10 @@ class BrokerLife:
         sent = list(topic.sent)
         sent[partition] = (*sent[partition], value)
         self.topics[name] = replace(topic, sent=tuple(sent))
-        waiting = self.broker.appends.append(
-            [(name, partition, batch)], acks=ACKS_ALL, timeout_ms=60_000
+        waiting = _begun(
+            self.broker.services.produce.append(
+                [(name, partition, batch)], acks=ACKS_ALL, timeout_ms=60_000
+            )
         )
         if isinstance(waiting, list) and waiting[0].code:
             # ApiError at once: it was not appended, and its offset is the next one's.
@@ -211,8 +232,9 @@ async def _go_on(broker: Broker, promise: BrokerPromise) -> None:
             assert broker.partitions.get(name, 0).log.end_offset == 0
         batch = memoryview(bytearray(encode_batch([b"next"], timestamps_ms=1)))
         end_offset = broker.partitions.get(name, 0).log.end_offset
-        waiting = broker.appends.append([(name, 0, batch)], acks=ACKS_ALL, timeout_ms=60_000)
-        results = await waiting if isinstance(waiting, asyncio.Future) else waiting
+        results = await broker.services.produce.append(
+            [(name, 0, batch)], acks=ACKS_ALL, timeout_ms=60_000
+        )
         assert (results[0].code, results[0].base_offset) == (0, end_offset)
 
 

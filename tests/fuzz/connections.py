@@ -15,7 +15,7 @@ from millrace._cluster.connection import Connection
 from millrace.errors import MillraceError
 from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import decode
-from millrace_protocol.framing import response_frame
+from millrace_protocol.framing import TEXT_OPENINGS, response_frame
 from millrace_protocol.schema import Message
 from millrace_server.net.frame_reader import FrameLengthError, FrameReader, LineLengthError, Scratch
 from tests.fuzz.samples import FRAMES, body
@@ -48,15 +48,15 @@ def _cut(data: bytes, step: int) -> list[bytes | type[Exception]]:
             piece = piece[count:]
             intake.received(count)
             try:
-                found += _taken(intake)
+                found += _taken(intake, data[0] in TEXT_OPENINGS)
             except (FrameLengthError, LineLengthError) as error:
                 return [*found, type(error)]
             intake.put_away()
     return found
 
 
-def _taken(intake: FrameReader) -> Iterator[bytes]:
-    if intake.text:
+def _taken(intake: FrameReader, text: bool) -> Iterator[bytes]:
+    if text:
         while (line := intake.next_line()) is not None:
             yield line
         return

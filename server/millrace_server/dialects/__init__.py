@@ -1,1 +1,17 @@
-"""Dialects: bytes of a connection to service calls, and answers back to bytes."""
+"""The wire formats of a broker. A dialect is one folder here, and one line in `dialects_of`."""
+
+from __future__ import annotations
+
+from millrace_server.config import BrokerConfig
+from millrace_server.dialects.native.dialect import NativeDialect
+from millrace_server.dialects.text.dialect import TextDialect
+from millrace_server.net.dialect import Dialect
+from millrace_server.services.services import Services
+
+
+def dialects_of(services: Services, config: BrokerConfig) -> tuple[Dialect, ...]:
+    """Every dialect, in the order in which they are asked whether they recognize a connection."""
+    return (
+        TextDialect(services, config),
+        NativeDialect(services, config),
+    )

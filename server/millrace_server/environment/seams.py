@@ -222,12 +222,12 @@ class FileSlice:
         self.file.release()
 
 
-ReplyPart = bytes | bytearray | memoryview | FileSlice
-Reply = list[ReplyPart]
+ResponsePart = bytes | bytearray | memoryview | FileSlice
+Response = list[ResponsePart]
 """An answer as it goes out, in order."""
 
 
-def release_slices(parts: Iterable[ReplyPart]) -> None:
+def release_slices(parts: Iterable[ResponsePart]) -> None:
     """Releases every file slice of a reply that will not be sent."""
     for part in parts:
         if isinstance(part, FileSlice):

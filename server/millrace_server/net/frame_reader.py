@@ -20,7 +20,6 @@ from __future__ import annotations
 import mmap
 import struct
 
-from millrace_protocol.framing import TEXT_OPENINGS
 from millrace_server.limits import FRAME_BYTES_MIN, READ_BYTES
 
 IN_PLACE_BYTES = 4096
@@ -40,7 +39,11 @@ _LINE_FEED = 10
 _NOTHING = memoryview(b"")
 
 
-class FrameLengthError(Exception):
+class FramingError(Exception):
+    """The peer sent what the framing does not allow; nothing after it can be trusted."""
+
+
+class FrameLengthError(FramingError):
     """The peer announced a frame of a length out of bounds, as read unsigned."""
 
     def __init__(self, length: int) -> None:
@@ -48,7 +51,7 @@ class FrameLengthError(Exception):
         self.length = length
 
 
-class LineLengthError(Exception):
+class LineLengthError(FramingError):
     """The peer sent a line that is longer than allowed."""
 
 
@@ -68,7 +71,7 @@ class FrameReader:
     Each read is `buffer()`, `received(n)`, `next_frame()` or `next_line()` until None, then
     `put_away()`. A frame that needs a private buffer shows as `private_bytes_wanted > 0` after
     `next_frame` returned None, and again when that is full; `allocate()` gives it one, at once or
-    after later reads were held back. `text` is None until the first byte arrived.
+    after later reads were held back.
     """
 
     __slots__ = (
@@ -85,7 +88,6 @@ class FrameReader:
         "frame_bytes_max",
         "owned",
         "private_bytes_wanted",
-        "text",
     )
 
     def __init__(self, scratch: Scratch, *, frame_bytes_max: int, line_bytes_max: int) -> None:
@@ -102,7 +104,11 @@ class FrameReader:
         self._frame_bytes = 0
         self.owned = False
         self.private_bytes_wanted = 0
-        self.text: bool | None = None
+
+    @property
+    def unread(self) -> memoryview:
+        """What is in the shared scratch or was put away, and was not handed out."""
+        return self._view[self._start : self._end]
 
     @property
     def partial(self) -> bool:
@@ -128,8 +134,6 @@ class FrameReader:
         self._start = 0
         self._data = self._scratch.data
         self._view = self._scratch.view
-        if self.text is None:
-            self.text = self._data[0] in TEXT_OPENINGS
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame with its length field, or None when more bytes are needed.
@@ -180,7 +184,7 @@ class FrameReader:
 
     def last_line(self) -> bytes | None:
         """What is left when the peer ends its input without a line feed, as a line."""
-        if not self.text or self._end == self._start:
+        if self._end == self._start:
             return None
         line = bytes(self._view[self._start : self._end])
         self._start = self._end

@@ -93,7 +93,15 @@ class MemoryAccount:
         self.drop_frame()
         self.settle(0)
 
+    def disconnect(self) -> None:
+        """Calls `granted` no more: the connection is gone, and may be freed before `close`."""
+        self._granted = _ignore
+
     def _on_granted(self) -> None:
         self._charged_bytes += self._awaited_bytes - self.frame_bytes
         self.frame_bytes, self._awaited_bytes = self._awaited_bytes, 0
         self._granted()
+
+
+def _ignore() -> None:
+    """Stands in for the callback of a connection that is gone."""

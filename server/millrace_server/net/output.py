@@ -23,8 +23,8 @@ from millrace_server.environment.seams import (
     File,
     FileSlice,
     ReadBuffer,
-    Reply,
-    ReplyPart,
+    Response,
+    ResponsePart,
     SliceSource,
     Spawn,
     release_slices,
@@ -86,8 +86,8 @@ class Output:
         "_cold_reads",
         "_queue",
         "_ready_until",
+        "_scheduler",
         "_spawn",
-        "_turns",
         "_wait",
         "_wake",
         "_wire",
@@ -100,17 +100,17 @@ class Output:
         self,
         wire: Wire,
         *,
-        turns: FairScheduler,
+        scheduler: FairScheduler,
         spawn: Spawn,
         cold_reads: ColdReads | None,
         wake: Callable[[], None],
     ) -> None:
         self._wire = wire
-        self._turns = turns
+        self._scheduler = scheduler
         self._spawn = spawn
         self._cold_reads = cold_reads
-        self._wake = wake
-        self._queue: deque[ReplyPart] = deque()
+        self._wake: Callable[[], None] | None = wake
+        self._queue: deque[ResponsePart] = deque()
         self._wait = Wait.NOTHING
         self._ready_until = -1
         self._check_error: BaseException | None = None
@@ -128,7 +128,7 @@ class Output:
     def waits_for_peer(self) -> bool:
         return self._wait is Wait.PEER
 
-    def append(self, parts: Reply) -> None:
+    def append(self, parts: Response) -> None:
         """Takes a reply; its slices are released once sent or dropped."""
         if self._closed:
             release_slices(parts)
@@ -174,9 +174,10 @@ class Output:
         self.unsent_replies = 0
         self._wire.stop_waiting()
 
-    def close(self) -> deque[ReplyPart]:
+    def close(self) -> deque[ResponsePart]:
         """Lets go of the wire; returns what was not sent, whose slices the caller releases."""
         self._closed = True
+        self._wake = None
         unsent, self._queue = self._queue, deque()
         self.held_bytes = 0
         self._wire.close()
@@ -276,7 +277,7 @@ class Output:
     def _wait_for_turn(self) -> None:
         self._wire.stop_waiting()
         self._wait = Wait.TURN
-        self._turns.enter(self._waited)
+        self._scheduler.enter(self._waited)
 
     def _wait_for_disk(self, part: FileSlice) -> bool:
         """Whether the next bytes of the head slice must be read and checked first; that is begun
@@ -321,5 +322,5 @@ class Output:
 
     def _waited(self) -> None:
         self._wait = Wait.NOTHING
-        if not self._closed:
+        if self._wake is not None:
             self._wake()

@@ -1,7 +1,7 @@
-"""Answers in the order of their requests, whatever order they become ready in.
+"""Responses in the order of their requests, whatever order they become ready in.
 
-Owns the places of answers that are due (slots) and what they hold in memory meanwhile. Knows
-nothing of how an answer is made or sent.
+Owns the places of responses that are due and what they hold in memory. Does not know how a
+response is made or sent.
 """
 
 from __future__ import annotations
@@ -10,96 +10,101 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from millrace_server.environment.seams import FileSlice, Reply, ReplyPart
+from millrace_server.environment.seams import FileSlice, Response, ResponsePart
 from millrace_server.net.output import Output
+from millrace_server.net.pending_response import PendingResponse
 
 MOVED_PARTS = 2_000
-"""Given to the output at once, in some 300 us. Many answers of thousands of parts each may have
+"""Moved to the output at once, in some 300 us. Many responses of thousands of parts each may have
 waited for one."""
 
 
-class Slot:
-    """The place of one answer. `complete` means nothing more will be added to it."""
-
-    __slots__ = ("complete", "parts", "request_bytes")
-
-    def __init__(self, request_bytes: int) -> None:
-        self.request_bytes = request_bytes
-        self.parts: Reply = []
-        self.complete = False
-
-
 class ResponseQueue:
-    """The slots of one connection.
+    """The pending responses of one connection.
 
-    Only the first slot's parts go to the output; those of later slots wait. `held_bytes` is
-    what requests without an answer and answers before their turn hold in memory.
+    Only the first one's parts go to the output; those of later ones wait. `held_bytes` is what
+    requests without a response, and responses before their turn, hold in memory.
     """
 
-    __slots__ = ("_output", "_slots", "held_bytes")
+    __slots__ = ("_output", "_pending", "held_bytes")
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        self._slots: deque[Slot] = deque()
+        self._pending: deque[PendingResponse] = deque()
         self.held_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._pending)
 
-    def reply(self, parts: Reply) -> None:
-        """Adds an answer that is ready."""
-        if not self._slots:
-            self._output.append(parts)
-            return
-        slot = self.open(0)
-        self.add(slot, parts)
-        slot.complete = True
+    def __iter__(self) -> Iterator[PendingResponse]:
+        return iter(self._pending)
 
-    def open(self, request_bytes: int) -> Slot:
-        """Adds the place of an answer that is not ready."""
-        slot = Slot(request_bytes)
-        self._slots.append(slot)
-        self.held_bytes += request_bytes
-        return slot
+    @property
+    def last(self) -> PendingResponse:
+        """The place of the last request; there is one."""
+        return self._pending[-1]
 
-    def add(self, slot: Slot, parts: Reply) -> None:
-        """Puts parts into a slot; they go on at once when it is the first."""
-        if slot is self._slots[0]:
-            self._output.append(parts)
-        else:
-            slot.parts.extend(parts)
-            self.held_bytes += _memory_bytes(parts)
-
-    def complete(self, slot: Slot, parts: Reply) -> None:
-        """Adds the last parts of a slot and moves on what waited for it."""
-        self.add(slot, parts)
-        slot.complete = True
-        self.move_on()
+    @property
+    def is_yielding(self) -> bool:
+        """Whether the coroutine of the last request waits for the fair scheduler."""
+        return bool(self._pending) and self._pending[-1].is_yielding
 
     @property
     def is_behind(self) -> bool:
-        """Whether answers that are ready and next wait for another `move_on`."""
-        return bool(self._slots) and self._slots[0].complete
+        """Whether responses that are complete and next wait for another `move_on`."""
+        return bool(self._pending) and self._pending[0].is_complete
+
+    def respond(self, response: Response) -> None:
+        """Adds a response that is ready."""
+        if not self._pending:
+            self._output.append(response)
+            return
+        place = PendingResponse(None, None, 0)
+        place.is_complete = True
+        self._pending.append(place)
+        self.add(place, response)
+
+    def open(self, pending: PendingResponse) -> None:
+        """Adds the place of a response that is not ready."""
+        self._pending.append(pending)
+        self.held_bytes += pending.request_bytes
+
+    def add(self, pending: PendingResponse, parts: Response) -> None:
+        """Puts parts into a place; they go on at once when it is the first."""
+        if pending is self._pending[0]:
+            self._output.append(parts)
+        else:
+            pending.parts.extend(parts)
+            self.held_bytes += _memory_bytes(parts)
+
+    def complete(self, pending: PendingResponse, parts: Response) -> None:
+        """Adds the last parts of a place, and moves on what waited behind it."""
+        self.add(pending, parts)
+        pending.is_complete = True
+        self.move_on()
 
     def move_on(self) -> None:
-        """Gives the output the answers that are next, until these are `MOVED_PARTS` or more."""
-        slots = self._slots
+        """Gives the output the responses that are next, until these are `MOVED_PARTS` or more."""
+        places = self._pending
         moved = 0
-        while slots and slots[0].complete and moved < MOVED_PARTS:
-            self.held_bytes -= slots.popleft().request_bytes
-            if slots and slots[0].parts:
-                waited, slots[0].parts = slots[0].parts, []
+        while places and places[0].is_complete and moved < MOVED_PARTS:
+            self.held_bytes -= places.popleft().request_bytes
+            if places and places[0].parts:
+                waited, places[0].parts = places[0].parts, []
                 self.held_bytes -= _memory_bytes(waited)
                 self._output.append(waited)
                 moved += len(waited)
 
-    def close(self) -> Iterator[ReplyPart]:
-        """Returns what did not get its turn, whose slices the caller releases."""
-        left = chain.from_iterable([slot.parts for slot in self._slots])
-        self._slots.clear()
+    def close(self) -> Iterator[ResponsePart]:
+        """Ends what is pending; returns the parts that were not sent, whose slices the caller
+        releases."""
+        for pending in self._pending:
+            pending.close()
+        unsent = chain.from_iterable([pending.parts for pending in self._pending])
+        self._pending.clear()
         self.held_bytes = 0
-        return left
+        return unsent
 
 
-def _memory_bytes(parts: Iterable[ReplyPart]) -> int:
+def _memory_bytes(parts: Iterable[ResponsePart]) -> int:
     return sum(len(part) for part in parts if not isinstance(part, FileSlice))

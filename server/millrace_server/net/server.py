@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
+from collections.abc import Sequence
 
 from millrace_server.environment.seams import ColdReads, Environment, Listener
 from millrace_server.limits import Limits
+from millrace_server.logs import get_logger
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.net.connection import Connection
 from millrace_server.net.deferred_release import DeferredRelease
+from millrace_server.net.dialect import Dialect
 from millrace_server.net.frame_reader import Scratch
-from millrace_server.net.handler import RequestHandler
 from millrace_server.net.memory_budget import MemoryBudget
 from millrace_server.net.shared import Shared
 
+log = get_logger("millrace.connection")
 SWEEP_MS = 1_000
 """Every connection is looked at once in this time; limits are noticed that much late at most."""
 _TICKS_PER_SWEEP = 20
@@ -45,11 +48,10 @@ class Server:
     def __init__(
         self,
         env: Environment,
-        handler: RequestHandler,
         limits: Limits | None = None,
         *,
         cold_reads: ColdReads | None = None,
-        turns: FairScheduler | None = None,
+        scheduler: FairScheduler | None = None,
     ) -> None:
         self._env = env
         self._loop = asyncio.get_running_loop()
@@ -67,26 +69,28 @@ class Server:
         self._tick: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._draining = False
-        turns = turns or FairScheduler(self._loop)
+        scheduler = scheduler or FairScheduler(self._loop)
         self._shared = Shared(
             loop=self._loop,
-            handler=handler,
-            owner=self,
+            dialects=(),
             limits=self.limits,
             clock=env.clock,
             spawn=env.spawn,
             scratch=Scratch(),
             memory=self.memory,
-            turns=turns,
-            remains=DeferredRelease(turns),
+            scheduler=scheduler,
+            deferred_release=DeferredRelease(scheduler),
             cold_reads=cold_reads,
         )
 
-    async def start(self, address: str, port: int) -> tuple[str, int]:
-        """Listens; returns the bound address and port, which port 0 leaves to the system.
+    async def start(self, dialects: Sequence[Dialect], address: str, port: int) -> tuple[str, int]:
+        """Listens for peers that speak one of the dialects; returns the bound address and port.
+
+        Port 0 leaves the port to the system.
 
         Raises `ListenError`.
         """
+        self._shared.dialects = dialects
         try:
             self._listener = await self._env.net.listen(
                 self.connection,
@@ -104,13 +108,13 @@ class Server:
 
     def connection(self) -> Connection:
         """A new connection for a transport; the protocol factory of every listener."""
-        return Connection(self._shared)
+        return Connection(self._shared, self)
 
     def sweep(self) -> None:
         """Looks at every connection's time limits now."""
         now_ms = self._env.clock.monotonic_ms()
         for connection in [*self.connections, *self._refused]:
-            connection.look(now_ms)
+            connection.check_timeouts(now_ms)
 
     async def drain(self, timeout_ms: int) -> None:
         """Stops: no new connections, answers to the requests at hand, then closes.
@@ -129,7 +133,7 @@ class Server:
             for connection in [*self.connections, *self._refused]:
                 connection.abort("the broker is stopping and its time to drain has passed")
             await self._emptied(None)
-        self._shared.remains.release_all()
+        self._shared.deferred_release.release_all()
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None
@@ -158,6 +162,7 @@ class Server:
         """See `Owner.lost`."""
         self.connections.pop(connection, None)
         self._refused.pop(connection, None)
+        log.debug("connection closed", peer=connection.peer, reason=connection.close_reason)
         empty = self._empty
         if empty is not None and not (self.connections or self._refused or empty.done()):
             empty.set_result(None)
@@ -174,18 +179,18 @@ class Server:
         everyone = len(self.connections) + len(self._refused)
         if everyone <= _FEW:
             while unseen:
-                unseen.popleft().look(now_ms)
+                unseen.popleft().check_timeouts(now_ms)
             self._tick = self._loop.call_later(SWEEP_MS / 1000, self._on_tick)
             return
         for _ in range(min(len(unseen), everyone // _TICKS_PER_SWEEP + 1)):
-            unseen.popleft().look(now_ms)
+            unseen.popleft().check_timeouts(now_ms)
         self._tick = self._loop.call_later(_TICK_S, self._on_tick)
 
     def _on_drain_tick(self) -> None:
         """Looks at all connections, and again when those that linger have lingered enough."""
         now_ms = self._env.clock.monotonic_ms()
         for connection in [*self.connections, *self._refused]:
-            connection.look(now_ms)
+            connection.check_timeouts(now_ms)
         interval_ms = min(SWEEP_MS, self.limits.linger_ms)
         self._tick = self._loop.call_later(interval_ms / 1000, self._on_drain_tick)
 

@@ -14,6 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import BatchHeader
@@ -47,6 +48,13 @@ PRODUCER_SILENT_MS_MAX = 86_400_000
 """An idempotent producer that wrote nothing for this long is forgotten, as in Kafka."""
 
 
+class Watcher(Protocol):
+    """A request that waits for more to read."""
+
+    def on_moved(self) -> None:
+        """The high watermark has moved, or the partition is out of service."""
+
+
 class Partition:
     """One partition. `watchers` are called, in order of arrival, when its high watermark has moved,
     and when it is taken out of service; those of a crowd not at once."""
@@ -60,8 +68,9 @@ class Partition:
         "_moved_meanwhile",
         "_on_corruption",
         "_on_failure",
+        "_scheduler",
         "_to_call",
-        "_turns",
+        "_unreadable",
         "_unsynced_bytes",
         "background",
         "ending",
@@ -70,6 +79,7 @@ class Partition:
         "leadership",
         "log",
         "number",
+        "readable_bytes",
         "topic",
         "watchers",
     )
@@ -80,7 +90,7 @@ class Partition:
         number: int,
         log: PartitionLog,
         env: Environment,
-        turns: FairScheduler,
+        scheduler: FairScheduler,
         *,
         on_failure: Callable[[BaseException], None],
         on_corruption: Callable[[Partition, CorruptRange], None],
@@ -98,9 +108,9 @@ class Partition:
         self.background = asyncio.Lock()
         """Held across the work of who reads and replaces old segments in the background, so that
         nothing is closed or removed under it: it is given up soon after `ending` is set."""
-        self.watchers: dict[Callable[[], None], None] = {}
-        self._turns = turns
-        self._to_call: deque[Callable[[], None]] = deque()
+        self.watchers: dict[Watcher, None] = {}
+        self._scheduler = scheduler
+        self._to_call: deque[Watcher] = deque()
         self._moved_meanwhile = False
         self._acks = AckPurgatory()
         self._on_failure = on_failure
@@ -111,6 +121,11 @@ class Partition:
         # All that an opened log holds is durable, but for a log that is read-only.
         self._high_watermark = log.durable_offset
         self._unsynced_bytes = 0
+        self.readable_bytes = 0
+        """Bytes of the batches that the high watermark has passed since the partition was opened:
+        a parked fetch counts with it what has come."""
+        self._unreadable: deque[tuple[int, int]] = deque()
+        """End offset and size of the batches that it has not passed, in order."""
 
     @property
     def high_watermark(self) -> int:
@@ -210,6 +225,8 @@ class Partition:
             if log.is_failed:
                 self._flusher.fail(error)
             raise
+        if not appended.duplicate:
+            self._unreadable.append((appended.last_offset + 1, header.size_bytes))
         if log.config.durability == "fsync":
             self._flusher.request()
             return appended
@@ -259,6 +276,8 @@ class Partition:
             log.begin_epoch(self.leader_epoch)
         log.watch_corruption(self._on_corruption)
         self._flusher = self._make_flusher()
+        # More than recovery has added: every parked fetch is answered with what there is.
+        self.readable_bytes += log.size_bytes
         read_only.discard()
         self._move_high_watermark(log.durable_offset)
 
@@ -339,6 +358,9 @@ class Partition:
     def _move_high_watermark(self, offset: int) -> None:
         if offset > self._high_watermark:
             self._high_watermark = offset
+            unreadable = self._unreadable
+            while unreadable and unreadable[0][0] <= offset:
+                self.readable_bytes += unreadable.popleft()[1]
             self._acks.advance(offset)
             self._call_watchers()
 
@@ -357,13 +379,13 @@ class Partition:
         for _ in range(min(len(to_call), WATCHERS_AT_ONCE)):
             watcher = to_call.popleft()
             if watcher in self.watchers:
-                watcher()
+                watcher.on_moved()
         if to_call:
-            self._turns.enter(self._call_some)
+            self._scheduler.enter(self._call_some)
         elif self._moved_meanwhile:
             self._moved_meanwhile = False
             self._to_call.extend(self.watchers)
-            self._turns.enter(self._call_some)
+            self._scheduler.enter(self._call_some)
 
 
 def _settle(future: asyncio.Future[None], error: Exception | None) -> None:

@@ -37,9 +37,9 @@ class BatchLookups:
                 ...
     """
 
-    def __init__(self, spawn: Spawn, turns: FairScheduler) -> None:
+    def __init__(self, spawn: Spawn, scheduler: FairScheduler) -> None:
         self._spawn = spawn
-        self._turns = turns
+        self._scheduler = scheduler
         self._gate = asyncio.Lock()
 
     @property
@@ -82,7 +82,7 @@ class BatchLookups:
             if not header.is_control:
                 payload = await self._payload(batches, position, header, limit_bytes)
                 for records in decode_payload(payload, header):
-                    await self._turns.turn()
+                    await self._scheduler.yield_()
                     if records[0][0] < from_offset:
                         records = [record for record in records if record[0] >= from_offset]
                     if records:

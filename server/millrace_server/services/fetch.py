@@ -1,35 +1,35 @@
-"""Fetch: slices of the log, at once or as soon as there is something (wire_spec.md W-4.4).
+"""Fetch: slices of the log, at once or as soon as there is enough (wire_spec.md W-4.4).
 
-A fetch that finds too little waits as an object in the watch lists of its partitions; it has no
-task, and its deadline is an entry in a heap that all waiting requests share.
+A fetch that finds too little is parked: an object in the watch lists of its partitions, without a
+task, whose deadline is an entry in a heap that all parked requests share. It knows how much each
+partition has for it by counting, and reads once, when it is to be answered.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import InitVar, dataclass, field
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import FileSlice
-from millrace_server.loop.fair_scheduler import cut
+from millrace_server.loop.completion import Completion
+from millrace_server.loop.fair_scheduler import FairScheduler, chunks
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
-from millrace_server.partitions.purgatory import Purgatory, Waiting
+from millrace_server.partitions.purgatory import Purgatory
+from millrace_server.services.request_context import RequestContext
 
-WAITING_ENTRIES_MAX = 50_000
-"""Entries of all waiting fetches together, but for those that may always wait: each takes some
+PARKED_ENTRIES_MAX = 50_000
+"""Entries of all parked fetches together, but for those that may always wait: each takes some
 500 bytes of memory, and a fetch some 3,000."""
 FEW_ENTRIES = 10
 """The first fetch of a client may always wait, when it names so few partitions."""
 ENTRIES_PER_FETCH = 6
-"""What a waiting fetch costs beside its entries, counted in entries."""
-PIECE_ENTRIES = 12
-"""Read in one go, some 100 us on a busy machine; a fetch of more is read in pieces."""
+"""What a parked fetch costs beside its entries, counted in entries."""
+CHUNK_ENTRIES = 12
+"""Read in one chunk, some 100 us on a busy machine."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class FetchFrom:
 
 @dataclass(slots=True)
 class Fetched:
-    """What one partition holds from the offset asked for. Whoever gets it releases `records`."""
+    """What one partition holds from the offset asked for. The caller releases `records`."""
 
     topic: str
     partition: int
@@ -54,284 +54,236 @@ class Fetched:
     high_watermark: int = -1
     log_start_offset: int = -1
     records: FileSlice | None = None
+    readable_bytes: int = 0
+    """`Partition.readable_bytes` at the moment of the read."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        return 0 if self.records is None else self.records.size
 
 
 class FetchService:
-    """The fetch service."""
+    """Reads partitions, and parks fetches that find too little."""
 
-    def __init__(self, partitions: PartitionTable, waiting: Purgatory) -> None:
+    def __init__(
+        self, partitions: PartitionTable, scheduler: FairScheduler, purgatory: Purgatory
+    ) -> None:
         self._partitions = partitions
-        self._waiting = waiting
-        self._waiting_entries = 0
+        self._scheduler = scheduler
+        self._purgatory = purgatory
+        self._parked_entries = 0
 
-    def fetch(
+    async def fetch(
         self,
+        context: RequestContext,
         wanted: Sequence[FetchFrom],
         *,
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
-        is_first: bool,
-    ) -> list[Fetched] | asyncio.Future[list[Fetched]]:
+    ) -> list[Fetched]:
         """Reads each partition in turn until `max_bytes` are found; results in the same order.
 
-        ResponseQueue at once when there are `min_bytes`, when a partition has an error, when
-        `max_wait_ms` is 0, or when too many wait; else later, with what there is by then.
-        `is_first`: nothing that the client asked for before is still waiting.
+        Returns at once when there are `min_bytes`, when a partition has an error, when
+        `max_wait_ms` is 0, or when too many fetches are parked; else later, with what there is by
+        then. The only parked fetch of a connection may always wait, if it names few partitions.
         """
-        # More than `max_bytes` never comes, so nobody waits for it.
+        # A response never holds more than `max_bytes`, so no fetch waits for more.
         min_bytes = min(min_bytes, max_bytes)
-        results, size, refused = self._read(wanted, max_bytes)
+        results = await self._read(wanted, max_bytes)
         if (
-            refused
-            or size >= min_bytes
-            or max_wait_ms <= 0
-            or not self._may_wait(len(wanted), is_first=is_first)
+            max_wait_ms <= 0
+            or sum(found.size for found in results) >= min_bytes
+            or any(found.code is not ErrorCode.NONE for found in results)
+            or not self._may_park(context, len(wanted))
         ):
             return results
-        sizes = [0 if found.records is None else found.records.size for found in results]
-        _release(results)
+        found = [(each.size, each.readable_bytes) for each in results]
+        release(results)
+        await self._park(context, wanted, found, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+        return await self._read(wanted, max_bytes)
 
-        def answer() -> None:
-            results, _, _ = self._read(wanted, max_bytes)
-            if not waiting.finish(results):
-                _release(results)
-
-        waiting: Waiting[list[Fetched]] = self._waiting.enter(max_wait_ms, on_due=answer)
-        watch = self._watch(waiting, answer, len(wanted), min_bytes=min_bytes, max_bytes=max_bytes)
-        for want, size in zip(wanted, sizes, strict=True):
-            watch.add(want, size)
-        return waiting.future
-
-    def fetch_in_pieces(
+    async def _park(
         self,
+        context: RequestContext,
         wanted: Sequence[FetchFrom],
+        found: Sequence[tuple[int, int]],
         *,
         max_wait_ms: int,
         min_bytes: int,
-        max_bytes: int,
-        is_first: bool,
-    ) -> Generator[None, None, list[Fetched] | asyncio.Future[None]]:
-        """The same for a fetch of many partitions: others go first at each `yield`.
+    ) -> None:
+        """Returns when the partitions have `min_bytes`, one is gone, or the time is over.
 
-        A future says no more than that it is time to fetch again, without waiting.
+        `found` is the size that each partition had, and its `readable_bytes` then.
         """
-        min_bytes = min(min_bytes, max_bytes)
-        results: list[Fetched] = []
-        size, any_refused = 0, False
+        parked = _ParkedFetch(min_bytes)
+        entries = len(wanted) + ENTRIES_PER_FETCH
+        self._parked_entries += entries
+        context.parked_fetches += 1
+        self._purgatory.add(parked, max_wait_ms)
         try:
-            for piece in _pieces(wanted):
-                found, found_bytes, refused = self._read(piece, max_bytes - size)
-                results += found
-                size += found_bytes
-                any_refused = any_refused or refused
-                yield
-        except GeneratorExit:
-            _release(results)
-            raise
-        if (
-            any_refused
-            or size >= min_bytes
-            or max_wait_ms <= 0
-            or not self._may_wait(len(wanted), is_first=is_first)
-        ):
-            return results
-        _release(results)
+            for number, (want, (size, readable_bytes)) in enumerate(
+                zip(wanted, found, strict=True), 1
+            ):
+                try:
+                    partition = self._partitions.get(want.topic, want.partition)
+                except ApiError:
+                    return
+                parked.watch(want, partition, size, readable_bytes)
+                if not number % CHUNK_ENTRIES and number < len(wanted):
+                    await self._scheduler.yield_()
+            await parked.completion
+        finally:
+            self._parked_entries -= entries
+            context.parked_fetches -= 1
+            self._purgatory.remove(parked)
+            parked.close()
 
-        def answer() -> None:
-            waiting.finish(None)
-
-        waiting: Waiting[None] = self._waiting.enter(max_wait_ms, on_due=answer)
-        watch = self._watch(waiting, answer, len(wanted), min_bytes=min_bytes, max_bytes=max_bytes)
-        try:
-            for piece in _pieces(wanted):
-                for want in piece:
-                    watch.add(want)
-                if waiting.future.done():
-                    break
-                yield
-        except GeneratorExit:
-            waiting.future.cancel()
-            raise
-        return waiting.future
-
-    def _may_wait(self, entries: int, *, is_first: bool) -> bool:
+    def _may_park(self, context: RequestContext, entries: int) -> bool:
+        is_first = not context.parked_fetches
         return (is_first and entries <= FEW_ENTRIES) or (
-            self._waiting_entries + entries <= WAITING_ENTRIES_MAX
+            self._parked_entries + entries <= PARKED_ENTRIES_MAX
         )
 
-    def _watch(
-        self,
-        waiting: Waiting[Any],
-        answer: Callable[[], None],
-        entries: int,
-        *,
-        min_bytes: int,
-        max_bytes: int,
-    ) -> _Watch:
-        watch = _Watch(self._partitions, waiting, answer, min_bytes=min_bytes, max_bytes=max_bytes)
-        # A fetch of its own costs as much as a few entries.
-        entries += ENTRIES_PER_FETCH
-        self._waiting_entries += entries
-
-        def leave(_: object) -> None:
-            self._waiting_entries -= entries
-            watch.close()
-
-        waiting.future.add_done_callback(leave)
-        return watch
-
-    def _read(self, wanted: Sequence[FetchFrom], max_bytes: int) -> tuple[list[Fetched], int, bool]:
+    async def _read(self, wanted: Sequence[FetchFrom], max_bytes: int) -> list[Fetched]:
         results: list[Fetched] = []
-        size = 0
-        refused = False
-        for want in wanted:
-            try:
-                fetched = _read_one(self._partitions, want, max_bytes - size)
-            except CORE_ERRORS as error:
-                fetched = self._refused(want, as_api_error(error))
-                refused = True
-            results.append(fetched)
-            if fetched.records is not None:
-                size += fetched.records.size
-        return results, size, refused
+        try:
+            for chunk in _chunks(wanted):
+                if results:
+                    await self._scheduler.yield_()
+                for want in chunk:
+                    results.append(self._read_one(want, max_bytes))
+                    max_bytes -= results[-1].size
+        except BaseException:
+            release(results)
+            raise
+        return results
 
-    def _refused(self, want: FetchFrom, refused: ApiError) -> Fetched:
-        fetched = Fetched(want.topic, want.partition, refused.code, refused.message)
-        if refused.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+    def _read_one(self, want: FetchFrom, left: int) -> Fetched:
+        try:
             partition = self._partitions.get(want.topic, want.partition)
-            fetched.high_watermark = partition.high_watermark
-            fetched.log_start_offset = partition.log.start_offset
+        except ApiError as error:
+            return Fetched(want.topic, want.partition, error.code, error.message)
+        fetched = Fetched(want.topic, want.partition, readable_bytes=partition.readable_bytes)
+        try:
+            if want.leader_epoch not in (-1, partition.leader_epoch):
+                raise _epoch_error(want, partition)
+            if left > 0:
+                found = partition.read(want.offset, max_bytes=min(want.max_bytes, left))
+                fetched.records = found.slice
+        except CORE_ERRORS as error:
+            refused = as_api_error(error)
+            fetched.code, fetched.message = refused.code, refused.message
+            if refused.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                return fetched
+        fetched.high_watermark = partition.high_watermark
+        fetched.log_start_offset = partition.log.start_offset
         return fetched
 
 
-class _Watch:
-    """What one waiting fetch watches: it looks at a partition when that has grown, and at no other.
+class _ParkedFetch:
+    """What one parked fetch waits for.
 
-    A request may name two thousand, and each append to one of them comes by here. One that is
-    named twice counts once, from the lower offset.
+    A partition that is named twice counts once, from the lower offset.
     """
 
-    __slots__ = (
-        "_answer",
-        "_max_bytes",
-        "_min_bytes",
-        "_partitions",
-        "_size",
-        "_waiting",
-        "_watched",
-    )
+    __slots__ = ("_min_bytes", "_size", "_watched", "completion")
 
-    def __init__(
-        self,
-        partitions: PartitionTable,
-        waiting: Waiting[Any],
-        answer: Callable[[], None],
-        *,
-        min_bytes: int,
-        max_bytes: int,
-    ) -> None:
-        self._partitions = partitions
-        self._waiting = waiting
-        self._answer = answer
+    def __init__(self, min_bytes: int) -> None:
         self._min_bytes = min_bytes
-        self._max_bytes = max_bytes
         self._size = 0
-        self._watched: dict[tuple[str, int], _Watched] = {}
+        self._watched: dict[tuple[str, int], _WatchedPartition] = {}
+        self.completion: Completion[None] = Completion()
 
-    def add(self, want: FetchFrom, size: int | None = None) -> None:
-        """Watches one more partition; what it holds already is `size`, or looked at."""
-        if self._waiting.future.done():
-            return
+    def watch(self, want: FetchFrom, partition: Partition, size: int, readable_bytes: int) -> None:
+        """Watches one more partition, of which `size` bytes were found at `readable_bytes`."""
         key = (want.topic, want.partition)
         known = self._watched.get(key)
         if known is None:
-            try:
-                partition = self._partitions.get(want.topic, want.partition)
-            except CORE_ERRORS:
-                self._answer()
-                return
-            known = self._watched[key] = _Watched(want, partition, self._look)
-            partition.watchers[known.watcher] = None
-        elif want.offset >= known.want.offset:
+            known = self._watched[key] = _WatchedPartition(self, partition)
+            partition.watchers[known] = None
+        elif want.offset >= known.offset:
             return
-        known.want = want
-        if size is None:
-            self._look(known)
-        else:
-            self._size += size - known.size
-            known.size = size
+        known.note(want, size, readable_bytes)
+
+    def grew(self, more_bytes: int) -> None:
+        """A watched partition has `more_bytes` more for the fetch."""
+        self._size += more_bytes
+        if self._size >= self._min_bytes:
+            self.completion.complete(None)
+
+    def expire(self) -> None:
+        """See `Parked`."""
+        self.completion.complete(None)
 
     def close(self) -> None:
-        """Nothing is watched any more."""
-        for known in self._watched.values():
-            known.partition.watchers.pop(known.watcher, None)
-            # It refers to `known`: a cycle, which would stay until all garbage is looked for.
-            del known.watcher
+        """Watches nothing any more."""
+        for watched in self._watched.values():
+            watched.partition.watchers.pop(watched, None)
         self._watched.clear()
 
-    def _look(self, known: _Watched) -> None:
-        try:
-            fetched = _read_one(self._partitions, known.want, self._max_bytes)
-        except CORE_ERRORS:
-            self._answer()
-            return
-        if fetched.records is None:
-            return
-        size = fetched.records.size
-        fetched.records.release()
-        self._size += size - known.size
-        known.size = size
-        if self._size >= self._min_bytes:
-            self._answer()
 
+class _WatchedPartition:
+    """One partition of a parked fetch, and how much it holds for the fetch."""
 
-@dataclass(slots=True, eq=False)
-class _Watched:
-    """A partition that a waiting fetch watches, and how much of it was there at the last look."""
-
-    want: FetchFrom
-    partition: Partition
-    look: InitVar[Callable[[_Watched], None]]
-    size: int = 0
-    watcher: Callable[[], None] = field(init=False)
-
-    def __post_init__(self, look: Callable[[_Watched], None]) -> None:
-        self.watcher = partial(look, self)
-
-
-def _pieces(wanted: Sequence[FetchFrom]) -> Iterator[list[FetchFrom]]:
-    return cut(wanted, PIECE_ENTRIES, lambda want: want.topic)
-
-
-def _read_one(partitions: PartitionTable, want: FetchFrom, left: int) -> Fetched:
-    partition = partitions.get(want.topic, want.partition)
-    if want.leader_epoch not in (-1, partition.leader_epoch):
-        _refuse_epoch(want, partition)
-    found = None
-    if left > 0:
-        found = partition.read(want.offset, max_bytes=min(want.max_bytes, left))
-    return Fetched(
-        want.topic,
-        want.partition,
-        high_watermark=partition.high_watermark,
-        log_start_offset=partition.log.start_offset,
-        records=None if found is None else found.slice,
+    __slots__ = (
+        "_fetch",
+        "_max_bytes",
+        "_readable_before",
+        "_size",
+        "_size_before",
+        "offset",
+        "partition",
     )
 
+    def __init__(self, fetch: _ParkedFetch, partition: Partition) -> None:
+        self._fetch = fetch
+        self.partition = partition
+        self.offset = 0
+        self._max_bytes = self._size = self._size_before = self._readable_before = 0
 
-def _release(results: Sequence[Fetched]) -> None:
+    def note(self, want: FetchFrom, size: int, readable_bytes: int) -> None:
+        """The fetch reads from `want.offset`, where `size` bytes were found."""
+        self.offset = want.offset
+        self._max_bytes = want.max_bytes
+        self._size_before = size
+        self._readable_before = readable_bytes
+        self.on_moved()
+
+    def on_moved(self) -> None:
+        """See `Watcher`."""
+        partition = self.partition
+        if partition.is_abandoned or self.offset < partition.log.start_offset:
+            self._fetch.expire()
+            return
+        grown = partition.readable_bytes - self._readable_before
+        size = self._size_before
+        if grown:
+            size = min(max(self._max_bytes, size), size + grown)
+        more, self._size = size - self._size, size
+        self._fetch.grew(more)
+
+
+def release(results: Sequence[Fetched]) -> None:
+    """Releases the slices of results that are not sent."""
     for fetched in results:
         if fetched.records is not None:
             fetched.records.release()
 
 
-def _refuse_epoch(want: FetchFrom, partition: Partition) -> None:
+def _chunks(wanted: Sequence[FetchFrom]) -> Iterator[Sequence[FetchFrom]]:
+    if len(wanted) <= CHUNK_ENTRIES:
+        return iter((wanted,))
+    return iter(chunks(wanted, CHUNK_ENTRIES, lambda want: want.topic))
+
+
+def _epoch_error(want: FetchFrom, partition: Partition) -> ApiError:
     if want.leader_epoch < partition.leader_epoch:
         code, word = ErrorCode.FENCED_LEADER_EPOCH, "older"
     else:
         code, word = ErrorCode.UNKNOWN_LEADER_EPOCH, "newer"
-    raise ApiError(
+    return ApiError(
         code,
         f"Leader epoch {want.leader_epoch} is {word} than the broker's {partition.leader_epoch} "
         f"for {want.topic}-{want.partition}; refresh the metadata",

@@ -11,7 +11,10 @@ from millrace_protocol.messages.list_offsets import EARLIEST, LATEST, MAX_TIMEST
 from millrace_protocol.records import CorruptBatch, Record
 from millrace_server.api_error import ApiError
 from millrace_server.log import Candidate, FoundTime
+from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
+from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.services.batch_lookups import BatchLookups
 
 
@@ -21,6 +24,32 @@ class FoundOffset:
 
     offset: int
     timestamp_ms: int = -1
+    leader_epoch: int = -1
+
+
+class OffsetService:
+    """Finds offsets of partitions."""
+
+    def __init__(
+        self, partitions: PartitionTable, scheduler: FairScheduler, lookups: BatchLookups
+    ) -> None:
+        self._partitions = partitions
+        self._scheduler = scheduler
+        self._lookups = lookups
+
+    async def find(self, topic: str, number: int, timestamp_ms: int) -> FoundOffset:
+        """The first offset with at least this timestamp, or one of the named offsets.
+
+        A search by time runs between the chunks of other requests. Raises `ApiError`.
+        """
+        try:
+            partition = self._partitions.get(topic, number)
+            if timestamp_ms not in (EARLIEST, LATEST):
+                await self._scheduler.yield_()
+            found = await find_offset(partition, timestamp_ms, self._lookups)
+        except CORE_ERRORS as error:
+            raise as_api_error(error) from error
+        return FoundOffset(found.offset, found.timestamp_ms, partition.leader_epoch)
 
 
 def find_end(partition: Partition, which: int) -> FoundOffset:

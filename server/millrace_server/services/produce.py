@@ -1,14 +1,12 @@
 """Produce: batches in, offsets out (wire_spec.md W-4.3).
 
 Owns the checks between a dialect and the log, and what `acks` means. A batch is checked and
-appended within one synchronous call, so its bytes may be borrowed; only the wait for durability
-leaves the call.
+appended without an `await` in between, so its bytes may be borrowed for that long.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,11 +15,12 @@ from millrace_protocol.records import BatchHeader, check_produced_batch
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
 from millrace_server.logs import LogRateLimiter, get_logger
-from millrace_server.loop.fair_scheduler import Pause, done
+from millrace_server.loop.completion import Completion
+from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
-from millrace_server.partitions.purgatory import Purgatory, Waiting
+from millrace_server.partitions.purgatory import Purgatory
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.compacted_keys import check_keys, is_long, look_for_keys
 from millrace_server.services.producer_ids import ProducerIds
@@ -29,15 +28,15 @@ from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 DISK_FULL_LINE_MS = 60_000
-PIECE_BATCHES = 20
-"""Appended in one go, some 400 us when they are small; a request with more is done in pieces."""
+CHUNK_BATCHES = 20
+"""Appended in one chunk, some 400 us when they are small."""
 
 log = get_logger("millrace.broker")
 
 
 @dataclass(slots=True)
 class Produced:
-    """What became of one batch; `base_offset` is -1 when `code` is an error."""
+    """The result for one batch; `base_offset` is -1 when `code` is an error."""
 
     topic: str
     partition: int
@@ -48,149 +47,117 @@ class Produced:
     log_start_offset: int = -1
 
     @classmethod
-    def refused(cls, topic: str, partition: int, refused: ApiError) -> Produced:
-        """The answer for a batch that was not appended."""
-        return cls(topic, partition, refused.code, refused.message)
+    def refused(cls, topic: str, partition: int, error: ApiError) -> Produced:
+        """The result for a batch that was not appended, or not acked."""
+        return cls(topic, partition, error.code, error.message)
 
 
 class ProduceService:
-    """The produce service."""
+    """Appends batches and waits for their acks."""
 
     def __init__(
         self,
         partitions: PartitionTable,
         env: Environment,
-        waiting: Purgatory,
+        scheduler: FairScheduler,
+        purgatory: Purgatory,
         producer_ids: ProducerIds,
         lookups: BatchLookups,
     ) -> None:
-        self._lookups = lookups
         self._partitions = partitions
-        self._producer_ids = producer_ids
         self._env = env
-        self._waiting = waiting
-        self._lines = LogRateLimiter(env.clock, lines=1, period_ms=DISK_FULL_LINE_MS)
+        self._scheduler = scheduler
+        self._purgatory = purgatory
+        self._producer_ids = producer_ids
+        self._lookups = lookups
+        self._disk_full_lines = LogRateLimiter(env.clock, lines=1, period_ms=DISK_FULL_LINE_MS)
 
-    def append(
-        self,
-        batches: Sequence[tuple[str, int, memoryview]],
-        *,
-        acks: int,
-        timeout_ms: int,
-    ) -> list[Produced] | asyncio.Future[list[Produced]]:
-        """Appends each (topic, partition, batch); results in the same order.
+    def needs_stable_batches(self, batches: Sequence[tuple[str, int, memoryview]]) -> bool:
+        """Whether `append` awaits before it has appended the last batch.
+
+        The caller then keeps the bytes as they are until `append` returns.
+        """
+        return len(batches) > CHUNK_BATCHES or any(
+            is_long(batch) and self._is_compacted(topic, number) for topic, number, batch in batches
+        )
+
+    async def append(
+        self, batches: Sequence[tuple[str, int, memoryview]], *, acks: int, timeout_ms: int
+    ) -> list[Produced]:
+        """Appends each (topic, partition, batch); results in the same order, when acked.
 
         The views must be writable: offsets are written into them. Raises `ApiError` when `acks`
-        is not 0, 1 or -1; nothing is appended then.
+        is not 0, 1 or -1; nothing is appended then. When it is closed at an `await`, the batches
+        that were not reached are not appended.
         """
-        _check_acks(acks)
-        results: list[Produced] = []
-        pending: list[_AwaitedAck] = []
-        for topic, number, batch in batches:
-            self._append_one(topic, number, batch, results, pending, wait=acks != ACKS_NONE)
-        return self._when_durable(results, pending, timeout_ms) if pending else results
-
-    def append_in_pieces(
-        self,
-        batches: Sequence[tuple[str, int, memoryview]],
-        *,
-        acks: int,
-        timeout_ms: int,
-    ) -> Generator[Pause, None, list[Produced] | asyncio.Future[list[Produced]]]:
-        """The same for what takes long: others go first at each `yield`.
-
-        The views must stay as they are meanwhile. Closing it leaves the batches that had no turn
-        yet out.
-        """
-        _check_acks(acks)
-        results: list[Produced] = []
-        pending: list[_AwaitedAck] = []
-        for index, (topic, number, batch) in enumerate(batches):
-            if index and not index % PIECE_BATCHES:
-                yield None
-            looked_into = None
-            if self.takes_long(topic, number, batch):
-                try:
-                    looked_into = yield from self._look_into(topic, number, batch)
-                except CORE_ERRORS as error:
-                    results.append(Produced.refused(topic, number, as_api_error(error)))
-                    continue
-            self._append_one(
-                topic,
-                number,
-                batch,
-                results,
-                pending,
-                wait=acks != ACKS_NONE,
-                looked_into=looked_into,
+        if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+            raise ApiError(
+                ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it is 0, 1 or -1 (all)"
             )
-        return self._when_durable(results, pending, timeout_ms) if pending else results
+        results: list[Produced] = []
+        wait: _AckWait | None = None
+        for index, (topic, number, batch) in enumerate(batches):
+            if index and not index % CHUNK_BATCHES:
+                await self._scheduler.yield_()
+            try:
+                partition, header = self._check(topic, number, batch)
+                if partition.log.config.compacts:
+                    if is_long(batch):
+                        await look_for_keys(topic, batch, header, self._lookups)
+                        partition, header = self._check(topic, number, batch)
+                    else:
+                        check_keys(topic, batch, header)
+                appended = partition.append(batch, header, now_ms=self._env.clock.wall_ms())
+            except CORE_ERRORS as error:
+                results.append(Produced.refused(topic, number, self._refusal(topic, number, error)))
+                continue
+            end_offset = appended.last_offset + 1
+            if acks != ACKS_NONE and not partition.is_acked(end_offset):
+                wait = wait or _AckWait(results)
+                wait.add(index, partition, end_offset)
+            results.append(
+                Produced(
+                    topic,
+                    number,
+                    base_offset=appended.base_offset,
+                    log_append_time_ms=appended.log_append_time_ms,
+                    log_start_offset=partition.log.start_offset,
+                )
+            )
+        if wait is not None:
+            await self._acked(wait, timeout_ms)
+        return results
 
-    def takes_long(self, topic: str, number: int, batch: memoryview) -> bool:
-        """Whether many records of the batch have to be read, which takes longer than all else."""
-        if not is_long(batch):
-            return False
+    async def _acked(self, wait: _AckWait, timeout_ms: int) -> None:
+        """Returns when every batch is acked or refused, or the time is over."""
+        if not wait.begin():
+            return
+        self._purgatory.add(wait, timeout_ms)
+        try:
+            await wait.completion
+        finally:
+            self._purgatory.remove(wait)
+
+    def _is_compacted(self, topic: str, number: int) -> bool:
         try:
             return self._partitions.get(topic, number).log.config.compacts
         except ApiError:
             return False
 
-    def _look_into(
-        self, topic: str, number: int, batch: memoryview
-    ) -> Generator[Pause, None, BatchHeader]:
-        _, header = self._check(topic, number, batch)
-        look = look_for_keys(topic, batch, header, self._lookups)
-        yield from done(self._env.spawn.task(look, name="keys"))
-        return header
-
-    def _append_one(
-        self,
-        topic: str,
-        number: int,
-        batch: memoryview,
-        results: list[Produced],
-        pending: list[_AwaitedAck],
-        *,
-        wait: bool,
-        looked_into: BatchHeader | None = None,
-    ) -> None:
-        """Adds what becomes of a batch; `looked_into` is its header if its keys were checked."""
-        try:
-            partition, header = self._check(topic, number, batch)
-            if partition.log.config.compacts and header != looked_into:
-                check_keys(topic, batch, header)
-            now_ms = self._env.clock.wall_ms()
-            appended = partition.append(batch, header, now_ms=now_ms)
-        except CORE_ERRORS as error:
-            refused = as_api_error(error)
-            if refused.code is ErrorCode.DISK_FULL:
-                self._say_disk_is_full(topic, number, error)
-            results.append(Produced.refused(topic, number, refused))
-            return
-        end_offset = appended.last_offset + 1
-        if wait and not partition.is_acked(end_offset):
-            pending.append(_AwaitedAck(len(results), partition, end_offset))
-        results.append(
-            Produced(
-                topic,
-                number,
-                base_offset=appended.base_offset,
-                log_append_time_ms=appended.log_append_time_ms,
-                log_start_offset=partition.log.start_offset,
-            )
-        )
-
-    def _say_disk_is_full(self, topic: str, number: int, error: Exception) -> None:
-        # Producers come again until there is space: without a ration each try would be a line.
-        unsaid = self._lines.take()
-        if unsaid is not None:
-            log.error(
-                "disk full, appends are refused and reads go on",
-                topic=topic,
-                partition=number,
-                error=str(error),
-                unsaid=unsaid,
-            )
+    def _refusal(self, topic: str, number: int, error: Exception) -> ApiError:
+        refused = as_api_error(error)
+        if refused.code is ErrorCode.DISK_FULL:
+            # Producers retry until there is space: each retry would be a line.
+            suppressed = self._disk_full_lines.take()
+            if suppressed is not None:
+                log.error(
+                    "disk full, the broker refuses appends and serves reads",
+                    topic=topic,
+                    partition=number,
+                    error=str(error),
+                    suppressed=suppressed,
+                )
+        return refused
 
     def _check(self, topic: str, number: int, batch: memoryview) -> tuple[Partition, BatchHeader]:
         """Everything that a batch must be, but for the keys of a compacted topic."""
@@ -208,7 +175,12 @@ class ProduceService:
                 f"{config.max_message_bytes}; send less or raise it",
             )
         header = check_produced_batch(batch, max_bytes=config.max_message_bytes)
-        if header.producer_id >= 0 and not self._producer_ids.was_given(header.producer_id):
+        if header.producer_id >= 0:
+            self._check_producer(header)
+        return partition, header
+
+    def _check_producer(self, header: BatchHeader) -> None:
+        if not self._producer_ids.was_given(header.producer_id):
             # A batch with a future id would fence the producer that gets it.
             raise ApiError(
                 ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -221,55 +193,53 @@ class ProduceService:
                 f"InitProducerId has replaced epoch {header.producer_epoch} of producer "
                 f"{header.producer_id}; only the newest identity writes",
             )
-        return partition, header
-
-    def _when_durable(
-        self,
-        results: list[Produced],
-        pending: list[_AwaitedAck],
-        timeout_ms: int,
-    ) -> asyncio.Future[list[Produced]]:
-        left = len(pending)
-        refusals: dict[int, ApiError] = {awaited.index: _TIMED_OUT for awaited in pending}
-
-        def answer() -> None:
-            answered = list(results)
-            for index, refusal in refusals.items():
-                result = results[index]
-                answered[index] = Produced.refused(result.topic, result.partition, refusal)
-            waiting.finish(answered)
-
-        def acked(index: int, error: Exception | None) -> None:
-            nonlocal left
-            if error is None:
-                del refusals[index]
-            else:
-                refusals[index] = as_api_error(error)
-            left -= 1
-            if not left:
-                answer()
-
-        waiting: Waiting[list[Produced]] = self._waiting.enter(timeout_ms, on_due=answer)
-        for awaited in pending:
-            awaited.partition.on_ack(awaited.end_offset, partial(acked, awaited.index))
-        return waiting.future
 
 
-@dataclass(slots=True)
-class _AwaitedAck:
-    """A batch that is appended and not acked: its place in the results, and what it waits for."""
+class _AckWait:
+    """The batches of one request that are appended and not acked; parked in the purgatory."""
 
-    index: int
-    partition: Partition
-    end_offset: int
+    __slots__ = ("_results", "_unacked", "_waits_for", "completion")
 
+    def __init__(self, results: list[Produced]) -> None:
+        self._results = results
+        self._waits_for: list[tuple[int, Partition, int]] = []
+        self._unacked: set[int] = set()
+        self.completion: Completion[None]
 
-def _check_acks(acks: int) -> None:
-    if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it is 0, 1 or -1 (all)")
+    def add(self, index: int, partition: Partition, end_offset: int) -> None:
+        """Batch `index` of the request is acked at `end_offset` of the partition."""
+        self._waits_for.append((index, partition, end_offset))
 
+    def begin(self) -> bool:
+        """Registers with the partitions; False when every batch has its ack by now."""
+        self.completion = Completion()
+        self._unacked.update(index for index, _, _ in self._waits_for)
+        for index, partition, end_offset in self._waits_for:
+            partition.on_ack(end_offset, partial(self._on_ack, index))
+        return bool(self._unacked)
 
-_TIMED_OUT = ApiError(
-    ErrorCode.REQUEST_TIMED_OUT,
-    "The batch was appended but not durable in time; it may still become so",
-)
+    def expire(self) -> None:
+        """See `Parked`."""
+        for index in self._unacked:
+            self._refuse(
+                index,
+                ApiError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "The batch was appended but not durable in time; it may still become so",
+                ),
+            )
+        self._unacked.clear()
+        self.completion.complete(None)
+
+    def _on_ack(self, index: int, error: Exception | None) -> None:
+        if index not in self._unacked:
+            return
+        self._unacked.discard(index)
+        if error is not None:
+            self._refuse(index, as_api_error(error))
+        if not self._unacked:
+            self.completion.complete(None)
+
+    def _refuse(self, index: int, error: ApiError) -> None:
+        result = self._results[index]
+        self._results[index] = Produced.refused(result.topic, result.partition, error)

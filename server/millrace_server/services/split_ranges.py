@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.log import OffsetOutOfRange, Piece
+from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.partition import Partition
 
 PIECES_AT_ONCE = 50
 """Cut in one go, some 200 us; reading the indexes that this takes is as much again."""
 
 
-def split_range(
-    partition: Partition, start_offset: int, *, end_offset: int, piece_bytes: int, pieces_max: int
-) -> Generator[None, None, list[Piece]]:
-    """The first `pieces_max` pieces of a range, whose end is exclusive; yields where others may go.
+async def split_range(
+    partition: Partition,
+    start_offset: int,
+    *,
+    end_offset: int,
+    piece_bytes: int,
+    pieces_max: int,
+    scheduler: FairScheduler,
+) -> list[Piece]:
+    """The first `pieces_max` pieces of a range, whose end is exclusive.
 
     Knows only what consumers may read. Raises `ApiError`, `OffsetOutOfRange` and what a disk does,
     also when retention has taken meanwhile what is still to be cut.
@@ -38,7 +43,7 @@ def split_range(
     reached = start_offset
     while reached < end_offset and len(pieces) < pieces_max:
         if pieces:
-            yield
+            await scheduler.yield_()
         pieces += log.split(
             reached,
             end_offset=end_offset,

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import pytest
 import uvloop
 
+from millrace_protocol.framing import TEXT_OPENINGS
 from millrace_server.environment.seams import (
     ColdReads,
     Disk,
@@ -25,14 +26,16 @@ from millrace_server.environment.seams import (
     FileSlice,
     Net,
     ReadBuffer,
-    Reply,
+    Response,
     SliceSource,
+    release_slices,
 )
 from millrace_server.limits import Limits
-from millrace_server.loop.fair_scheduler import Later, Pieces
+from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.net.connection import Connection
+from millrace_server.net.dialect import Handled, Peer
+from millrace_server.net.frame_reader import FrameLengthError, FrameReader, FramingError
 from millrace_server.net.server import Server
-from millrace_server.net.stream import Stream
 
 T = TypeVar("T")
 
@@ -131,7 +134,8 @@ class CountedFile:
         return FileSlice(self, position, size, source or SoundSource())
 
 
-Answer = Reply | Later | Pieces | Stream | None
+Answer = Handled | asyncio.Future[Response]
+"""What a script returns; a future is awaited by a coroutine."""
 
 
 @dataclass
@@ -146,6 +150,7 @@ class ScriptedHandler:
     lost: list[Connection] = field(default_factory=list)
 
     def frame(self, connection: Connection, frame: memoryview, owned: bool) -> Answer:
+        """Handles one frame."""
         self._note(connection)
         self.frames += 1
         self.owned.append(owned)
@@ -154,26 +159,73 @@ class ScriptedHandler:
         return self.on_frame(connection, bytes(frame))
 
     def line(self, connection: Connection, line: bytes) -> Answer:
+        """Handles one line."""
         self._note(connection)
         if self.on_line is None:
             return [line + b"\n"]
         return self.on_line(connection, line)
 
-    def refuse_frame_length(self, connection: Connection, length: int) -> Reply:
-        return [b"bad length %d" % length]
-
-    def refuse_line_length(self, connection: Connection, line_bytes_max: int) -> Reply:
-        return [b"line over %d" % line_bytes_max]
-
-    def refuse_connection(self, connection: Connection, connections_max: int) -> Reply:
-        return [b"more than %d connections" % connections_max]
-
-    def closed(self, connection: Connection) -> None:
-        self.lost.append(connection)
-
     def _note(self, connection: Connection) -> None:
         if connection not in self.connections:
             self.connections.append(connection)
+
+
+class ScriptedSession:
+    """One connection of a `ScriptedDialect`."""
+
+    is_sequential = False
+
+    def __init__(self, handler: ScriptedHandler, connection: Connection, *, text: bool) -> None:
+        self._handler = handler
+        self._connection = connection
+        self._text = text
+
+    def next_request(self, reader: FrameReader) -> ReadBuffer | None:
+        return reader.next_line() if self._text else reader.next_frame()
+
+    def last_request(self, reader: FrameReader) -> ReadBuffer | None:
+        return reader.last_line() if self._text else None
+
+    def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
+        if self._text:
+            answer = self._handler.line(self._connection, bytes(request))
+        else:
+            assert isinstance(request, memoryview)
+            answer = self._handler.frame(self._connection, request, owned)
+        return _awaiting(answer) if isinstance(answer, asyncio.Future) else answer
+
+    def refuse(self, error: FramingError) -> Response:
+        if isinstance(error, FrameLengthError):
+            return [b"bad length %d" % error.length]
+        return [b"line over %d" % self._connection._shared.limits.line_bytes_max]
+
+    def refuse_connection(self, connections_max: int) -> Response:
+        return [b"more than %d connections" % connections_max]
+
+
+async def _awaiting(answer: asyncio.Future[Response]) -> Response:
+    try:
+        return await answer
+    except GeneratorExit:
+        # The result came in the pass in which the connection was lost.
+        if answer.done() and not answer.cancelled():
+            release_slices(answer.result())
+        raise
+
+
+@dataclass
+class ScriptedDialect:
+    """Lines, or frames: whatever does not begin like a line."""
+
+    handler: ScriptedHandler
+    text: bool
+
+    def recognizes(self, first_bytes: ReadBuffer) -> bool | None:
+        return not self.text or first_bytes[0] in TEXT_OPENINGS
+
+    def open(self, connection: Peer) -> ScriptedSession:
+        assert isinstance(connection, Connection)
+        return ScriptedSession(self.handler, connection, text=self.text)
 
 
 def frame_of(body: bytes) -> bytes:
@@ -181,7 +233,7 @@ def frame_of(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
-class Peer:
+class RemotePeer:
     """The other end of a connection, in full control of its socket."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -250,17 +302,22 @@ class Place:
     handler: ScriptedHandler
     clock: SetClock
     address: tuple[str, int]
-    peers: list[Peer]
+    peers: list[RemotePeer]
 
-    async def connect(self, *, receive_buffer_bytes: int | None = None) -> Peer:
+    async def connect(self, *, receive_buffer_bytes: int | None = None) -> RemotePeer:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setblocking(False)
         if receive_buffer_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        peer = Peer(sock)
+        peer = RemotePeer(sock)
         self.peers.append(peer)
         await asyncio.get_running_loop().sock_connect(sock, self.address)
         return peer
+
+    @property
+    def scheduler(self) -> FairScheduler:
+        """The fair scheduler that the connections share."""
+        return self.server._shared.scheduler
 
     async def connected(self) -> Connection:
         """The only connection, once the server has taken it in."""
@@ -297,6 +354,18 @@ class StraightNet:
         return await asyncio.get_running_loop().create_connection(protocol, host, port)
 
 
+class WatchedServer(Server):
+    """Remembers in the handler which connections were lost."""
+
+    def __init__(self, handler: ScriptedHandler, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._handler = handler
+
+    def lost(self, connection: Connection) -> None:
+        super().lost(connection)
+        self._handler.lost.append(connection)
+
+
 class Serve(Protocol):
     def __call__(
         self,
@@ -323,8 +392,10 @@ async def serve() -> AsyncIterator[Serve]:
         disk: Disk = NoDisk()  # type: ignore[assignment]
         host = Environment(clock, disk, net or StraightNet(), random.Random(1), ThreadSpawn())
         handler = ScriptedHandler()
-        server = Server(host, handler, limits, cold_reads=cold_reads)
-        place = Place(server, handler, clock, await server.start("127.0.0.1", 0), [])
+        server = WatchedServer(handler, host, limits, cold_reads=cold_reads)
+        dialects = [ScriptedDialect(handler, text) for text in (True, False)]
+        address = await server.start(dialects, "127.0.0.1", 0)
+        place = Place(server, handler, clock, address, [])
         places.append(place)
         return place
 

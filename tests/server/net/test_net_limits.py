@@ -8,14 +8,14 @@ import socket
 
 import pytest
 
-from millrace_server.environment.seams import Reply
+from millrace_server.environment.seams import Response
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
 from tests.server.net.conftest import Answer, Place, Serve, frame_of, until
 
 
 def greeting(connection: Connection, frame: bytes) -> Answer:
-    connection.greeted()
+    connection.lift_frame_limit()
     return [frame]
 
 
@@ -94,7 +94,7 @@ async def test_later_request_must_be_finished_in_time_too(serve: Serve) -> None:
 
 async def test_idle_connection_is_closed_but_one_that_waits_for_us_is_not(serve: Serve) -> None:
     place = await serve()
-    future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
     place.handler.on_frame = lambda connection, frame: (
         future if frame[4:] == b"MR long poll" else [frame]
     )
@@ -159,7 +159,7 @@ async def test_slow_but_steady_reader_is_not_closed(serve: Serve) -> None:
 
 async def test_requests_beyond_the_inflight_limit_wait_until_answers_left(serve: Serve) -> None:
     place = await serve(limits=Limits(inflight_requests_max=5))
-    futures: list[asyncio.Future[Reply]] = []
+    futures: list[asyncio.Future[Response]] = []
 
     def answer(connection: Connection, frame: bytes) -> Answer:
         futures.append(asyncio.get_running_loop().create_future())
@@ -195,9 +195,9 @@ async def test_flood_of_small_requests_lets_other_connections_in_between(serve: 
     assert order.index("MR other") < 5_000
 
 
-async def hold(place: Place, size: int) -> tuple[socket.socket, list[asyncio.Future[Reply]]]:
+async def hold(place: Place, size: int) -> tuple[socket.socket, list[asyncio.Future[Response]]]:
     """A connection that holds a frame of `size` bytes in memory until its future is set."""
-    futures: list[asyncio.Future[Reply]] = []
+    futures: list[asyncio.Future[Response]] = []
 
     def keep(connection: Connection, frame: bytes) -> Answer:
         if frame[4:6] == b"MR":
@@ -271,7 +271,7 @@ async def test_second_large_frame_waits_for_the_answer_to_the_first(serve: Serve
     loop = asyncio.get_running_loop()
     sending = loop.create_task(loop.sock_sendall(sock, data))
     connection = await place.connected()
-    await until(lambda: connection._allowance.held_back)
+    await until(lambda: connection._account.held_back)
     assert len(futures) == 1
     assert connection.held_bytes == million + 4
     futures[0].set_result([b"done"])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from millrace_server.environment.seams import File, FileSlice, Reply
+from millrace_server.environment.seams import File, FileSlice, Response
 from millrace_server.limits import Limits
 from millrace_server.net.socket_transport import SocketWire
 from tests.server.net.conftest import CountedFile, Serve, frame_of, open_descriptors, until
@@ -308,9 +308,9 @@ async def test_what_fails_its_check_is_not_sent_and_the_source_is_told(
 SMALL = 100
 
 
-def small_answers(file: CountedFile, count: int, reads: GatedReads | None = None) -> Reply:
+def small_answers(file: CountedFile, count: int, reads: GatedReads | None = None) -> Response:
     """Heads and slices of `SMALL` bytes, of which every tenth is too large to be copied."""
-    answer: Reply = []
+    answer: Response = []
     for number in range(count):
         position = number * SMALL
         answer += [b"[%06d]" % number, file.slice(position, _small_size(number), reads)]

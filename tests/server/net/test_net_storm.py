@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from millrace_server.environment.seams import Reply
+from millrace_server.environment.seams import Response
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
 from tests.server.net.conftest import Answer, CountedFile, Place, Serve, frame_of, until
@@ -49,14 +49,15 @@ async def test_storm_leaves_nothing_behind(
     loop = asyncio.get_running_loop()
     choices = random.Random(11)
 
-    def complete(future: asyncio.Future[Reply]) -> None:
-        future.set_result([b"late", file.slice(5, 0)])
+    def complete(future: asyncio.Future[Response]) -> None:
+        if not future.done():
+            future.set_result([b"late", file.slice(5, 0)])
 
     def answer(connection: Connection, frame: bytes) -> Answer:
         if frame[4:8] == b"file":
             return [file.slice(0, SLICE_BYTES)]
         if frame[4:8] == b"late":
-            future: asyncio.Future[Reply] = loop.create_future()
+            future: asyncio.Future[Response] = loop.create_future()
             loop.call_later(choices.random() / 100, complete, future)
             return future
         return [frame[4:8]]

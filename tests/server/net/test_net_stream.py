@@ -5,11 +5,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from millrace_server.environment.seams import Reply
+from millrace_server.environment.seams import Response
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
-from millrace_server.net.stream import Stream
+from millrace_server.net.pending_response import PendingResponse
 from tests.server.net.conftest import Answer, CountedFile, Serve, until
+
+
+class Stream:
+    """One streamed response, driven by the test through a queue of commands."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._end: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self.ended = False
+        self.place: PendingResponse | None = None
+
+    async def respond(self) -> Response:
+        self.place = self._connection.stream()
+        try:
+            return await self._end
+        finally:
+            self.ended = True
+
+    def send(self, parts: Response) -> bool:
+        assert self.place is not None
+        return self._connection.send_part(self.place, parts)
+
+    def drained(self) -> asyncio.Future[None]:
+        return self._connection.drained()
+
+    def finish(self, parts: Response) -> None:
+        self._end.set_result(parts)
 
 
 class Tail:
@@ -17,12 +44,12 @@ class Tail:
 
     def __init__(self) -> None:
         self.streams: list[Stream] = []
-        self.parked: list[asyncio.Future[Reply]] = []
+        self.parked: list[asyncio.Future[Response]] = []
 
     def __call__(self, connection: Connection, line: bytes) -> Answer:
         if line == b"TAIL":
-            self.streams.append(connection.stream())
-            return self.streams[-1]
+            self.streams.append(Stream(connection))
+            return self.streams[-1].respond()
         if line == b"WAIT":
             self.parked.append(asyncio.get_running_loop().create_future())
             return self.parked[-1]
@@ -43,7 +70,7 @@ async def test_stream_keeps_its_place_between_answers(serve: Serve) -> None:
     assert await peer.receive(6) == b"later\n"
     tail.streams[0].finish([b"end\n"])
     assert await peer.receive(9) == b"end\nlast\n"
-    assert tail.streams[0].ended
+    await until(lambda: tail.streams[0].ended)
 
 
 async def test_stream_ends_when_its_peer_leaves(
@@ -52,15 +79,15 @@ async def test_stream_ends_when_its_peer_leaves(
     place = await serve()
     tail = place.handler.on_line = Tail()
     file = counted_file(b"0123456789")
-    peer = await place.connect()
+    peer = await place.connect(receive_buffer_bytes=4096)
     await peer.send(b"TAIL\n")
     await until(lambda: len(tail.streams) == 1)
+    while tail.streams[0].send([bytes(50_000)]):  # noqa: ASYNC110 - fills the kernel's buffers
+        await asyncio.sleep(0)
+    tail.streams[0].send([file.slice(0, 10)])
     peer.reset()
     await until(lambda: tail.streams[0].ended)
-    assert not tail.streams[0].send([file.slice(0, 10)])
-    tail.streams[0].finish([file.slice(0, 10)])
-    await asyncio.wait_for(tail.streams[0].room(), 5)
-    assert file.references == 1
+    await until(lambda: file.references == 1)
 
 
 async def test_stream_goes_on_after_its_peer_ended_its_input(serve: Serve) -> None:
@@ -73,7 +100,7 @@ async def test_stream_goes_on_after_its_peer_ended_its_input(serve: Serve) -> No
     await until(lambda: connection._input_ended)
     tail.streams[0].send([b"still here\n"])
     assert await peer.receive(11) == b"still here\n"
-    tail.streams[0].finish()
+    tail.streams[0].finish([])
     assert await peer.receive_to_end() == b""
 
 
@@ -91,7 +118,7 @@ async def test_sender_is_asked_to_pause_and_told_when_there_is_room(serve: Serve
         await asyncio.sleep(0)
     sent += 50_000
     assert connection.held_bytes < 400_000
-    room = stream.room()
+    room = stream.drained()
     assert not room.done()
     assert len(await peer.receive(sent)) == sent
     await asyncio.wait_for(room, 60)

@@ -1,256 +1,297 @@
-"""Frames in, frames out: which handler answers, and what is said when none can.
+"""Frames in, frames out: which handler answers, and what is sent when none can.
 
-A frame that is no frame of this protocol ends the connection: nothing after it can be trusted.
-Everything else is answered, and the connection lives on: an unknown api or version with the
-range there is, a body that does not decode with the position of the byte that is wrong.
+A frame that is not of this protocol ends the connection: nothing after it can be trusted.
+Every other request gets a response, and the connection lives on: an unknown api or version with
+the supported range, a body that does not decode with the position of the byte that is wrong.
+
+A short request is handled within the call. A long one is decoded, handled and encoded in chunks,
+between which the fair scheduler lets other requests go.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Generator
-from functools import partial
+from collections.abc import Coroutine
+from typing import Any
 
 from millrace_protocol.api import APIS, Api, ApiKey
-from millrace_protocol.codec import decode, encode
-from millrace_protocol.compiled import decode_in_pieces, encode_in_pieces
+from millrace_protocol.codec import Decoder, Encoder, decode, encode, entry_count
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_protocol.framing import (
+    HEADER_SIZE,
+    LENGTH_SIZE,
+    TEXT_OPENINGS,
     RequestHeader,
     read_request_header,
     refusal_frame,
     response_frame,
+    response_header,
 )
-from millrace_protocol.hot import produce_count
+from millrace_protocol.messages.produce import ProduceRequest
 from millrace_protocol.messages.refusal import Refusal
-from millrace_protocol.records import HEADER_SIZE
 from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import (
-    Answer,
-    Answered,
-    AnswerPieces,
-    BodyParts,
-    frame_parts,
-)
+from millrace_server.config import BrokerConfig
 from millrace_server.dialects.native.handlers import HANDLERS
-from millrace_server.environment.seams import Reply
+from millrace_server.dialects.native.response_body import Body, BodyParts, CloseConnection
+from millrace_server.environment.seams import ReadBuffer, Response
 from millrace_server.logs import LogRateLimiter, get_logger
-from millrace_server.loop.fair_scheduler import Pieces
-from millrace_server.net.connection import Connection
-from millrace_server.services.produce import PIECE_BATCHES
+from millrace_server.net.dialect import Handled, Peer
+from millrace_server.net.frame_reader import FrameLengthError, FrameReader, FramingError
+from millrace_server.services.produce import CHUNK_BATCHES
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 
 LONG_BODY_BYTES = 4 << 10
-"""A longer body waits for a turn before it is decoded: it names more than a hundred things."""
-MANY_BATCHES_BYTES = PIECE_BATCHES * HEADER_SIZE
-"""A shorter body names few things, and not more batches than are appended in one go."""
-assert MANY_BATCHES_BYTES < LONG_BODY_BYTES
+"""A longer body is decoded in chunks: it names more than a hundred things."""
+LONG_PRODUCE_BYTES = 1 << 10
+"""A shorter Produce names no more batches than are appended in one chunk."""
+CHUNK_ENTRIES = 100
+"""Array elements decoded or encoded in one chunk, some 200 us."""
 
 log = get_logger("millrace.native")
 
 
 class NativeDialect:
-    """Answers the frames of all connections of one broker."""
+    """The dialect of length-prefixed frames (wire_spec.md W-2)."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._waits: dict[Connection, dict[asyncio.Future[Answer | AnswerPieces], None]] = {}
-        self._lines = LogRateLimiter(broker.env.clock)
+    def __init__(self, services: Services, config: BrokerConfig) -> None:
+        self.services = services
+        self.config = config
+        self.refused_frames = LogRateLimiter(services.env.clock)
 
-    def closed(self, connection: Connection) -> None:
-        """The connection is gone, and with it what it still waited for."""
-        for wait in self._waits.pop(connection, ()):
-            wait.cancel()
+    def recognizes(self, first_bytes: ReadBuffer) -> bool | None:
+        """Every binary frame: a wrong one is refused in this dialect."""
+        return first_bytes[0] not in TEXT_OPENINGS
 
-    def frame(
-        self, connection: Connection, frame: memoryview, owned: bool
-    ) -> Reply | asyncio.Future[Reply | Pieces] | Pieces | None:
-        """Answers one whole frame; `frame` is only valid during the call unless `owned`."""
+    def open(self, connection: Peer) -> NativeSession:
+        return NativeSession(self, connection)
+
+
+class NativeSession:
+    """The requests and responses of one connection."""
+
+    __slots__ = ("_connection", "_context", "_dialect", "_services")
+
+    is_sequential = False
+
+    def __init__(self, dialect: NativeDialect, connection: Peer) -> None:
+        self._dialect = dialect
+        self._services = dialect.services
+        self._connection = connection
+        self._context = RequestContext(client_host=connection.peer)
+
+    def next_request(self, reader: FrameReader) -> memoryview | None:
+        frame = reader.next_frame()
+        if frame is not None and len(frame) < HEADER_SIZE:
+            raise FrameLengthError(len(frame) - LENGTH_SIZE)
+        return frame
+
+    def last_request(self, reader: FrameReader) -> None:
+        """A frame that is cut short is no request."""
+
+    def refuse(self, error: FramingError) -> Response:
+        """Names the limit. The header was not read, so api and correlation id are 0."""
+        assert isinstance(error, FrameLengthError)
+        limits = self._dialect.config.limits
+        return [
+            _anonymous_refusal(
+                ErrorCode.FRAME_TOO_LARGE,
+                f"A frame length of {error.length} is out of bounds: it is at least "
+                f"{HEADER_SIZE - LENGTH_SIZE} and at most {limits.frame_bytes_max}, before Hello "
+                f"{limits.frame_bytes_max_before_hello}",
+            )
+        ]
+
+    def refuse_connection(self, connections_max: int) -> Response:
+        return [
+            _anonymous_refusal(
+                ErrorCode.BROKER_STOPPING,
+                f"The broker has {connections_max} connections, its limit; try again later",
+            )
+        ]
+
+    def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
+        """Handles one whole frame."""
+        frame = request
+        assert isinstance(frame, memoryview)
         try:
             header = read_request_header(frame)
         except WireError as error:
-            if (unsaid := self._lines.take()) is not None:
-                log.warning("frame refused", peer=connection.peer, reason=str(error), unsaid=unsaid)
-            connection.abort(f"no frame of this protocol: {error}")
+            self._abort(error)
             return None
-        connection.client_id = header.client_id
+        self._context.client_id = header.client_id
+        if len(frame) > LONG_PRODUCE_BYTES and _is_long(header, frame):
+            # It is read after this call. Not bytes: an append writes offsets into a batch.
+            kept = frame if owned else memoryview(bytearray(frame))
+            return self._respond_in_chunks(header, kept)
         try:
-            if len(frame) > MANY_BATCHES_BYTES and _names_many(header, frame):
-                # It is read after this call. Not bytes: an append writes offsets into a batch.
-                kept = frame if owned else memoryview(bytearray(frame))
-                return self._in_turns(connection, header, self._read(connection, header, kept))
-            answered = self._handle(connection, header, frame)
-            if isinstance(answered, Message | BodyParts):
-                return _encode(header, answered)
-            if isinstance(answered, Generator):
-                return self._in_turns(connection, header, answered)
-            return self._said(connection, header, answered)
+            api = _known_api(header)
+            try:
+                message = decode(api.request, frame[header.body_position :], header.version)
+            except WireError as error:
+                raise _broken_body(header, error) from None
+            handled = HANDLERS[api.key](self._services, self._context, message)
+            if isinstance(handled, Coroutine):
+                return self._respond(header, handled)
+            if header.api == ApiKey.HELLO:
+                self._connection.lift_frame_limit()
+            return None if handled is None else _encoded(header, handled)
         except Exception as error:
-            return [self._failed(connection, header, error)]
+            return self._failed(header, error)
 
-    def _read(
-        self, connection: Connection, header: RequestHeader, frame: memoryview
-    ) -> AnswerPieces:
-        """Handles a long request when its turn comes."""
-        yield None
-        api = _known(header)
+    async def _respond(
+        self, header: RequestHeader, handled: Coroutine[Any, Any, Body | None]
+    ) -> Response:
+        """The response that a handler's coroutine leads to."""
         try:
-            request = yield from decode_in_pieces(
-                api.request, frame[header.body_position :], header.version
-            )
-        except WireError as error:
-            raise _broken(header, error) from None
-        yield None
-        answered = HANDLERS[api.key](self._broker, connection, request)
-        if isinstance(answered, Generator):
-            answered = yield from answered
-        return answered
-
-    def _in_turns(
-        self, connection: Connection, header: RequestHeader, pieces: AnswerPieces
-    ) -> Pieces:
-        try:
-            answered = yield from pieces
-            if isinstance(answered, Message):
-                parts = yield from encode_in_pieces(answered, header.version)
-                answered = BodyParts([*parts], sum(map(len, parts)))
-            return self._said(connection, header, answered)
+            body = await handled
+            if body is None:
+                return []
+            if isinstance(body, Message) and _has_many_entries(body):
+                body = await self._encoded_in_chunks(header, body)
+            return _encoded(header, body)
         except Exception as error:
-            return [self._failed(connection, header, error)]
+            return self._failed(header, error)
 
-    def _said(
-        self,
-        connection: Connection,
-        header: RequestHeader,
-        answered: Answer | asyncio.Future[Answer | AnswerPieces] | None,
-    ) -> Reply | asyncio.Future[Reply | Pieces] | None:
-        if answered is None:
-            return None
-        if isinstance(answered, asyncio.Future):
-            return self._later(connection, header, answered)
-        return _encode(header, answered)
-
-    def _handle(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Answered:
-        api = _known(header)
+    async def _respond_in_chunks(self, header: RequestHeader, frame: memoryview) -> Response:
+        """The response to a long request, whose frame is kept."""
+        scheduler = self._services.scheduler
         try:
-            request = decode(api.request, frame[header.body_position :], header.version)
-        except WireError as error:
-            raise _broken(header, error) from None
-        return HANDLERS[api.key](self._broker, connection, request)
-
-    def _later(
-        self,
-        connection: Connection,
-        header: RequestHeader,
-        future: asyncio.Future[Answer | AnswerPieces],
-    ) -> asyncio.Future[Reply | Pieces]:
-        reply: asyncio.Future[Reply | Pieces] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(partial(self._finish, connection, header, reply))
-        if not isinstance(future, asyncio.Task):
-            self._waits.setdefault(connection, {})[future] = None
-        return reply
-
-    def _finish(
-        self,
-        connection: Connection,
-        header: RequestHeader,
-        reply: asyncio.Future[Reply | Pieces],
-        future: asyncio.Future[Answer | AnswerPieces],
-    ) -> None:
-        if (waits := self._waits.get(connection)) is not None:
-            waits.pop(future, None)
-            if not waits:
-                del self._waits[connection]
-        if future.cancelled():
-            reply.cancel()
-            return
-        parts: Reply | Pieces
-        try:
-            answer = future.result()
-            if isinstance(answer, Generator):
-                parts = self._in_turns(connection, header, answer)
-            else:
-                parts = _encode(header, answer)
+            await scheduler.yield_()
+            api = _known_api(header)
+            decoder = Decoder(api.request, frame[header.body_position :], header.version)
+            try:
+                while not decoder.step(CHUNK_ENTRIES):
+                    await scheduler.yield_()
+            except WireError as error:
+                raise _broken_body(header, error) from None
+            await scheduler.yield_()
+            handled = HANDLERS[api.key](self._services, self._context, decoder.result)
+            body = await handled if isinstance(handled, Coroutine) else handled
+            if body is None:
+                return []
+            if isinstance(body, Message):
+                await scheduler.yield_()
+                body = await self._encoded_in_chunks(header, body)
+            return _encoded(header, body)
         except Exception as error:
-            parts = [self._failed(connection, header, error)]
-        reply.set_result(parts)
+            return self._failed(header, error)
 
-    def _failed(self, connection: Connection, header: RequestHeader, error: Exception) -> bytes:
-        """The answer to a request that was refused, or that met a bug of ours."""
+    async def _encoded_in_chunks(self, header: RequestHeader, body: Message) -> BodyParts:
+        encoder = Encoder(body, header.version)
+        while not encoder.step(CHUNK_ENTRIES):
+            await self._services.scheduler.yield_()
+        return BodyParts([*encoder.parts], sum(map(len, encoder.parts)))
+
+    def _failed(self, header: RequestHeader, error: Exception) -> Response:
+        """The response to a request that was refused, or that met a bug of the broker."""
+        if isinstance(error, CloseConnection):
+            self._connection.abort(str(error))
+            return []
         if isinstance(error, ApiError):
-            return _refusal(header, error)
-        if (unsaid := self._lines.take()) is not None:
+            return [_refusal(header, error)]
+        if (suppressed := self._dialect.refused_frames.take()) is not None:
             log.error(
                 "request failed",
-                peer=connection.peer,
+                peer=self._connection.peer,
                 api=header.api,
-                unsaid=unsaid,
+                suppressed=suppressed,
                 exc_info=error,
             )
-        return _refusal(header, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return [_refusal(header, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))]
+
+    def _abort(self, error: WireError) -> None:
+        connection = self._connection
+        if (suppressed := self._dialect.refused_frames.take()) is not None:
+            log.warning(
+                "frame refused", peer=connection.peer, reason=str(error), suppressed=suppressed
+            )
+        connection.abort(f"no frame of this protocol: {error}")
 
 
-def _known(header: RequestHeader) -> Api:
-    """The api that is asked for. Raises `ApiError` when there is none, or not in this version."""
+def _known_api(header: RequestHeader) -> Api:
+    """The requested api. Raises `ApiError` when there is none, or not in this version."""
     if header.api not in HANDLERS:
         raise ApiError(
-            ErrorCode.UNKNOWN_API,
-            f"The broker has no api with key {header.api}; Hello lists the apis",
+            ErrorCode.UNKNOWN_API, f"No api has the key {header.api}; Hello lists the apis"
         )
     api = APIS[ApiKey(header.api)]
     if not api.min_version <= header.version <= api.max_version:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"The broker has {api.name} in versions {api.min_version} to {api.max_version}, not in "
-            f"{header.version}",
+            f"{api.key.name} is supported in versions {api.min_version} to {api.max_version}, "
+            f"not {header.version}",
         )
     return api
 
 
-def _broken(header: RequestHeader, error: WireError) -> ApiError:
-    name = APIS[ApiKey(header.api)].name
+def _broken_body(header: RequestHeader, error: WireError) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_REQUEST,
-        f"The body of the {name} request is broken: {error.reason}, at byte "
+        f"The body of the {ApiKey(header.api).name} request is broken: {error.reason}, at byte "
         f"{header.body_position + error.position} of the frame",
     )
 
 
-def _names_many(header: RequestHeader, frame: memoryview) -> bool:
+def _is_long(header: RequestHeader, frame: memoryview) -> bool:
     """Whether a body is long, and not merely for its records, which are not decoded."""
     if header.api == ApiKey.PRODUCE:
-        return produce_count(frame[header.body_position :]) > PIECE_BATCHES
+        body = frame[header.body_position :]
+        return entry_count(ProduceRequest, body, header.version) > CHUNK_BATCHES
     return len(frame) > LONG_BODY_BYTES
 
 
-def _encode(header: RequestHeader, answer: Answer) -> Reply:
-    if isinstance(answer, BodyParts):
-        return frame_parts(
-            answer,
+def _has_many_entries(body: Message) -> bool:
+    """Whether encoding a response takes more than one chunk."""
+    entries = 0
+    messages = [body]
+    while messages:
+        message = messages.pop()
+        name: str
+        for name in type(message).__slots__:
+            value = getattr(message, name)
+            if type(value) is tuple:
+                entries += len(value)
+                if entries > CHUNK_ENTRIES:
+                    return True
+                messages += (each for each in value if isinstance(each, Message))
+    return False
+
+
+def _encoded(header: RequestHeader, body: Body) -> Response:
+    if isinstance(body, BodyParts):
+        frame_header = response_header(
             api=header.api,
             version=header.version,
             correlation_id=header.correlation_id,
+            body_size=body.size,
         )
+        return [frame_header, *body.parts]
     return [
         response_frame(
             api=header.api,
             version=header.version,
             correlation_id=header.correlation_id,
-            body=encode(answer, header.version),
+            body=encode(body, header.version),
         )
     ]
 
 
-def _refusal(header: RequestHeader, refused: ApiError) -> bytes:
+def _refusal(header: RequestHeader, error: ApiError) -> bytes:
     min_version = max_version = -1
-    if refused.code is ErrorCode.UNSUPPORTED_VERSION:
+    if error.code is ErrorCode.UNSUPPORTED_VERSION:
         api = APIS[ApiKey(header.api)]
         min_version, max_version = api.min_version, api.max_version
     return refusal_frame(
         api=header.api,
         version=header.version,
         correlation_id=header.correlation_id,
-        error_code=refused.code,
-        refusal=Refusal(refused.message, min_version, max_version),
+        error_code=error.code,
+        refusal=Refusal(error.message, min_version, max_version),
+    )
+
+
+def _anonymous_refusal(code: ErrorCode, message: str) -> bytes:
+    return refusal_frame(
+        api=0, version=0, correlation_id=0, error_code=code, refusal=Refusal(message)
     )

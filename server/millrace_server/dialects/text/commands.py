@@ -5,7 +5,6 @@ An answer is lines; the last begins with `OK` or `ERR`, so that a script knows w
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -14,19 +13,19 @@ from typing import Any
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import CorruptBatch, encode_batch
 from millrace_server.api_error import ApiError
-from millrace_server.broker import Broker
 from millrace_server.dialects.text.groups import groups, lag
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, record_line
 from millrace_server.log import OffsetOutOfRange
 from millrace_server.partitions.partition import Partition
-from millrace_server.services.produce import ACKS_ALL, Produced
+from millrace_server.services.produce import ACKS_ALL
+from millrace_server.services.services import Services
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
 FETCH_COUNT_DEFAULT = 10
 FETCH_COUNT_MAX = 1_000
 FETCH_BYTES = 64 << 10
 """Bytes of log that one FETCH reads, unless the first batch is larger."""
-TURN_CHARACTERS = 8 << 10
+CHUNK_CHARACTERS = 8 << 10
 """Of records that are made into lines in one go: when all have to be escaped, some 200 us."""
 PRODUCE_TIMEOUT_MS = 30_000
 
@@ -46,7 +45,7 @@ class Command:
     run: Callable[..., Lines | Coroutine[Any, Any, Lines]]
 
 
-def help_lines(broker: Broker) -> Lines:
+def help_lines(services: Services) -> Lines:
     """Every command with its usage."""
     listed = [(command.usage, command.doc) for command in COMMANDS.values()]
     listed += CONVERSATIONS
@@ -54,19 +53,19 @@ def help_lines(broker: Broker) -> Lines:
     return [f"{usage:<{width}}  {doc}" for usage, doc in listed] + ["OK"]
 
 
-def topics(broker: Broker) -> Lines:
+def topics(services: Services) -> Lines:
     """Topic names with their partition counts."""
     listed = [
         f"topic {t.name} partitions {t.partition_count}"
-        for t in sorted(broker.image.topics.values(), key=lambda t: t.name)
+        for t in map(services.cluster.topic, services.cluster.topic_names)
     ]
     return [*listed, f"OK {counted(len(listed), 'topic')}"]
 
 
-def describe(broker: Broker, name: str) -> Lines:
+def describe(services: Services, name: str) -> Lines:
     """A topic's identity, settings and partitions."""
-    topic = broker.image.topic(name)
-    config = broker.topics.config(name)
+    topic = services.cluster.topic(name)
+    config = services.topics.config(name)
     return [
         f"topic {name} id {topic.topic_id} partitions {topic.partition_count} "
         f"replication factor {topic.replication_factor}",
@@ -74,74 +73,75 @@ def describe(broker: Broker, name: str) -> Lines:
             f"config {key}={config.text(key)}{'' if key in config.own else ' (default)'}"
             for key in TOPIC_CONFIG_KEYS
         ),
-        *(_partition_line(broker, name, number) for number in range(topic.partition_count)),
+        *(_partition_line(services, name, number) for number in range(topic.partition_count)),
         "OK",
     ]
 
 
-def _partition_line(broker: Broker, name: str, number: int) -> str:
+def _partition_line(services: Services, name: str, number: int) -> str:
     try:
-        partition = broker.partitions.get(name, number)
+        partition = services.partitions.get(name, number)
     except ApiError as refused:
         return f"partition {number} offline: {refused.message}"
     return (
-        f"partition {number} leader {broker.config.node_id} start {partition.log.start_offset} "
+        f"partition {number} leader {services.cluster.node_id} start {partition.log.start_offset} "
         f"high watermark {partition.high_watermark} end {partition.log.end_offset} "
         f"bytes {partition.log.size_bytes}"
     )
 
 
-async def create(broker: Broker, name: str, partitions: str = "-1") -> Lines:
+async def create(services: Services, name: str, partitions: str = "-1") -> Lines:
     """Creates a topic."""
-    topic = await broker.topics.create(name, partitions=number(partitions, "PARTITIONS"))
+    topic = await services.topics.create(name, partitions=number(partitions, "PARTITIONS"))
     return [f"OK topic {name} with {counted(topic.partition_count, 'partition')}"]
 
 
-async def produce(broker: Broker, topic: str, partition: str, value: str = "") -> Lines:
+async def produce(services: Services, topic: str, partition: str, value: str = "") -> Lines:
     """Appends one record without a key and answers when it is durable."""
-    return await _append(broker, topic, partition, None, value)
+    return await _append(services, topic, partition, None, value)
 
 
 async def produce_key(
-    broker: Broker, topic: str, partition: str, key: str, value: str = ""
+    services: Services, topic: str, partition: str, key: str, value: str = ""
 ) -> Lines:
     """The same with a key of one word."""
-    return await _append(broker, topic, partition, key.encode("utf-8", "surrogateescape"), value)
+    return await _append(services, topic, partition, key.encode("utf-8", "surrogateescape"), value)
 
 
 async def _append(
-    broker: Broker, topic: str, partition: str, key: bytes | None, value: str
+    services: Services, topic: str, partition: str, key: bytes | None, value: str
 ) -> Lines:
     batch = encode_batch(
         [value.encode("utf-8", "surrogateescape")],
         keys=None if key is None else [key],
-        timestamps_ms=broker.env.clock.wall_ms(),
+        timestamps_ms=services.env.clock.wall_ms(),
     )
-    produced = broker.appends.append(
+    [result] = await services.produce.append(
         [(topic, number(partition, "PARTITION"), memoryview(batch))],
         acks=ACKS_ALL,
         timeout_ms=PRODUCE_TIMEOUT_MS,
     )
-    if isinstance(produced, asyncio.Future):
-        produced = await produced
-    result: Produced = produced[0]
     if result.code is not ErrorCode.NONE:
         raise ApiError(result.code, result.message)
     return [f"OK {topic}-{result.partition} offset {result.base_offset}"]
 
 
 async def fetch(
-    broker: Broker, topic: str, partition: str, offset: str, count: str = str(FETCH_COUNT_DEFAULT)
+    services: Services,
+    topic: str,
+    partition: str,
+    offset: str,
+    count: str = str(FETCH_COUNT_DEFAULT),
 ) -> Lines:
     """Records from an offset on; does not wait for more."""
     wanted = number(count, "COUNT")
     if not 1 <= wanted <= FETCH_COUNT_MAX:
         raise usage_error(f"COUNT is {wanted}; it is 1 to {FETCH_COUNT_MAX}")
     first = number(offset, "OFFSET")
-    found = broker.partitions.get(topic, number(partition, "PARTITION"))
+    found = services.partitions.get(topic, number(partition, "PARTITION"))
     if not found.log.start_offset <= first <= found.high_watermark:
         raise OffsetOutOfRange(first, found.log.start_offset, found.high_watermark)
-    lines, next_offset = await read_lines(broker, found, first, wanted)
+    lines, next_offset = await read_lines(services, found, first, wanted)
     return [
         *lines,
         f"OK {counted(len(lines), 'record')}, next offset {next_offset}, "
@@ -150,18 +150,24 @@ async def fetch(
 
 
 async def read_lines(
-    broker: Broker, partition: Partition, offset: int, count: int, *, room: int = ANSWER_CHARACTERS
+    services: Services,
+    partition: Partition,
+    offset: int,
+    count: int,
+    *,
+    characters_max: int = ANSWER_CHARACTERS,
 ) -> tuple[Lines, int]:
     """Up to `count` records from `offset` as lines, and the offset after them.
 
-    Ends with the record that fills `room` characters, and before a batch that cannot be read unless
-    it is the first. Others have their turn while it works.
+    Ends with the record that reaches `characters_max`, and before a batch that cannot be read
+    unless it is the first. Other requests run between its chunks.
 
     Raises `CorruptBatch` and `ApiError` for a batch that cannot be read, or not in text.
     """
     lines: Lines = []
-    while len(lines) < count and room > 0 and offset < partition.high_watermark:
-        async with broker.lookups:
+    characters_left = characters_max
+    while len(lines) < count and characters_left > 0 and offset < partition.high_watermark:
+        async with services.lookups:
             found = partition.read(offset, max_bytes=FETCH_BYTES)
             if found.slice is None:
                 break
@@ -170,10 +176,10 @@ async def read_lines(
             finally:
                 found.slice.release()
             more, next_offset, fault = await _lines_of(
-                broker, data, offset, count - len(lines), room
+                services, data, offset, count - len(lines), characters_left
             )
         lines += more
-        room -= sum(map(len, more))
+        characters_left -= sum(map(len, more))
         if fault is not None and not lines:
             raise fault
         if fault is not None or next_offset == offset:
@@ -183,24 +189,24 @@ async def read_lines(
 
 
 async def _lines_of(
-    broker: Broker, data: bytes, offset: int, count: int, room: int
+    services: Services, data: bytes, offset: int, count: int, characters_left: int
 ) -> tuple[Lines, int, CorruptBatch | ApiError | None]:
     """Up to `count` lines of whole batches, the offset after them, and what ended them early."""
     lines: Lines = []
     in_turn = 0
     whole = 0, offset
     try:
-        async with aclosing(broker.lookups.records(data, from_offset=offset)) as chunks:
+        async with aclosing(services.lookups.records(data, from_offset=offset)) as chunks:
             async for records, next_offset in chunks:
                 for record in records:
                     lines.append(record_line(record))
-                    room -= len(lines[-1])
-                    if len(lines) == count or room <= 0:
+                    characters_left -= len(lines[-1])
+                    if len(lines) == count or characters_left <= 0:
                         return lines, record[0] + 1, None
                     in_turn += len(lines[-1])
-                    if in_turn >= TURN_CHARACTERS:
+                    if in_turn >= CHUNK_CHARACTERS:
                         in_turn = 0
-                        await broker.turns.turn()
+                        await services.scheduler.yield_()
                 if not records:
                     whole = len(lines), next_offset
     except (CorruptBatch, ApiError) as fault:
@@ -209,12 +215,12 @@ async def _lines_of(
     return lines, whole[1], None
 
 
-def offsets(broker: Broker, name: str) -> Lines:
+def offsets(services: Services, name: str) -> Lines:
     """First and next readable offset of every partition."""
-    topic = broker.image.topic(name)
+    topic = services.cluster.topic(name)
     listed = []
     for n in range(topic.partition_count):
-        partition = broker.partitions.get(name, n)
+        partition = services.partitions.get(name, n)
         listed.append(
             f"partition {n} start {partition.log.start_offset} "
             f"high watermark {partition.high_watermark}"

@@ -1,99 +1,97 @@
-"""Lines in, lines out: which command answers, and the two that are not request and answer.
+"""Lines in, lines out: which command answers, and the two that are not request and response.
 
 `TAIL` streams records until the peer goes away; `QUIT` ends the connection.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
 from millrace_protocol.errors import ErrorCode
+from millrace_protocol.framing import TEXT_OPENINGS
 from millrace_server.api_error import ApiError
-from millrace_server.broker import Broker
-from millrace_server.dialects.text.commands import (
-    COMMANDS,
-    number,
-    usage_error,
-)
-from millrace_server.dialects.text.lines import Lines, error_line, reply
-from millrace_server.dialects.text.tail import Tail
-from millrace_server.environment.seams import Reply
-from millrace_server.net.connection import Connection
-from millrace_server.net.stream import Stream
+from millrace_server.config import BrokerConfig
+from millrace_server.dialects.text.commands import COMMANDS, number, usage_error
+from millrace_server.dialects.text.lines import Lines, encoded, error_line
+from millrace_server.dialects.text.tail import follow
+from millrace_server.environment.seams import ReadBuffer, Response
+from millrace_server.net.dialect import Handled, Peer
+from millrace_server.net.frame_reader import FrameReader, FramingError
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
+from millrace_server.services.services import Services
 
 _OFF = "The text dialect is switched off on this broker (text_dialect = false)"
 
 
 class TextDialect:
-    """Answers the lines of all connections of one broker."""
+    """The dialect of typed lines (wire_spec.md W-8)."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._tails: dict[Connection, Tail] = {}
-        self._unanswered: dict[Connection, asyncio.Task[Reply]] = {}
+    def __init__(self, services: Services, config: BrokerConfig) -> None:
+        self.services = services
+        self.config = config
 
-    def closed(self, connection: Connection) -> None:
-        """The connection is gone, and what it followed with it."""
-        if (tail := self._tails.pop(connection, None)) is not None:
-            tail.close()
+    def recognizes(self, first_bytes: ReadBuffer) -> bool | None:
+        """A printable character or white space; the first byte of a frame is neither."""
+        return first_bytes[0] in TEXT_OPENINGS
 
-    def line(
-        self, connection: Connection, line: bytes
-    ) -> Reply | asyncio.Future[Reply] | Stream | None:
+    def open(self, connection: Peer) -> TextSession:
+        return TextSession(self, connection)
+
+
+class TextSession:
+    """The lines of one connection.
+
+    A line is handled when the one before it has its answer: a person who types PRODUCE and then
+    FETCH expects to see the record.
+    """
+
+    __slots__ = ("_connection", "_dialect", "_is_following", "_services")
+
+    is_sequential = True
+
+    def __init__(self, dialect: TextDialect, connection: Peer) -> None:
+        self._dialect = dialect
+        self._services = dialect.services
+        self._connection = connection
+        self._is_following = False
+
+    def next_request(self, reader: FrameReader) -> bytes | None:
+        return reader.next_line()
+
+    def last_request(self, reader: FrameReader) -> bytes | None:
+        """A line without a line feed, before the end of the input."""
+        return reader.last_line()
+
+    def refuse(self, error: FramingError) -> Response:
+        """Names the limit."""
+        limit = self._dialect.config.limits.line_bytes_max
+        return encoded([_invalid(f"The line is longer than {limit} bytes")])
+
+    def refuse_connection(self, connections_max: int) -> Response:
+        error = ApiError(
+            ErrorCode.BROKER_STOPPING,
+            f"The broker has {connections_max} connections, its limit; try again later",
+        )
+        return encoded([error_line(error)])
+
+    def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         """Answers one typed line; an empty one is not answered."""
-        name, _, rest = line.decode("utf-8", "surrogateescape").lstrip(" \t").partition(" ")
+        line = bytes(request).decode("utf-8", "surrogateescape")
+        name, _, rest = line.lstrip(" \t").partition(" ")
         name = name.strip().upper()
         if not name:
             return None
-        if name == "TAIL":
-            return self._tail(connection, rest)
         if name == "QUIT":
-            connection.finish("quit")
-            return reply(["OK bye"])
-        before = self._unanswered.get(connection)
-        if before is not None:
-            return self._remember(connection, self._after(before, name, rest))
-        answer = self._answer(name, rest)
-        if isinstance(answer, list):
-            return reply(answer)
-        return self._remember(connection, self._later(answer))
-
-    def _remember(
-        self, connection: Connection, work: Coroutine[Any, Any, Reply]
-    ) -> asyncio.Task[Reply]:
-        """Runs `work` as the connection's last command; what is typed next waits for it.
-
-        A person who types PRODUCE and then FETCH expects to see the record.
-        """
-        task = self._broker.env.spawn.task(work, name=f"text {connection.peer}")
-        self._unanswered[connection] = task
-
-        def forget(done: asyncio.Task[Reply]) -> None:
-            if self._unanswered.get(connection) is done:
-                del self._unanswered[connection]
-
-        task.add_done_callback(forget)
-        return task
-
-    async def _after(self, before: asyncio.Task[Reply], name: str, rest: str) -> Reply:
-        await asyncio.wait([before])
-        answer = self._answer(name, rest)
-        return reply(answer) if isinstance(answer, list) else await self._later(answer)
-
-    async def _later(self, answer: Coroutine[Any, Any, Lines]) -> Reply:
+            self._connection.finish("quit")
+            return encoded(["OK bye"])
+        if name == "TAIL":
+            return self._tail(rest)
         try:
-            return reply(await answer)
+            answer = self._run(name, rest)
         except CORE_ERRORS as error:
-            return reply([error_line(as_api_error(error))])
-
-    def _answer(self, name: str, rest: str) -> Lines | Coroutine[Any, Any, Lines]:
-        try:
-            return self._run(name, rest)
-        except CORE_ERRORS as error:
-            return [error_line(as_api_error(error))]
+            return encoded([error_line(as_api_error(error))])
+        return encoded(answer) if isinstance(answer, list) else self._answered(answer)
 
     def _run(self, name: str, rest: str) -> Lines | Coroutine[Any, Any, Lines]:
         self._check_on()
@@ -105,33 +103,37 @@ class TextDialect:
         words = rest.split(" ", at_most) if command.takes_rest else rest.split()
         if not at_least <= len(words) <= at_most + command.takes_rest or "" in words[:at_least]:
             raise usage_error(f"Type {command.usage}")
-        return command.run(self._broker, *words)
+        return command.run(self._services, *words)
 
-    def _tail(self, connection: Connection, rest: str) -> Stream:
-        stream = connection.stream()
-        before = self._unanswered.get(connection)
-        if before is None:
-            self._follow(connection, rest, stream)
-        else:
-            before.add_done_callback(lambda _: self._follow(connection, rest, stream))
-        return stream
+    async def _answered(self, answer: Coroutine[Any, Any, Lines]) -> Response:
+        try:
+            return encoded(await answer)
+        except CORE_ERRORS as error:
+            return encoded([error_line(as_api_error(error))])
 
-    def _follow(self, connection: Connection, rest: str, stream: Stream) -> None:
+    async def _tail(self, rest: str) -> Response:
+        stream = self._connection.stream()
         words = rest.split()
         try:
             self._check_on()
-            tail = self._tails.get(connection)
-            if tail is not None and not tail.ended:
+            if self._is_following:
                 raise usage_error("This connection follows a partition already; open another")
             if len(words) != 2:
                 raise usage_error("Type TAIL TOPIC PARTITION")
-            partition = self._broker.partitions.get(words[0], number(words[1], "PARTITION"))
-        except ApiError as refused:
-            stream.finish(reply([error_line(refused)]))
-            return
-        if not stream.ended:
-            self._tails[connection] = Tail(self._broker, partition, stream)
+            partition = self._services.partitions.get(words[0], number(words[1], "PARTITION"))
+            self._is_following = True
+            try:
+                await follow(self._services, partition, self._connection, stream)
+            finally:
+                self._is_following = False
+        except CORE_ERRORS as error:
+            return encoded([error_line(as_api_error(error))])
+        return []
 
     def _check_on(self) -> None:
-        if not self._broker.config.text_dialect:
+        if not self._dialect.config.text_dialect:
             raise ApiError(ErrorCode.INVALID_REQUEST, _OFF)
+
+
+def _invalid(message: str) -> str:
+    return error_line(ApiError(ErrorCode.INVALID_REQUEST, message))

@@ -12,13 +12,13 @@ from itertools import islice
 from millrace_protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_server.api_error import ApiError
-from millrace_server.broker import Broker
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, word
 from millrace_server.group.effects import GroupDescription
 from millrace_server.group.image import GroupOffsets
 from millrace_server.group.offsets_topic import OFFSETS_TOPIC
+from millrace_server.services.services import Services
 
-PIECE_LINES = 100
+CHUNK_LINES = 100
 """Made in one go, some 200 us."""
 NOTHING = "-"
 """Where a group has committed nothing, a partition has no owner, or nobody knows."""
@@ -27,40 +27,40 @@ Owners = Mapping[str, Mapping[int, str]]
 """Topic to partition to the member that has it."""
 
 
-async def groups(broker: Broker) -> Lines:
+async def groups(services: Services) -> Lines:
     """A line for each group, by name."""
-    listed = broker.groups.listing()
+    listed = services.groups.listing()
     lines = (
         f"group {word(found.group_id)} state {found.state.value} members {found.member_count} "
         f"protocol {word(found.protocol) or NOTHING}"
         for found in listed
     )
-    return await _answer(broker, lines, count=len(listed), noun="group")
+    return await _answer(services, lines, count=len(listed), noun="group")
 
 
-async def lag(broker: Broker, group: str) -> Lines:
+async def lag(services: Services, group: str) -> Lines:
     """How far a group is behind, in each partition it has committed for or a member has."""
-    if OFFSETS_TOPIC not in broker.image.topics:
+    if not services.cluster.partition_count(OFFSETS_TOPIC):
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group!r}")
-    coordinator = broker.groups.coordinator(group)
-    owners = await _owners(broker, coordinator.describe(group))
+    coordinator = services.groups.coordinator(group)
+    owners = await _owners(services, coordinator.describe(group))
     committed = coordinator.image.of_group(group)
     places = {
         topic: sorted({*committed.get(topic, ()), *owners.get(topic, ())})
         for topic in sorted({*committed, *owners})
     }
-    lines = _lag_lines(broker, places, committed, owners)
-    return await _answer(broker, lines, count=sum(map(len, places.values())), noun="partition")
+    lines = _lag_lines(services, places, committed, owners)
+    return await _answer(services, lines, count=sum(map(len, places.values())), noun="partition")
 
 
 def _lag_lines(
-    broker: Broker, places: Mapping[str, list[int]], committed: GroupOffsets, owners: Owners
+    services: Services, places: Mapping[str, list[int]], committed: GroupOffsets, owners: Owners
 ) -> Iterator[str]:
     for topic, numbers in places.items():
         for number in numbers:
             stored = committed.get(topic, {}).get(number)
             offset = None if stored is None else stored.offset
-            end = _high_watermark(broker, topic, number)
+            end = _high_watermark(services, topic, number)
             behind = None if offset is None or end is None else end - offset
             member = owners.get(topic, {}).get(number)
             yield (
@@ -70,13 +70,13 @@ def _lag_lines(
             )
 
 
-async def _owners(broker: Broker, described: GroupDescription) -> Owners:
+async def _owners(services: Services, described: GroupDescription) -> Owners:
     """What each member of a consumer group has; of groups of other types nobody knows."""
     owners: dict[str, dict[int, str]] = {}
     if described.protocol_type != PROTOCOL_TYPE:
         return owners
     for member in described.members:
-        await broker.turns.turn()
+        await services.scheduler.yield_()
         try:
             assignment = decode_assignment(member.assignment)
         except WireError:
@@ -87,9 +87,9 @@ async def _owners(broker: Broker, described: GroupDescription) -> Owners:
     return owners
 
 
-def _high_watermark(broker: Broker, topic: str, number: int) -> int | None:
+def _high_watermark(services: Services, topic: str, number: int) -> int | None:
     try:
-        return broker.partitions.get(topic, number).high_watermark
+        return services.partitions.get(topic, number).high_watermark
     except ApiError:
         return None
 
@@ -98,20 +98,20 @@ def _known(number: int | None) -> str:
     return NOTHING if number is None else str(number)
 
 
-async def _answer(broker: Broker, lines: Iterable[str], *, count: int, noun: str) -> Lines:
+async def _answer(services: Services, lines: Iterable[str], *, count: int, noun: str) -> Lines:
     """As many of the lines as an answer holds, and how many there are."""
     answer: Lines = []
-    room = ANSWER_CHARACTERS
+    characters_left = ANSWER_CHARACTERS
     remaining = iter(lines)
-    while room > 0:
-        await broker.turns.turn()
-        piece = list(islice(remaining, PIECE_LINES))
+    while characters_left > 0:
+        await services.scheduler.yield_()
+        piece = list(islice(remaining, CHUNK_LINES))
         if not piece:
             break
         for line in piece:
             answer.append(line)
-            room -= len(line)
-            if room <= 0:
+            characters_left -= len(line)
+            if characters_left <= 0:
                 break
     if len(answer) == count:
         return [*answer, f"OK {counted(count, noun)}"]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from millrace_protocol.records import Record
 from millrace_server.api_error import ApiError
-from millrace_server.environment.seams import Reply
+from millrace_server.environment.seams import Response
 
 Lines = list[str]
 
@@ -115,6 +115,6 @@ def error_line(refused: ApiError) -> str:
     return f"ERR {refused.code.name} {_SURROGATE.sub(_byte_shown, refused.message)}"
 
 
-def reply(lines: list[str]) -> Reply:
+def encoded(lines: list[str]) -> Response:
     """Lines as they go out."""
     return [("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")]

@@ -1,83 +1,77 @@
 """TAIL: new records as lines, for as long as the peer listens.
 
-An entry in the partition's watch list, which has a task only while there is something to send: from
-when the high watermark moves until the peer has been sent all of it. It reads in turns with others:
-a record that a thousand of them follow is written a thousand times, between the requests of others.
+A coroutine that waits while there is nothing to send: from the end of the log until the high
+watermark moves. Each chunk that it reads is a chunk of the fair scheduler: a record that a thousand
+peers follow is written a thousand times, between the requests of others.
 """
 
 from __future__ import annotations
 
-import asyncio
-
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.broker import Broker
 from millrace_server.dialects.text.commands import read_lines
-from millrace_server.dialects.text.lines import error_line, reply
-from millrace_server.net.stream import Stream
-from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
+from millrace_server.dialects.text.lines import encoded
+from millrace_server.loop.completion import Completion
+from millrace_server.net.dialect import Peer
+from millrace_server.net.pending_response import PendingResponse
 from millrace_server.partitions.partition import Partition
+from millrace_server.services.services import Services
 
-PIECE_RECORDS = 100
-PIECE_CHARACTERS = 64 << 10
-"""Sent in one go, whichever is reached first; between pieces the peer has to listen."""
+CHUNK_RECORDS = 100
+CHUNK_CHARACTERS = 64 << 10
+"""Sent in one chunk, whichever is reached first; between chunks the peer has to read."""
 
 
-class Tail:
-    """Follows one partition from its high watermark on, until `close` or an error."""
+async def follow(
+    services: Services, partition: Partition, connection: Peer, stream: PendingResponse
+) -> None:
+    """Sends the lines of new records from the high watermark on; ends with an error alone.
 
-    __slots__ = ("_broker", "_has_moved", "_offset", "_partition", "_stream", "_task")
+    Raises `ApiError` when the topic is deleted, and for a record that cannot be read.
+    """
+    offset = partition.high_watermark
+    watch = _Watch()
+    partition.watchers[watch] = None
+    try:
+        while True:
+            await watch.moved()
+            while True:
+                await services.scheduler.yield_()
+                if partition.is_abandoned:
+                    raise ApiError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        f"Topic {partition.topic!r} was deleted",
+                    )
+                lines, offset = await read_lines(
+                    services, partition, offset, CHUNK_RECORDS, characters_max=CHUNK_CHARACTERS
+                )
+                if not lines:
+                    break
+                if not connection.send_part(stream, encoded(lines)):
+                    await connection.drained()
+    finally:
+        partition.watchers.pop(watch, None)
 
-    def __init__(self, broker: Broker, partition: Partition, stream: Stream) -> None:
-        self._broker = broker
-        self._offset = partition.high_watermark
-        self._partition = partition
-        self._stream = stream
+
+class _Watch:
+    """Whether the high watermark has moved since the last look."""
+
+    __slots__ = ("_has_moved", "_waiting")
+
+    def __init__(self) -> None:
         self._has_moved = False
-        self._task: asyncio.Task[None] | None = None
-        partition.watchers[self._look_soon] = None
+        self._waiting: Completion[None] | None = None
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will be sent."""
-        return self._stream.ended
+    async def moved(self) -> None:
+        """Returns when it has."""
+        if not self._has_moved:
+            self._waiting = Completion()
+            await self._waiting
+            self._waiting = None
+        self._has_moved = False
 
-    def close(self) -> None:
-        """The peer is gone."""
-        self._partition.watchers.pop(self._look_soon, None)
-        if self._task is not None:
-            self._task.cancel()
-
-    def _look_soon(self) -> None:
-        # Not at once: a watcher is called in the midst of somebody's append.
+    def on_moved(self) -> None:
+        """See `Watcher`."""
         self._has_moved = True
-        if self._task is None:
-            self._task = self._broker.env.spawn.task(self._send_all(), name="tail")
-
-    async def _send_all(self) -> None:
-        try:
-            while self._has_moved and not self._stream.ended:
-                self._has_moved = False
-                await self._send_to_end()
-        except CORE_ERRORS as error:
-            self._partition.watchers.pop(self._look_soon, None)
-            self._stream.finish(reply([error_line(as_api_error(error))]))
-        finally:
-            self._task = None
-
-    async def _send_to_end(self) -> None:
-        while not self._stream.ended:
-            await self._broker.turns.turn()
-            if self._partition.is_abandoned:
-                raise _deleted(self._partition)
-            lines, self._offset = await read_lines(
-                self._broker, self._partition, self._offset, PIECE_RECORDS, room=PIECE_CHARACTERS
-            )
-            if not lines:
-                return
-            if not self._stream.send(reply(lines)):
-                await self._stream.room()
-
-
-def _deleted(partition: Partition) -> ApiError:
-    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {partition.topic!r} was deleted")
+        if self._waiting is not None:
+            self._waiting.complete(None)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from millrace_protocol.api import ApiKey
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers import (
     configs,
     fetch,
@@ -22,9 +20,11 @@ from millrace_server.dialects.native.handlers import (
     split_ranges,
     topics,
 )
-from millrace_server.net.connection import Connection
+from millrace_server.dialects.native.response_body import Handled
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 
-Handler = Callable[[Broker, Connection, Any], Answered]
+Handler = Callable[[Services, RequestContext, Any], Handled]
 
 HANDLERS: dict[int, Handler] = {
     ApiKey.HELLO: hello.handle,

@@ -14,33 +14,31 @@ from millrace_protocol.messages.configs import (
     TopicConfigs,
 )
 from millrace_server.api_error import ApiError
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import Answered, AnswerPieces
 from millrace_server.dialects.native.handlers.bounds import check_once
-from millrace_server.loop.fair_scheduler import cut
-from millrace_server.net.connection import Connection
+from millrace_server.loop.fair_scheduler import chunks
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
-PIECE_TOPICS = 10
-"""Described, or changed as far as that needs no disk, in one go: some 300 us."""
+CHUNK_TOPICS = 10
+"""Described, or changed as far as that needs no disk, in one chunk: some 300 us."""
 
 
-def describe(broker: Broker, connection: Connection, request: DescribeConfigsRequest) -> Answered:
+async def describe(
+    services: Services, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
     """Lists every setting of each topic with where its value comes from."""
-    return _in_pieces(broker, request)
-
-
-def _in_pieces(broker: Broker, request: DescribeConfigsRequest) -> AnswerPieces:
     described: list[TopicConfigs] = []
-    for names in cut(request.topics, PIECE_TOPICS, str):
-        described += (_describe(broker, name) for name in names)
-        yield None
+    for names in chunks(request.topics, CHUNK_TOPICS, str):
+        if described:
+            await services.scheduler.yield_()
+        described += (_describe(services, name) for name in names)
     return DescribeConfigsResponse(tuple(described))
 
 
-def _describe(broker: Broker, name: str) -> TopicConfigs:
+def _describe(services: Services, name: str) -> TopicConfigs:
     try:
-        config = broker.topics.config(name)
+        config = services.topics.config(name)
     except ApiError as refused:
         return TopicConfigs(name, refused.code, refused.message, ())
     return TopicConfigs(
@@ -54,27 +52,28 @@ def _describe(broker: Broker, name: str) -> TopicConfigs:
     )
 
 
-def alter(broker: Broker, connection: Connection, request: AlterConfigsRequest) -> Answered:
+async def alter(
+    services: Services, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
     """Changes each topic for itself."""
     check_once([t.name for t in request.topics], "topic")
+    return AlterConfigsResponse(await services.run(_alter_each(services, request)))
 
-    async def alter_one(change: ConfigChanges) -> TopicResult:
-        try:
-            await broker.topics.change_config(
-                change.name,
-                {c.name: c.value for c in change.configs},
-                validate_only=request.validate_only,
-            )
-        except ApiError as refused:
-            return TopicResult(change.name, refused.code, refused.message)
-        return TopicResult(change.name, ErrorCode.NONE, None)
 
-    async def alter_all() -> AlterConfigsResponse:
-        results: list[TopicResult] = []
-        for change in request.topics:
-            results.append(await alter_one(change))
-            if not len(results) % PIECE_TOPICS:
-                await broker.turns.turn()
-        return AlterConfigsResponse(tuple(results))
+async def _alter_each(services: Services, request: AlterConfigsRequest) -> tuple[TopicResult, ...]:
+    results: list[TopicResult] = []
+    for change in request.topics:
+        results.append(await _alter(services, change, validate_only=request.validate_only))
+        if not len(results) % CHUNK_TOPICS:
+            await services.scheduler.yield_()
+    return tuple(results)
 
-    return broker.env.spawn.task(alter_all(), name="alter configs")
+
+async def _alter(services: Services, change: ConfigChanges, *, validate_only: bool) -> TopicResult:
+    try:
+        await services.topics.change_config(
+            change.name, {c.name: c.value for c in change.configs}, validate_only=validate_only
+        )
+    except ApiError as error:
+        return TopicResult(change.name, error.code, error.message)
+    return TopicResult(change.name, ErrorCode.NONE, None)

@@ -2,62 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from millrace_protocol.hot import array_count, fetch_response_prefix
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import Answered, AnswerPieces, BodyParts
-from millrace_server.dialects.native.later import mapped
-from millrace_server.environment.seams import ReplyPart, release_slices
-from millrace_server.loop.fair_scheduler import cut
-from millrace_server.net.connection import Connection
-from millrace_server.services.fetch import PIECE_ENTRIES, Fetched, FetchFrom
+from millrace_server.dialects.native.response_body import BodyParts
+from millrace_server.environment.seams import ResponsePart
+from millrace_server.loop.fair_scheduler import chunks
+from millrace_server.services.fetch import CHUNK_ENTRIES, Fetched, FetchFrom, release
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 
 
-def handle(broker: Broker, connection: Connection, request: FetchRequest) -> Answered:
+async def handle(services: Services, context: RequestContext, request: FetchRequest) -> BodyParts:
     """Reads at once, or waits for more as the request says."""
-    is_first = not connection.unanswered_count
-    if len(request.partitions) > PIECE_ENTRIES:
-        return _in_pieces(broker, request, request.max_wait_ms, is_first=is_first)
-    fetched = broker.fetches.fetch(
-        [_from(entry) for entry in request.partitions],
+    wanted = [_from(entry) for entry in request.partitions]
+    fetched = await services.fetch.fetch(
+        context,
+        wanted,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
-        is_first=is_first,
     )
-    if isinstance(fetched, list):
-        return _body(fetched)
-    return mapped(fetched, _body, drop=lambda body: release_slices(body.parts))
-
-
-def _in_pieces(
-    broker: Broker, request: FetchRequest, max_wait_ms: int, *, is_first: bool
-) -> AnswerPieces:
-    wanted: list[FetchFrom] = []
-    for asked in cut(request.partitions, PIECE_ENTRIES, lambda entry: entry.topic):
-        wanted += map(_from, asked)
-        yield None
-    fetched = yield from broker.fetches.fetch_in_pieces(
-        wanted,
-        max_wait_ms=max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        is_first=is_first,
-    )
-    if isinstance(fetched, asyncio.Future):
-        return mapped(fetched, lambda _: _in_pieces(broker, request, 0, is_first=False))
     body = _Body(len(fetched))
+    if len(fetched) <= CHUNK_ENTRIES:
+        body.add(fetched)
+        return body.whole()
     try:
-        for results in cut(fetched, PIECE_ENTRIES, lambda result: result.topic):
-            body.add(results)
-            yield None
-    except GeneratorExit:
-        for result in fetched:
-            if result.records is not None:
-                result.records.release()
+        for chunk in chunks(fetched, CHUNK_ENTRIES, lambda result: result.topic):
+            await services.scheduler.yield_()
+            body.add(chunk)
+    except BaseException:
+        release(fetched)
         raise
     return body.whole()
 
@@ -68,14 +44,8 @@ def _from(entry: FetchPartition) -> FetchFrom:
     )
 
 
-def _body(results: Sequence[Fetched]) -> BodyParts:
-    body = _Body(len(results))
-    body.add(results)
-    return body.whole()
-
-
 class _Body:
-    """A response in the making: what stands between two slices is joined once, and piece by piece.
+    """A response in the making: what stands between two slices is joined once, chunk by chunk.
 
     With `+=` two thousand refusals of long names took eight seconds.
     """
@@ -84,7 +54,7 @@ class _Body:
 
     def __init__(self, count: int) -> None:
         self._pending = [array_count(count)]
-        self._parts: list[ReplyPart] = []
+        self._parts: list[ResponsePart] = []
         self._size = 0
 
     def add(self, results: Sequence[Fetched]) -> None:

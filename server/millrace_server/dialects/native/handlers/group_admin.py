@@ -5,18 +5,18 @@ from __future__ import annotations
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import group_admin as messages
 from millrace_server.api_error import ApiError
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.dialects.native.handlers.group_results import expect
+from millrace_server.dialects.native.response_body import Handled
 from millrace_server.group.effects import GroupDeleted
 from millrace_server.group.states import GroupState
-from millrace_server.net.connection import Connection
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 
 
 def list_groups(
-    broker: Broker, connection: Connection, request: messages.ListGroupsRequest
-) -> Answered:
+    services: Services, context: RequestContext, request: messages.ListGroupsRequest
+) -> Handled:
     """The groups, or those in the states asked for."""
     states = frozenset(request.states)
     unknown = states - {state.value for state in GroupState}
@@ -31,22 +31,22 @@ def list_groups(
             messages.ListedGroup(
                 found.group_id, found.state.value, found.protocol_type, found.member_count
             )
-            for found in broker.groups.listing()
+            for found in services.groups.listing()
             if not states or found.state.value in states
         )
     )
 
 
 def describe(
-    broker: Broker, connection: Connection, request: messages.DescribeGroupsRequest
-) -> Answered:
+    services: Services, context: RequestContext, request: messages.DescribeGroupsRequest
+) -> Handled:
     """Each group for itself."""
-    return messages.DescribeGroupsResponse(tuple(_describe(broker, g) for g in request.groups))
+    return messages.DescribeGroupsResponse(tuple(_describe(services, g) for g in request.groups))
 
 
-def _describe(broker: Broker, group: str) -> messages.DescribedGroup:
+def _describe(services: Services, group: str) -> messages.DescribedGroup:
     try:
-        found = broker.groups.coordinator(group).describe(group)
+        found = services.groups.coordinator(group).describe(group)
     except ApiError as refused:
         code, message = refused.code, refused.message
         return messages.DescribedGroup(
@@ -65,23 +65,19 @@ def _describe(broker: Broker, group: str) -> messages.DescribedGroup:
     )
 
 
-def delete(
-    broker: Broker, connection: Connection, request: messages.DeleteGroupsRequest
-) -> Answered:
-    """Each group for itself, when it is durable that it is forgotten."""
+async def delete(
+    services: Services, context: RequestContext, request: messages.DeleteGroupsRequest
+) -> messages.DeleteGroupsResponse:
+    """Each group for itself, when it is durable that it is deleted."""
     check_once(request.groups, "group")
-
-    async def delete_all() -> messages.DeleteGroupsResponse:
-        return messages.DeleteGroupsResponse(
-            tuple([await _delete(broker, group) for group in request.groups])
-        )
-
-    return broker.env.spawn.task(delete_all(), name="delete groups")
+    return messages.DeleteGroupsResponse(
+        tuple([await _delete(services, group) for group in request.groups])
+    )
 
 
-async def _delete(broker: Broker, group: str) -> messages.DeletedGroup:
+async def _delete(services: Services, group: str) -> messages.DeletedGroup:
     try:
-        result = await broker.groups.ask(
+        result = await services.groups.ask(
             group, lambda c, token, moment: c.delete_group(token, group, moment)
         )
         expect(result, GroupDeleted)

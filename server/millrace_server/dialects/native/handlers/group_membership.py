@@ -5,46 +5,47 @@ from __future__ import annotations
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import group_membership as messages
 from millrace_server.api_error import ApiError
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers.group_results import expect, outcome
-from millrace_server.dialects.native.later import mapped
+from millrace_server.dialects.native.response_body import Handled
 from millrace_server.group import requests
 from millrace_server.group.coordinator import check_group_id
 from millrace_server.group.effects import Joined, Left, Refusal, Result, Synced
-from millrace_server.net.connection import Connection
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 
 
-def find_coordinator(
-    broker: Broker, connection: Connection, request: messages.FindCoordinatorRequest
-) -> Answered:
-    """Names this broker, the only one there is; makes the offsets topic when it is not there."""
-
-    async def find() -> messages.FindCoordinatorResponse:
-        unavailable = None
-        try:
-            await broker.groups.make_topic()
-        except ApiError as refused:
-            unavailable = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refused.message)
-        return messages.FindCoordinatorResponse(
-            tuple(_found(broker, group, unavailable) for group in request.groups)
-        )
-
-    return broker.env.spawn.task(find(), name="find coordinator")
+async def find_coordinator(
+    services: Services, context: RequestContext, request: messages.FindCoordinatorRequest
+) -> messages.FindCoordinatorResponse:
+    """Names the coordinator of each group; makes the offsets topic when there is none."""
+    unavailable = None
+    try:
+        await services.groups.make_topic()
+    except ApiError as refused:
+        unavailable = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refused.message)
+    return messages.FindCoordinatorResponse(
+        tuple(_found(services, group, unavailable) for group in request.groups)
+    )
 
 
-def _found(broker: Broker, group: str, unavailable: ApiError | None) -> messages.FoundCoordinator:
+def _found(
+    services: Services, group: str, unavailable: ApiError | None
+) -> messages.FoundCoordinator:
     try:
         check_group_id(group)
         if unavailable is not None:
             raise unavailable
     except ApiError as refused:
         return messages.FoundCoordinator(group, refused.code, refused.message, -1, "", -1)
-    host, port = broker.advertised_address
-    return messages.FoundCoordinator(group, ErrorCode.NONE, None, broker.config.node_id, host, port)
+    host, port = services.cluster.address
+    return messages.FoundCoordinator(
+        group, ErrorCode.NONE, None, services.cluster.node_id, host, port
+    )
 
 
-def join(broker: Broker, connection: Connection, request: messages.JoinGroupRequest) -> Answered:
+async def join(
+    services: Services, context: RequestContext, request: messages.JoinGroupRequest
+) -> messages.JoinGroupResponse:
     """Answers when the generation begins; a newcomer at once, with the id to come back with."""
     asked = requests.Join(
         group_id=request.group,
@@ -54,12 +55,15 @@ def join(broker: Broker, connection: Connection, request: messages.JoinGroupRequ
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         instance_id=request.instance_id,
-        client_id=connection.client_id,
-        client_host=connection.peer,
+        client_id=context.client_id,
+        client_host=context.client_host,
         reason=request.reason or "",
     )
-    answer = broker.groups.ask(request.group, lambda c, token, moment: c.join(token, asked, moment))
-    return mapped(answer, _joined)
+    return _joined(
+        await services.groups.ask(
+            request.group, lambda c, token, moment: c.join(token, asked, moment)
+        )
+    )
 
 
 def _joined(result: Result) -> messages.JoinGroupResponse:
@@ -79,7 +83,9 @@ def _joined(result: Result) -> messages.JoinGroupResponse:
     )
 
 
-def sync(broker: Broker, connection: Connection, request: messages.SyncGroupRequest) -> Answered:
+async def sync(
+    services: Services, context: RequestContext, request: messages.SyncGroupRequest
+) -> messages.SyncGroupResponse:
     """Answers when the leader's assignment is durable."""
     asked = requests.Sync(
         group_id=request.group,
@@ -90,8 +96,11 @@ def sync(broker: Broker, connection: Connection, request: messages.SyncGroupRequ
         protocol=request.protocol,
         assignments=tuple((a.member_id, a.assignment) for a in request.assignments),
     )
-    answer = broker.groups.ask(request.group, lambda c, token, moment: c.sync(token, asked, moment))
-    return mapped(answer, _synced)
+    return _synced(
+        await services.groups.ask(
+            request.group, lambda c, token, moment: c.sync(token, asked, moment)
+        )
+    )
 
 
 def _synced(result: Result) -> messages.SyncGroupResponse:
@@ -100,8 +109,8 @@ def _synced(result: Result) -> messages.SyncGroupResponse:
 
 
 def heartbeat(
-    broker: Broker, connection: Connection, request: messages.HeartbeatRequest
-) -> Answered:
+    services: Services, context: RequestContext, request: messages.HeartbeatRequest
+) -> Handled:
     """Answers at once."""
     asked = requests.Heartbeat(
         group_id=request.group,
@@ -109,11 +118,13 @@ def heartbeat(
         generation=request.generation,
         instance_id=request.instance_id,
     )
-    broker.groups.tell(request.group, lambda c, moment: c.heartbeat(asked, moment))
+    services.groups.tell(request.group, lambda c, moment: c.heartbeat(asked, moment))
     return messages.HeartbeatResponse()
 
 
-def leave(broker: Broker, connection: Connection, request: messages.LeaveGroupRequest) -> Answered:
+async def leave(
+    services: Services, context: RequestContext, request: messages.LeaveGroupRequest
+) -> messages.LeaveGroupResponse:
     """Answers each member for itself."""
     asked = requests.Leave(
         group_id=request.group,
@@ -122,10 +133,11 @@ def leave(broker: Broker, connection: Connection, request: messages.LeaveGroupRe
             for m in request.members
         ),
     )
-    answer = broker.groups.ask(
-        request.group, lambda c, token, moment: c.leave(token, asked, moment)
+    return _left(
+        await services.groups.ask(
+            request.group, lambda c, token, moment: c.leave(token, asked, moment)
+        )
     )
-    return mapped(answer, _left)
 
 
 def _left(result: Result) -> messages.LeaveGroupResponse:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import group_offsets as messages
-from millrace_server.api_error import ApiError
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers.group_results import expect, outcome
-from millrace_server.dialects.native.later import mapped
+from millrace_server.dialects.native.response_body import Handled
 from millrace_server.group import requests
 from millrace_server.group.effects import FetchedOffset, PartitionOutcomes, Result
-from millrace_server.net.connection import Connection
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 
 NO_OFFSET = -1
 
 
-def commit(
-    broker: Broker, connection: Connection, request: messages.OffsetCommitRequest
-) -> Answered:
+async def commit(
+    services: Services, context: RequestContext, request: messages.OffsetCommitRequest
+) -> messages.OffsetCommitResponse:
     """Answers when the offsets are durable; partitions that do not exist are refused."""
-    refused = {
-        (p.topic, p.partition): message
+    unknown = {
+        (p.topic, p.partition): error
         for p in request.partitions
-        if (message := _unknown(broker, p.topic, p.partition)) is not None
+        if (error := services.cluster.unknown_partition(p.topic, p.partition)) is not None
     }
     asked = requests.Commit(
         group_id=request.group,
@@ -35,43 +32,30 @@ def commit(
                 p.topic, p.partition, p.offset, p.leader_epoch, p.metadata or ""
             )
             for p in request.partitions
-            if (p.topic, p.partition) not in refused
+            if (p.topic, p.partition) not in unknown
         ),
     )
 
-    def committed(result: Result) -> messages.OffsetCommitResponse:
-        done = iter(expect(result, PartitionOutcomes).partitions)
-        return messages.OffsetCommitResponse(
-            tuple(
-                messages.CommittedPartition(
-                    p.topic, p.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message
-                )
-                if (message := refused.get((p.topic, p.partition))) is not None
-                else messages.CommittedPartition(p.topic, p.partition, *outcome(next(done).refusal))
-                for p in request.partitions
-            )
-        )
-
-    answer = broker.groups.ask(
+    result = await services.groups.ask(
         request.group, lambda c, token, moment: c.commit(token, asked, moment)
     )
-    return mapped(answer, committed)
+    done = iter(expect(result, PartitionOutcomes).partitions)
+    return messages.OffsetCommitResponse(
+        tuple(
+            messages.CommittedPartition(p.topic, p.partition, error.code, error.message)
+            if (error := unknown.get((p.topic, p.partition))) is not None
+            else messages.CommittedPartition(p.topic, p.partition, *outcome(next(done).refusal))
+            for p in request.partitions
+        )
+    )
 
 
-def _unknown(broker: Broker, topic: str, partition: int) -> str | None:
-    try:
-        known = broker.image.topic(topic)
-    except ApiError as refused:
-        return refused.message
-    if 0 <= partition < known.partition_count:
-        return None
-    return f"Topic {topic!r} has no partition {partition}; it has 0 to {known.partition_count - 1}"
-
-
-def fetch(broker: Broker, connection: Connection, request: messages.OffsetFetchRequest) -> Answered:
+def fetch(
+    services: Services, context: RequestContext, request: messages.OffsetFetchRequest
+) -> Handled:
     """Answers with what is durable."""
     wanted = request.partitions
-    found = broker.groups.coordinator(request.group).fetch_offsets(
+    found = services.groups.coordinator(request.group).fetch_offsets(
         request.group,
         None if wanted is None else [requests.TopicPartition(p.topic, p.partition) for p in wanted],
     )
@@ -97,16 +81,17 @@ def _fetched(found: FetchedOffset) -> messages.CommittedOffset:
     )
 
 
-def delete(
-    broker: Broker, connection: Connection, request: messages.OffsetDeleteRequest
-) -> Answered:
-    """Answers when it is durable that the offsets are forgotten."""
+async def delete(
+    services: Services, context: RequestContext, request: messages.OffsetDeleteRequest
+) -> messages.OffsetDeleteResponse:
+    """Answers when it is durable that the offsets are deleted."""
     wanted = [requests.TopicPartition(p.topic, p.partition) for p in request.partitions]
-    answer = broker.groups.ask(
-        request.group,
-        lambda c, token, moment: c.delete_offsets(token, request.group, wanted, moment),
+    return _deleted(
+        await services.groups.ask(
+            request.group,
+            lambda c, token, moment: c.delete_offsets(token, request.group, wanted, moment),
+        )
     )
-    return mapped(answer, _deleted)
 
 
 def _deleted(result: Result) -> messages.OffsetDeleteResponse:

@@ -6,9 +6,8 @@ from importlib.metadata import version
 
 from millrace_protocol.api import APIS
 from millrace_protocol.messages.hello import ApiRange, HelloRequest, HelloResponse
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import Answered
-from millrace_server.net.connection import Connection
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 
 _APIS = tuple(
     ApiRange(int(api.key), api.min_version, api.max_version)
@@ -17,15 +16,14 @@ _APIS = tuple(
 _VERSION = version("millrace")
 
 
-def handle(broker: Broker, connection: Connection, request: HelloRequest) -> Answered:
-    """ResponseQueue, and lifts the limits of a connection that has not said Hello."""
-    connection.greeted()
-    limits = broker.config.limits
+def handle(services: Services, context: RequestContext, request: HelloRequest) -> HelloResponse:
+    """Answers with the limits; the dialect then lifts the limit on frames before Hello."""
+    limits = services.cluster.limits
     return HelloResponse(
         software="millrace",
         software_version=_VERSION,
-        cluster_id=str(broker.image.cluster_id),
-        node_id=broker.config.node_id,
+        cluster_id=services.cluster.cluster_id,
+        node_id=services.cluster.node_id,
         frame_bytes_max=limits.frame_bytes_max,
         inflight_requests_max=limits.inflight_requests_max,
         apis=_APIS,

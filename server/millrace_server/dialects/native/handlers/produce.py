@@ -1,8 +1,7 @@
-"""Produce: batches to the append service."""
+"""Produce: batches to the produce service."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from millrace_protocol.errors import ErrorCode
@@ -11,55 +10,33 @@ from millrace_protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import Answer, Answered, AnswerPieces
 from millrace_server.dialects.native.handlers.bounds import check_once
-from millrace_server.dialects.native.later import mapped
-from millrace_server.net.connection import Connection
-from millrace_server.services.produce import ACKS_NONE, PIECE_BATCHES, Produced
+from millrace_server.dialects.native.response_body import CloseConnection
+from millrace_server.services.produce import ACKS_NONE, Produced
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 
 
-def handle(broker: Broker, connection: Connection, request: ProduceRequest) -> Answered:
-    """ProduceService; with acks 0 nothing is answered, and a refused batch ends the connection.
+async def handle(
+    services: Services, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | None:
+    """Appends; with acks 0 there is no response, and a refused batch ends the connection.
 
-    That is the only way to tell such a client that its records went nowhere.
+    That is the only way to tell such a client that its records were not stored.
     """
     check_once([(p.topic, p.partition) for p in request.partitions], "partition")
     batches = [(p.topic, p.partition, memoryview(p.records)) for p in request.partitions]
-    if len(batches) > PIECE_BATCHES:
-        return _in_pieces(broker, connection, request, batches)
-    if any(broker.appends.takes_long(*each) for each in batches):
-        # They are read after this call. Of many batches the dialect keeps the whole frame.
-        kept = [(topic, number, memoryview(bytearray(batch))) for topic, number, batch in batches]
-        return _in_pieces(broker, connection, request, kept)
-    produced = broker.appends.append(batches, acks=request.acks, timeout_ms=request.timeout_ms)
-    return _answer(connection, request, produced)
-
-
-def _in_pieces(
-    broker: Broker,
-    connection: Connection,
-    request: ProduceRequest,
-    batches: Sequence[tuple[str, int, memoryview]],
-) -> AnswerPieces:
-    produced = yield from broker.appends.append_in_pieces(
+    if services.produce.needs_stable_batches(batches):
+        # Of many batches the dialect keeps the whole frame, but a few may be long ones.
+        batches = [(t, number, memoryview(bytearray(batch))) for t, number, batch in batches]
+    produced = await services.produce.append(
         batches, acks=request.acks, timeout_ms=request.timeout_ms
     )
-    return _answer(connection, request, produced)
-
-
-def _answer(
-    connection: Connection,
-    request: ProduceRequest,
-    produced: list[Produced] | asyncio.Future[list[Produced]],
-) -> Answer | asyncio.Future[Answer | AnswerPieces] | None:
-    if request.acks == ACKS_NONE:
-        if isinstance(produced, list) and any(p.code is not ErrorCode.NONE for p in produced):
-            connection.abort("a batch sent with acks 0 was refused")
-        return None
-    if isinstance(produced, list):
+    if request.acks != ACKS_NONE:
         return _response(produced)
-    return mapped(produced, _response)
+    if any(result.code is not ErrorCode.NONE for result in produced):
+        raise CloseConnection("a batch sent with acks 0 was refused")
+    return None
 
 
 def _response(results: Sequence[Produced]) -> ProduceResponse:

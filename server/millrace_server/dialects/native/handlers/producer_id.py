@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitProducerIdResponse
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import Answered
-from millrace_server.net.connection import Connection
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 
 
-def handle(broker: Broker, connection: Connection, request: InitProducerIdRequest) -> Answered:
+async def handle(
+    services: Services, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
     """Gives a new id, or the next epoch of one the client holds."""
-
-    async def give() -> InitProducerIdResponse:
-        producer_id, epoch = await broker.producer_ids.give(
-            request.producer_id, request.producer_epoch
-        )
-        return InitProducerIdResponse(producer_id, epoch)
-
-    return broker.env.spawn.task(give(), name="init producer id")
+    producer_id, epoch = await services.producer_ids.give(
+        request.producer_id, request.producer_epoch
+    )
+    return InitProducerIdResponse(producer_id, epoch)

@@ -19,34 +19,33 @@ from millrace_protocol.messages.admin import (
     TopicResult,
 )
 from millrace_server.api_error import ApiError
-from millrace_server.broker import Broker
-from millrace_server.dialects.native.answer import Answered
 from millrace_server.dialects.native.handlers.bounds import check_once
-from millrace_server.net.connection import Connection
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
 
 _NO_ID = uuid.UUID(int=0)
 
-PIECE_TOPICS = 20
-"""Answered in one go when that needs no disk, some 300 us."""
+CHUNK_TOPICS = 20
+"""Answered in one chunk when that needs no disk, some 300 us."""
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-def create(broker: Broker, connection: Connection, request: CreateTopicsRequest) -> Answered:
+async def create(
+    services: Services, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
     """Creates each topic for itself."""
     check_once([t.name for t in request.topics], "topic")
-
-    async def create_all() -> CreateTopicsResponse:
-        return CreateTopicsResponse(
-            await _each(broker, request.topics, lambda t: _create(broker, t, request.validate_only))
+    return CreateTopicsResponse(
+        await services.run(
+            _each(services, request.topics, lambda t: _create(services, t, request.validate_only))
         )
+    )
 
-    return broker.env.spawn.task(create_all(), name="create topics")
 
-
-async def _create(broker: Broker, new: NewTopic, validate_only: bool) -> CreatedTopic:
+async def _create(services: Services, new: NewTopic, validate_only: bool) -> CreatedTopic:
     try:
-        topic = await broker.topics.create(
+        topic = await services.topics.create(
             new.name,
             partitions=new.partitions,
             replication_factor=new.replication_factor,
@@ -65,55 +64,50 @@ async def _create(broker: Broker, new: NewTopic, validate_only: bool) -> Created
     )
 
 
-def delete(broker: Broker, connection: Connection, request: DeleteTopicsRequest) -> Answered:
+async def delete(
+    services: Services, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
     """Deletes each topic for itself."""
-
-    async def delete_all() -> DeleteTopicsResponse:
-        return DeleteTopicsResponse(
-            await _each(broker, request.topics, lambda name: _delete(broker, name))
-        )
-
-    return broker.env.spawn.task(delete_all(), name="delete topics")
+    return DeleteTopicsResponse(
+        await services.run(_each(services, request.topics, lambda name: _delete(services, name)))
+    )
 
 
-async def _delete(broker: Broker, name: str) -> TopicResult:
+async def _delete(services: Services, name: str) -> TopicResult:
     try:
-        await broker.topics.delete(name)
+        await services.topics.delete(name)
     except ApiError as refused:
         return TopicResult(name, refused.code, refused.message)
     return TopicResult(name, ErrorCode.NONE, None)
 
 
-def add_partitions(
-    broker: Broker, connection: Connection, request: CreatePartitionsRequest
-) -> Answered:
+async def add_partitions(
+    services: Services, context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
     """Widens each topic for itself."""
     check_once([t.name for t in request.topics], "topic")
 
     async def widen(name: str, partitions: int) -> TopicResult:
         try:
-            await broker.topics.add_partitions(
+            await services.topics.add_partitions(
                 name, partitions, validate_only=request.validate_only
             )
-        except ApiError as refused:
-            return TopicResult(name, refused.code, refused.message)
+        except ApiError as error:
+            return TopicResult(name, error.code, error.message)
         return TopicResult(name, ErrorCode.NONE, None)
 
-    async def widen_all() -> CreatePartitionsResponse:
-        return CreatePartitionsResponse(
-            await _each(broker, request.topics, lambda t: widen(t.name, t.partitions))
-        )
-
-    return broker.env.spawn.task(widen_all(), name="create partitions")
+    return CreatePartitionsResponse(
+        await services.run(_each(services, request.topics, lambda t: widen(t.name, t.partitions)))
+    )
 
 
 async def _each(
-    broker: Broker, topics: Sequence[T], change: Callable[[T], Awaitable[U]]
+    services: Services, topics: Sequence[T], change: Callable[[T], Awaitable[U]]
 ) -> tuple[U, ...]:
-    """The results of one change after another; others go first now and then."""
+    """The results of one change after another; a few are a chunk."""
     results: list[U] = []
     for topic in topics:
         results.append(await change(topic))
-        if not len(results) % PIECE_TOPICS:
-            await broker.turns.turn()
+        if not len(results) % CHUNK_TOPICS:
+            await services.scheduler.yield_()
     return tuple(results)

@@ -1,34 +1,33 @@
-"""What takes long is done between the requests of those who ask for little."""
+"""Work that takes long runs in chunks, between which small requests are answered."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 
 import pytest
 
-from millrace_server.environment.seams import Reply
+from millrace_server.environment.seams import Response
 from millrace_server.limits import Limits
-from millrace_server.loop.fair_scheduler import PIECES_APART, FairScheduler, Pieces, done
-from millrace_server.net.connection import CROWDED_REQUESTS, TURN_REQUESTS, Connection
+from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.net.connection import REQUESTS_WHEN_BUSY, Connection
 from tests.server.net.conftest import Answer, Serve, frame_of, until
 
-PIECES = 1_000
+CHUNKS = 1_000
 
 
-async def test_small_requests_are_answered_between_the_pieces_of_a_large_one(serve: Serve) -> None:
+async def test_small_requests_are_answered_between_the_chunks_of_a_large_one(serve: Serve) -> None:
     place = await serve()
     order: list[str] = []
 
-    def pieces() -> Pieces:
-        for _ in range(PIECES):
-            yield None
+    async def chunks() -> Response:
+        for _ in range(CHUNKS):
+            await place.scheduler.yield_()
         order.append("large")
         return [b"large"]
 
     def answer(connection: Connection, frame: bytes) -> Answer:
         if frame[4:] == b"MR large":
-            return pieces()
+            return chunks()
         order.append("small")
         return [b"small"]
 
@@ -43,38 +42,36 @@ async def test_small_requests_are_answered_between_the_pieces_of_a_large_one(ser
 
 
 @pytest.mark.parametrize("busy", [1, 2, 20])
-async def test_steps_of_others_go_between_the_pieces(busy: int) -> None:
-    turns = FairScheduler(asyncio.get_running_loop())
-    pieces = 0
+async def test_one_chunk_runs_in_a_pass_of_the_loop(busy: int) -> None:
+    scheduler = FairScheduler(asyncio.get_running_loop())
+    ran: list[int] = []
 
-    def piece() -> None:
-        nonlocal pieces
-        pieces += 1
-        if pieces < PIECES:
-            turns.enter(piece)
+    async def work(number: int) -> None:
+        for _ in range(CHUNKS):
+            await scheduler.yield_()
+            ran.append(number)
 
-    for _ in range(busy):
-        turns.enter(piece)
-    for _ in range(100):
-        turns.keep_apart()
-        await asyncio.sleep(0)
-    assert pieces in range(11, 14)
-    # Once all ask for much, for a while, none waits for others.
-    for _ in range(10 * PIECES_APART):
-        await asyncio.sleep(0)
-    before = pieces
+    tasks = [asyncio.create_task(work(number)) for number in range(busy)]
+    await asyncio.sleep(0)
+    before = len(ran)
     for _ in range(100):
         await asyncio.sleep(0)
-    assert pieces - before in range(99, 102)
-    await until(lambda: pieces >= PIECES)
+    # A task is resumed one pass after its turn, so with a single one every other pass has a chunk.
+    assert len(ran) - before <= 100
+    assert len(ran) - before >= 30
+    counts = [ran.count(number) for number in range(busy)]
+    assert max(counts) - min(counts) <= 1
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_task_that_is_cancelled_before_its_turn_holds_up_nobody() -> None:
-    turns = FairScheduler(asyncio.get_running_loop())
+async def test_a_task_that_is_cancelled_before_its_turn_delays_no_other() -> None:
+    scheduler = FairScheduler(asyncio.get_running_loop())
     order: list[int] = []
 
     async def work(number: int) -> None:
-        await turns.turn()
+        await scheduler.yield_()
         order.append(number)
 
     tasks = [asyncio.create_task(work(number)) for number in range(5)]
@@ -85,32 +82,32 @@ async def test_a_task_that_is_cancelled_before_its_turn_holds_up_nobody() -> Non
     assert order == [0, 2, 4]
 
 
-async def test_work_in_pieces_may_wait_for_something_else(serve: Serve) -> None:
-    """Later requests of its connection wait with it, and those of others do not."""
+async def test_work_in_chunks_may_wait_for_something_else(serve: Serve) -> None:
+    """Later requests of its connection, and those of others, are answered meanwhile."""
     place = await serve()
     done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     steps = 0
 
-    def pieces() -> Pieces:
+    async def chunks() -> Response:
         nonlocal steps
-        yield None
-        yield done
+        await place.scheduler.yield_()
+        text = await done
         while steps < 5:
             steps += 1
-            yield None
-        return [done.result().encode()]
+            await place.scheduler.yield_()
+        return [text.encode()]
 
     def answer(connection: Connection, frame: bytes) -> Answer:
-        return pieces() if frame[4:] == b"MR waits" else [frame[4:]]
+        return chunks() if frame[4:] == b"MR waits" else [frame[4:]]
 
     place.handler.on_frame = answer
     busy, other = await place.connect(), await place.connect()
     await busy.send(frame_of(b"MR waits") + frame_of(b"MR later"))
-    await until(lambda: place.handler.frames == 1)
+    await until(lambda: place.handler.frames == 2)
     for _ in range(20):
         await other.send(frame_of(b"MR small"))
         assert await other.receive(8) == b"MR small"
-    assert (steps, place.handler.frames) == (0, 21)
+    assert (steps, place.handler.frames) == (0, 22)
     done.set_result("at last ")
     assert await busy.receive(16) == b"at last MR later"
 
@@ -120,16 +117,15 @@ async def test_what_waits_for_something_else_is_closed_with_its_connection(serve
     waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     steps: list[str] = []
 
-    def pieces() -> Pieces:
+    async def chunks() -> Response:
         steps.append("begun")
         try:
-            yield waited
-            while True:
-                yield None
+            await waited
+            return [b"never"]
         finally:
             steps.append("closed")
 
-    place.handler.on_frame = lambda connection, frame: pieces()
+    place.handler.on_frame = lambda connection, frame: chunks()
     peer = await place.connect()
     await peer.send(frame_of(b"MR waits"))
     await until(lambda: bool(steps))
@@ -137,106 +133,99 @@ async def test_what_waits_for_something_else_is_closed_with_its_connection(serve
     connection.abort("as the test wants it")
     await until(lambda: not place.server.connections)
     assert steps == ["begun", "closed"]
-    waited.set_result(None)
+    assert waited.cancelled()
     await asyncio.sleep(0)
     assert steps == ["begun", "closed"]
 
 
-@pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize("passes", [0, 3])
-async def test_a_task_that_nobody_waits_for_any_more_is_cancelled_and_not_told_of(
-    fails: bool, passes: int
-) -> None:
-    """`passes` of the loop: before the task has begun, and when it is done."""
-    told: list[str] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+async def test_a_task_that_a_request_waits_for_runs_to_its_end(serve: Serve) -> None:
+    place = await serve()
+    gate = asyncio.Event()
+    tasks: list[asyncio.Task[bool]] = []
 
-    async def work() -> None:
-        if fails:
-            raise ValueError("as the test wants it")
+    async def chunks() -> Response:
+        tasks.append(asyncio.get_running_loop().create_task(gate.wait()))
+        await tasks[0]
+        return [b"never"]
 
-    task = loop.create_task(work())
-    pieces = done(task)
-    assert next(pieces) is task
-    for _ in range(passes):
-        await asyncio.sleep(0)
-    pieces.close()
-    await asyncio.wait([task])
-    assert task.cancelled() is (passes == 0)
-    del task, pieces
-    gc.collect()
-    assert told == []
+    place.handler.on_frame = lambda connection, frame: chunks()
+    peer = await place.connect()
+    await peer.send(frame_of(b"MR waits"))
+    await until(lambda: bool(tasks))
+    peer.reset()
+    await until(lambda: not place.server.connections)
+    gate.set()
+    assert await tasks[0]
 
 
 async def test_connections_with_long_work_are_served_in_turn(serve: Serve) -> None:
-    """Whoever asks for more of it at once does not get more of the broker."""
+    """A connection that requests more of it at once does not get more of the broker."""
     place = await serve()
     steps: list[str] = []
 
-    def pieces(name: str) -> Pieces:
-        for _ in range(PIECES):
+    async def chunks(name: str) -> Response:
+        for _ in range(CHUNKS):
             steps.append(name)
-            yield None
+            await place.scheduler.yield_()
         return [name.encode()]
 
-    place.handler.on_frame = lambda connection, frame: pieces(frame[7:8].decode())
+    place.handler.on_frame = lambda connection, frame: chunks(frame[7:8].decode())
     greedy, modest = await place.connect(), await place.connect()
     await greedy.send(frame_of(b"MR a....") * 5)
     await until(lambda: bool(steps))
     await modest.send(frame_of(b"MR b...."))
     assert await modest.receive(1) == b"b"
     first = steps.index("b")
-    assert steps[first:].count("b") == PIECES
+    assert steps[first:].count("b") == CHUNKS
     last = len(steps) - 1 - steps[::-1].index("b")
-    assert abs(steps[first:last].count("a") - PIECES) <= 20
+    assert abs(steps[first:last].count("a") - CHUNKS) <= 20
     assert await greedy.receive(5) == b"aaaaa"
 
 
-async def test_while_others_wait_for_their_turn_nobody_takes_a_long_one_unasked(
+async def test_while_chunks_wait_a_connection_has_few_requests_handled_at_once(
     serve: Serve,
 ) -> None:
-    """Many requests of one read are a turn's work then, and a few are answered at once."""
+    """The rest of one read waits for the fair scheduler."""
     place = await serve()
     order: list[bytes] = []
+    taken: list[int] = []
 
-    def pieces() -> Pieces:
+    async def chunks() -> Response:
         while order[-1] != b"MR at end":
-            yield None
+            taken.append(order.count(b"MR eager"))
+            await place.scheduler.yield_()
         return [b"waited"]
 
     def answer(connection: Connection, frame: bytes) -> Answer:
         order.append(frame[4:])
-        return pieces() if frame[4:] == b"MR whole" else [b"."]
+        return chunks() if frame[4:] == b"MR whole" else [b"."]
 
     place.handler.on_frame = answer
     busy, eager, modest = [await place.connect() for _ in range(3)]
     await busy.send(frame_of(b"MR whole"))
     await until(lambda: order == [b"MR whole"])
     await eager.send(frame_of(b"MR eager") * 40)
-    assert await eager.receive(CROWDED_REQUESTS) == b"." * CROWDED_REQUESTS
-    taken = order.count(b"MR eager")
-    assert taken == CROWDED_REQUESTS or (taken - CROWDED_REQUESTS) % TURN_REQUESTS == 0
-    await modest.send(frame_of(b"MR a few") * CROWDED_REQUESTS)
-    assert await modest.receive(CROWDED_REQUESTS) == b"." * CROWDED_REQUESTS
-    assert await eager.receive(40 - CROWDED_REQUESTS) == b"." * (40 - CROWDED_REQUESTS)
+    assert await eager.receive(40) == b"." * 40
+    assert REQUESTS_WHEN_BUSY in taken
+    await modest.send(frame_of(b"MR a few") * REQUESTS_WHEN_BUSY)
+    assert await modest.receive(REQUESTS_WHEN_BUSY) == b"." * REQUESTS_WHEN_BUSY
     await modest.send(frame_of(b"MR at end"))
     assert await busy.receive(6) == b"waited"
 
 
-async def test_answers_in_pieces_keep_the_order_of_their_requests(serve: Serve) -> None:
+async def test_responses_in_chunks_keep_the_order_of_their_requests(serve: Serve) -> None:
     place = await serve()
-    later: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    later: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-    def pieces(answer: Reply | asyncio.Future[Reply] | None) -> Pieces:
-        yield None
-        return answer  # type: ignore[return-value]
+    async def chunks(answer: Response | asyncio.Future[Response]) -> Response:
+        await place.scheduler.yield_()
+        return answer if isinstance(answer, list) else await answer
 
     answers: dict[bytes, Answer] = {
-        b"MR one..": pieces([b"1"]),
-        b"MR two..": pieces(later),
+        b"MR one..": chunks([b"1"]),
+        b"MR two..": chunks(later),
         b"MR three": [b"3"],
-        b"MR none.": pieces(None),
+        b"MR none.": chunks([]),
         b"MR four.": [b"4"],
     }
     place.handler.on_frame = lambda connection, frame: answers[frame[4:]]
@@ -251,15 +240,15 @@ async def test_work_of_a_lost_connection_is_closed_and_not_finished(serve: Serve
     place = await serve()
     ends: list[str] = []
 
-    def pieces() -> Pieces:
+    async def chunks() -> Response:
         ends.append("begun")
         try:
             while True:
-                yield None
+                await place.scheduler.yield_()
         finally:
             ends.append("closed")
 
-    place.handler.on_frame = lambda connection, frame: pieces()
+    place.handler.on_frame = lambda connection, frame: chunks()
     peer = await place.connect()
     await peer.send(frame_of(b"MR large"))
     await until(lambda: ends == ["begun"])
@@ -267,7 +256,7 @@ async def test_work_of_a_lost_connection_is_closed_and_not_finished(serve: Serve
     connection.abort("the test says so")
     await until(lambda: len(place.handler.lost) == 1)
     assert ends == ["begun", "closed"]
-    await until(lambda: not place.server._shared.turns._waiting)
+    await until(lambda: not place.scheduler._waiting)
 
 
 async def test_work_that_fails_ends_its_connection_alone(
@@ -277,12 +266,12 @@ async def test_work_that_fails_ends_its_connection_alone(
     met: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: met.append(context))
 
-    def pieces() -> Pieces:
-        yield None
+    async def chunks() -> Response:
+        await place.scheduler.yield_()
         raise RuntimeError("planted")
 
     place.handler.on_frame = lambda connection, frame: (
-        pieces() if frame[4:] == b"MR large" else [b"small"]
+        chunks() if frame[4:] == b"MR large" else [b"small"]
     )
     busy, other = await place.connect(), await place.connect()
     await busy.send(frame_of(b"MR large"))
@@ -307,12 +296,12 @@ async def test_frames_that_are_announced_and_not_sent_hold_no_memory(serve: Serv
     assert place.server.memory.used <= 50 * 8_192
     peer = await place.connect()
     await until(lambda: len(place.server.connections) == 51)
-    list(place.server.connections)[-1].greeted()
+    list(place.server.connections)[-1].lift_frame_limit()
     await peer.send(frame_of(bytes(million)))
     assert await peer.receive(7) == b"1000004"
 
 
-async def test_who_holds_memory_that_others_wait_for_must_go_on_sending(serve: Serve) -> None:
+async def test_a_peer_that_holds_memory_others_wait_for_must_go_on_sending(serve: Serve) -> None:
     million = 1_000_000
     limits = Limits(
         frame_bytes_max=million,

@@ -7,23 +7,23 @@ from dataclasses import replace
 import pytest
 
 from millrace_server.limits import Limits
-from millrace_server.net.connection_timeouts import ConnectionTimeouts, Sight
+from millrace_server.net.connection_timeouts import Activity, ConnectionTimeouts
 
 LIMITS = Limits()
-QUIET = Sight(
+QUIET = Activity(
     requests=1,
     bytes_in=0,
     bytes_out=10,
     partial=False,
-    hoards=False,
-    owes=False,
+    holds_scarce_memory=False,
+    response_due=False,
     waits_for_peer=False,
     input_ended=False,
     lingers=False,
 )
 
 
-def first_overdue(sights: dict[int, Sight], *, until_ms: int) -> tuple[int, str] | None:
+def first_overdue(sights: dict[int, Activity], *, until_ms: int) -> tuple[int, str] | None:
     """When and why a connection is overdue that is looked at every 500 ms; `sights` tells from
     when on it looks how."""
     patience = ConnectionTimeouts(LIMITS, 0)
@@ -51,21 +51,21 @@ def first_overdue(sights: dict[int, Sight], *, until_ms: int) -> tuple[int, str]
             110_000,
             "not finished",
         ),
-        ({0: replace(QUIET, owes=True, waits_for_peer=True)}, 30_000, "read nothing"),
+        ({0: replace(QUIET, response_due=True, waits_for_peer=True)}, 30_000, "read nothing"),
         (
             {
-                0: replace(QUIET, owes=True, waits_for_peer=True),
-                29_500: replace(QUIET, owes=True, waits_for_peer=True, bytes_out=11),
+                0: replace(QUIET, response_due=True, waits_for_peer=True),
+                29_500: replace(QUIET, response_due=True, waits_for_peer=True, bytes_out=11),
             },
             59_500,
             "read nothing",
         ),
-        ({5_000: replace(QUIET, partial=True, hoards=True)}, 8_000, "held memory"),
+        ({5_000: replace(QUIET, partial=True, holds_scarce_memory=True)}, 8_000, "held memory"),
         (
             # It comes fast enough for three seconds, and then no more.
             {
-                5_000: replace(QUIET, partial=True, hoards=True),
-                6_000: replace(QUIET, partial=True, hoards=True, bytes_in=400_000),
+                5_000: replace(QUIET, partial=True, holds_scarce_memory=True),
+                6_000: replace(QUIET, partial=True, holds_scarce_memory=True, bytes_in=400_000),
             },
             11_500,
             "held memory",
@@ -73,21 +73,21 @@ def first_overdue(sights: dict[int, Sight], *, until_ms: int) -> tuple[int, str]
         (
             # Nobody waits any more in between.
             {
-                5_000: replace(QUIET, partial=True, hoards=True),
+                5_000: replace(QUIET, partial=True, holds_scarce_memory=True),
                 7_500: replace(QUIET, partial=True),
-                8_000: replace(QUIET, partial=True, hoards=True),
+                8_000: replace(QUIET, partial=True, holds_scarce_memory=True),
             },
             11_000,
             "held memory",
         ),
         ({0: QUIET}, 600_000, "idle"),
-        ({0: replace(QUIET, owes=True), 400_000: QUIET}, 999_500, "idle"),
-        ({0: replace(QUIET, owes=True, input_ended=True)}, 600_000, "idle"),
+        ({0: replace(QUIET, response_due=True), 400_000: QUIET}, 999_500, "idle"),
+        ({0: replace(QUIET, response_due=True, input_ended=True)}, 600_000, "idle"),
         ({1_000: replace(QUIET, lingers=True)}, 2_000, "our side was closed"),
     ],
 )
 def test_connection_is_overdue_exactly_when_its_limit_has_passed(
-    sights: dict[int, Sight], expected_ms: int, reason: str
+    sights: dict[int, Activity], expected_ms: int, reason: str
 ) -> None:
     overdue = first_overdue(sights, until_ms=2_000_000)
     assert overdue is not None
@@ -96,4 +96,4 @@ def test_connection_is_overdue_exactly_when_its_limit_has_passed(
 
 
 def test_connection_that_waits_for_us_is_never_overdue() -> None:
-    assert first_overdue({0: replace(QUIET, owes=True)}, until_ms=5_000_000) is None
+    assert first_overdue({0: replace(QUIET, response_due=True)}, until_ms=5_000_000) is None

@@ -1,0 +1,80 @@
+"""What a connection asks of a wire format.
+
+The seam between `net`, which moves bytes, and the dialects, which give them meaning. A dialect is
+one folder below `dialects` and one line in `dialects.ALL`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from millrace_server.environment.seams import ReadBuffer, Response
+from millrace_server.loop.completion import Completion
+from millrace_server.net.frame_reader import FrameReader, FramingError
+from millrace_server.net.pending_response import PendingResponse
+
+Handled = Response | Coroutine[Any, Any, Response] | None
+"""What comes of a request: its response, a coroutine that returns it, or None when the request has
+no response."""
+
+
+class Peer(Protocol):
+    """The connection, as a session knows it; see `Connection`."""
+
+    peer: str
+
+    @property
+    def closed(self) -> bool: ...
+
+    def lift_frame_limit(self) -> None: ...
+
+    def stream(self) -> PendingResponse: ...
+
+    def send_part(self, stream: PendingResponse, parts: Response) -> bool: ...
+
+    def drained(self) -> Completion[None]: ...
+
+    def finish(self, reason: str) -> None: ...
+
+    def abort(self, reason: str) -> None: ...
+
+
+class Session(Protocol):
+    """One connection in one dialect, from its first bytes on."""
+
+    is_sequential: bool
+    """Whether a request is taken only when the one before it has its response."""
+
+    def next_request(self, reader: FrameReader) -> ReadBuffer | None:
+        """The next whole request, or None when more bytes are needed. Raises `FramingError`."""
+
+    def last_request(self, reader: FrameReader) -> ReadBuffer | None:
+        """What is left when the peer has ended its input, if it is a request."""
+
+    def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
+        """Handles one request. Unless `owned`, its bytes are valid until the call returns, and
+        until a returned coroutine awaits for the first time.
+
+        An exception, also from the coroutine, is a bug: it is reported to the event loop and ends
+        the connection. Parts of a response do not change after they are returned.
+        """
+
+    def refuse(self, error: FramingError) -> Response:
+        """The response to bytes that are no request; the connection ends after it."""
+
+    def refuse_connection(self, connections_max: int) -> Response:
+        """The response to a connection beyond the limit; the connection ends after it."""
+
+
+class Dialect(Protocol):
+    """One wire format. One object serves all connections of a broker."""
+
+    def recognizes(self, first_bytes: ReadBuffer) -> bool | None:
+        """Whether a connection that begins with these bytes speaks this dialect.
+
+        None when more bytes are needed to know.
+        """
+
+    def open(self, connection: Peer) -> Session:
+        """A session for a connection whose first bytes are recognized."""

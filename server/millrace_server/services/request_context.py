@@ -1,0 +1,21 @@
+"""Where a request comes from, in plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a connection that has not authenticated; Kafka's name for it."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One connection as the services know it; `client_id` is that of the request at hand."""
+
+    client_host: str
+    """Address and port of the peer."""
+    principal: str = ANONYMOUS
+    client_id: str = ""
+    listener: str = "default"
+    parked_fetches: int = 0
+    """Fetches of the connection that wait for more to read."""

@@ -1,0 +1,43 @@
+"""The services of one broker together: what a dialect gets of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from millrace_server.environment.seams import Environment
+from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.partitions.partition_table import PartitionTable
+from millrace_server.services.batch_lookups import BatchLookups
+from millrace_server.services.cluster import ClusterService
+from millrace_server.services.fetch import FetchService
+from millrace_server.services.groups import Groups
+from millrace_server.services.list_offsets import OffsetService
+from millrace_server.services.produce import ProduceService
+from millrace_server.services.producer_ids import ProducerIds
+from millrace_server.services.topics import Topics
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Handlers await the services, and the scheduler between two chunks of their own work."""
+
+    produce: ProduceService
+    fetch: FetchService
+    offsets: OffsetService
+    topics: Topics
+    groups: Groups
+    producer_ids: ProducerIds
+    cluster: ClusterService
+    partitions: PartitionTable
+    lookups: BatchLookups
+    scheduler: FairScheduler
+    env: Environment
+
+    def run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """To be awaited: runs work to its end, also when its client hangs up meanwhile."""
+        return self.env.spawn.task(work, name="request")
