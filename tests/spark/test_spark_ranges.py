@@ -13,15 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millrace.errors import ConnectionFailed, CorruptMessage, UnknownTopicOrPartition
-from millrace.records import RecordBatch, TopicPartition
+from millrace.errors import ConnectionFailed, UnknownTopicOrPartition
+from millrace.records import TopicPartition
 from millrace.sync import Admin, Producer
-from millrace_protocol.records import check_batches, encode_batch
-from millrace_protocol.records.arrow import ArrowFetch
 from millrace_server.testing import BrokerThread
 from millrace_spark.errors import DataLost, OptionError, ReadTimedOut
 from millrace_spark.options.read_options import ReadOptions, parse_read_options
-from millrace_spark.reading import arrow_columns, planner
+from millrace_spark.reading import planner
 from millrace_spark.reading.arrow_columns import (
     BATCH_BYTES_MAX,
     ROWS_MAX,
@@ -128,54 +126,6 @@ def test_fetches_of_a_range_are_received_into_at_most_two_buffers(
     assert len(fetch_sizes) > 3
     assert max(fetch_sizes) > FETCH_BYTES // 2
     assert 1 <= len([size for size in made if size > FETCH_BYTES // 2]) <= 2
-
-
-def test_a_large_fetch_is_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = b"".join(
-        encode_batch(
-            [b"%d" % n for n in range(first, first + 10)], timestamps_ms=7, base_offset=first
-        )
-        for first in range(0, 100, 10)
-    )
-    positions, _ = check_batches(data)
-    fetch: RecordBatch = RecordBatch(
-        TopicPartition("t", 0), data, base_offset=5, next_offset=100, positions=positions
-    )
-    counts: list[int] = []
-
-    class Counted(ArrowFetch):
-        def _read_fields(self, starts: Any) -> None:
-            super()._read_fields(starts)
-            counts.append(self.count)
-
-    monkeypatch.setattr(arrow_columns, "ArrowFetch", Counted)
-    monkeypatch.setattr(arrow_columns, "DECODED_RECORDS_MAX", 30)
-    batches = list(arrow_batches(fetch, columns=("offset", "value"), end_offset=63))
-    assert counts == [30, 30, 10], "what is behind the range is not decoded"
-    assert [row for batch in batches for row in batch.to_pylist()] == [
-        {"offset": n, "value": b"%d" % n} for n in range(5, 63)
-    ]
-
-
-def test_a_timestamp_beyond_what_spark_can_hold_leaves_the_other_columns_readable() -> None:
-    data = bytes(encode_batch([b"x"], timestamps_ms=2**62))
-    fetch: RecordBatch = RecordBatch(TopicPartition("t", 0), data, base_offset=0, next_offset=1)
-    with pytest.raises(CorruptMessage, match=r"t-0: timestamp has a value.*Leave the column out"):
-        list(arrow_batches(fetch, columns=("timestamp",), end_offset=1))
-    (batch,) = arrow_batches(fetch, columns=("value",), end_offset=1)
-    assert batch.column("value").to_pylist() == [b"x"]
-
-
-@pytest.mark.parametrize("good", [0, 1, 2])
-def test_only_records_of_the_range_have_to_fit_into_spark(good: int) -> None:
-    times = [2**62] * 3
-    times[good] = 7
-    data = bytes(encode_batch([b"0", b"1", b"2"], timestamps_ms=times))
-    fetch: RecordBatch = RecordBatch(TopicPartition("t", 0), data, base_offset=good, next_offset=3)
-    (batch,) = arrow_batches(fetch, columns=tuple(COLUMNS), end_offset=good + 1)
-    (row,) = batch.to_pylist()
-    assert (row["offset"], row["value"]) == (good, b"%d" % good)
-    assert batch.column("timestamp").cast("int64").to_pylist() == [7000]
 
 
 def test_times_select_records_from_the_first_as_late_to_the_last_before(
