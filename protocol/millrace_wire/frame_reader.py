@@ -16,11 +16,8 @@ so that a length that is only announced costs nothing:
 A very large frame has address space for all of it at once. There grows only the part that may be
 filled.
 
-A protocol that is not made of frames alone reads its other units with `find` and `take`. A reader
-of lines is this, and nothing of it belongs here:
-
-    size = reader.find(LINE_FEED)
-    line = None if size < 0 else reader.take(size + 1)
+A protocol whose requests are no frames, such as lines of text, looks at `unread` and cuts its own
+units with `find` and `take`.
 """
 
 from __future__ import annotations
@@ -48,8 +45,12 @@ _LENGTH: Final = struct.Struct(">I")
 _NO_BYTES: Final = memoryview(b"")
 
 
-class FrameLengthError(Exception):
-    """The peer announced a frame whose `length` is outside the limits. Close the connection."""
+class FramingError(Exception):
+    """The bytes cannot be cut into requests or responses, and nothing after them can be trusted."""
+
+
+class FrameLengthError(FramingError):
+    """The peer announced a frame whose `length` is outside the limits."""
 
     def __init__(self, length: int, *, frame_bytes_min: int, frame_bytes_max: int) -> None:
         super().__init__(
@@ -129,6 +130,14 @@ class FrameReader:
     def unread_bytes(self) -> int:
         """How many bytes have arrived and were not handed out."""
         return self._filled if self._private is not None else self._end - self._start
+
+    @property
+    def unread(self) -> memoryview:
+        """The bytes that have arrived and were not handed out, until the next call.
+
+        Those of a frame that has memory of its own are not among them.
+        """
+        return self._view[self._start : self._end]
 
     @property
     def missing_bytes(self) -> int:

@@ -17,7 +17,9 @@ from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import decode
 from millrace_protocol.framing import TEXT_OPENINGS, response_frame
 from millrace_protocol.schema import Message
-from millrace_server.net.frame_reader import FrameLengthError, FrameReader, LineLengthError, Scratch
+from millrace_server.dialects.text.line_framing import next_line
+from millrace_server.limits import FRAME_BYTES_MIN, READ_BYTES
+from millrace_wire.frame_reader import FrameReader, FramingError, Scratch
 from tests.fuzz.samples import FRAMES, body
 from tests.fuzz.targets import Target
 
@@ -26,7 +28,7 @@ FRAME_BYTES_MAX = 1 << 16
 LINE_BYTES_MAX = 256
 _NEVER_MS = 60_000
 _CALLS = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS)
-_SCRATCH = Scratch()
+_SCRATCH = Scratch(READ_BYTES)
 
 
 def cut_input(data: bytes) -> None:
@@ -37,37 +39,37 @@ def cut_input(data: bytes) -> None:
 
 
 def _cut(data: bytes, step: int) -> list[bytes | type[Exception]]:
-    intake = FrameReader(_SCRATCH, frame_bytes_max=FRAME_BYTES_MAX, line_bytes_max=LINE_BYTES_MAX)
+    reader = FrameReader(_SCRATCH, frame_bytes_max=FRAME_BYTES_MAX, frame_bytes_min=FRAME_BYTES_MIN)
     found: list[bytes | type[Exception]] = []
     for start in range(0, len(data), step):
         piece = data[start : start + step]
         while piece:
-            buffer = intake.buffer()
+            buffer = reader.buffer()
             count = min(len(buffer), len(piece))
             buffer[:count] = piece[:count]
             piece = piece[count:]
-            intake.received(count)
+            reader.received(count)
             try:
-                found += _taken(intake, data[0] in TEXT_OPENINGS)
-            except (FrameLengthError, LineLengthError) as error:
+                found += _taken(reader, data[0] in TEXT_OPENINGS)
+            except FramingError as error:
                 return [*found, type(error)]
-            intake.put_away()
+            reader.release_scratch()
     return found
 
 
-def _taken(intake: FrameReader, text: bool) -> Iterator[bytes]:
+def _taken(reader: FrameReader, text: bool) -> Iterator[bytes]:
     if text:
-        while (line := intake.next_line()) is not None:
+        while (line := next_line(reader, line_bytes_max=LINE_BYTES_MAX)) is not None:
             yield line
         return
-    while (frame := intake.next_frame()) is not None:
+    while (frame := reader.next_frame()) is not None:
         yield bytes(frame)
-    if intake.private_bytes_wanted:
-        assert intake.private_bytes_wanted <= FRAME_BYTES_MAX + 4
-        intake.allocate()
+    if reader.wanted_bytes:
+        assert reader.wanted_bytes <= FRAME_BYTES_MAX + 4
+        reader.allocate()
 
 
-INTAKE = Target("broker intake", cut_input, (b"".join(FRAMES[:3]), b"HELP\r\nTOPICS\nFETCH c"))
+INTAKE = Target("broker reader", cut_input, (b"".join(FRAMES[:3]), b"HELP\r\nTOPICS\nFETCH c"))
 
 
 class _Wire(asyncio.Transport):

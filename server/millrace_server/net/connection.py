@@ -26,16 +26,17 @@ from collections.abc import Coroutine
 from typing import Protocol, cast
 
 from millrace_server.environment.seams import Response
+from millrace_server.limits import FRAME_BYTES_MIN
 from millrace_server.loop.completion import Completion
 from millrace_server.net.connection_timeouts import Activity, ConnectionTimeouts
 from millrace_server.net.dialect import Handled, Session
-from millrace_server.net.frame_reader import FrameReader, FramingError
 from millrace_server.net.memory_account import UNGATED_BYTES, MemoryAccount
 from millrace_server.net.output import Output, OutputError
 from millrace_server.net.pending_response import PendingResponse
 from millrace_server.net.response_queue import ResponseQueue
 from millrace_server.net.shared import Shared
 from millrace_server.net.socket_transport import SocketWire, TransportWire
+from millrace_wire.frame_reader import FrameReader, FramingError
 
 REQUESTS_AT_ONCE = 64
 """One read can hold thousands of small requests; other connections go in between."""
@@ -110,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(
             shared.scratch,
             frame_bytes_max=limits.frame_bytes_max_before_hello,
-            line_bytes_max=limits.line_bytes_max,
+            frame_bytes_min=FRAME_BYTES_MIN,
         )
         self._phase = Phase.OPEN
         self._session: Session | None = None
@@ -246,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
                 requests=self.requests,
                 bytes_in=self.bytes_in,
                 bytes_out=output.bytes_sent,
-                partial=self._reader.partial and not self._is_paused,
+                partial=self._reader.unread_bytes > 0 and not self._is_paused,
                 holds_scarce_memory=self._holds_scarce_memory(),
                 response_due=bool(self._responses) or not output.empty,
                 waits_for_peer=output.waits_for_peer,
@@ -290,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._reader.received(nbytes)
         self._advance()
-        self._reader.put_away()
+        self._reader.release_scratch()
 
     def eof_received(self) -> bool:
         self._input_ended = True
@@ -375,7 +376,7 @@ class Connection(asyncio.BufferedProtocol):
                 request = session.last_request(reader)
             if request is None:
                 self._has_more = False
-                wanted = reader.private_bytes_wanted
+                wanted = reader.wanted_bytes
                 if wanted and self._account.place_frame(wanted, self.held_bytes):
                     reader.allocate()
                 return
@@ -387,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
             if not owned and isinstance(request, memoryview):
                 # A handler that kept the view would read other connections' bytes.
                 request.release()
-            if not taken % CLOCK_EVERY and reader.partial:
+            if not taken % CLOCK_EVERY and reader.unread_bytes:
                 now_ms = self._shared.clock.monotonic_ms()
                 if began_ms < 0:
                     began_ms = now_ms

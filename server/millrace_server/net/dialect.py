@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from millrace_server.environment.seams import ReadBuffer, Response
 from millrace_server.loop.completion import Completion
-from millrace_server.net.frame_reader import FrameReader, FramingError
 from millrace_server.net.pending_response import PendingResponse
+from millrace_wire.frame_reader import FrameReader, FramingError
 
 Handled = Response | Coroutine[Any, Any, Response] | None
 """What comes of a request: its response, a coroutine that returns it, or None when the request has

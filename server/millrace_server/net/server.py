@@ -12,15 +12,15 @@ from collections import deque
 from collections.abc import Sequence
 
 from millrace_server.environment.seams import ColdReads, Environment, Listener
-from millrace_server.limits import Limits
+from millrace_server.limits import READ_BYTES, Limits
 from millrace_server.logs import get_logger
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.net.connection import Connection
 from millrace_server.net.deferred_release import DeferredRelease
 from millrace_server.net.dialect import Dialect
-from millrace_server.net.frame_reader import Scratch
 from millrace_server.net.memory_budget import MemoryBudget
 from millrace_server.net.shared import Shared
+from millrace_wire.frame_reader import Scratch
 
 log = get_logger("millrace.connection")
 SWEEP_MS = 1_000
@@ -76,7 +76,7 @@ class Server:
             limits=self.limits,
             clock=env.clock,
             spawn=env.spawn,
-            scratch=Scratch(),
+            scratch=Scratch(READ_BYTES),
             memory=self.memory,
             scheduler=scheduler,
             deferred_release=DeferredRelease(scheduler),

@@ -11,8 +11,8 @@ from millrace_server.limits import Limits
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.net.deferred_release import DeferredRelease
 from millrace_server.net.dialect import Dialect
-from millrace_server.net.frame_reader import Scratch
 from millrace_server.net.memory_budget import MemoryBudget
+from millrace_wire.frame_reader import Scratch
 
 
 @dataclass(slots=True)

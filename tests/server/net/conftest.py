@@ -18,6 +18,7 @@ import pytest
 import uvloop
 
 from millrace_protocol.framing import TEXT_OPENINGS
+from millrace_server.dialects.text.line_framing import last_line, next_line
 from millrace_server.environment.seams import (
     ColdReads,
     Disk,
@@ -34,8 +35,8 @@ from millrace_server.limits import Limits
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.net.connection import Connection
 from millrace_server.net.dialect import Handled, Peer
-from millrace_server.net.frame_reader import FrameLengthError, FrameReader, FramingError
 from millrace_server.net.server import Server
+from millrace_wire.frame_reader import FrameLengthError, FrameReader, FramingError
 
 T = TypeVar("T")
 
@@ -181,10 +182,13 @@ class ScriptedSession:
         self._text = text
 
     def next_request(self, reader: FrameReader) -> ReadBuffer | None:
-        return reader.next_line() if self._text else reader.next_frame()
+        if not self._text:
+            return reader.next_frame()
+        limits = self._connection._shared.limits
+        return next_line(reader, line_bytes_max=limits.line_bytes_max)
 
     def last_request(self, reader: FrameReader) -> ReadBuffer | None:
-        return reader.last_line() if self._text else None
+        return last_line(reader) if self._text else None
 
     def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         if self._text:

@@ -36,10 +36,10 @@ from millrace_server.dialects.native.response_body import Body, BodyParts, Close
 from millrace_server.environment.seams import ReadBuffer, Response
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.net.dialect import Handled, Peer
-from millrace_server.net.frame_reader import FrameLengthError, FrameReader, FramingError
 from millrace_server.services.produce import CHUNK_BATCHES
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
+from millrace_wire.frame_reader import FrameLengthError, FrameReader, FramingError
 
 LONG_BODY_BYTES = 4 << 10
 """A longer body is decoded in chunks: it names more than a hundred things."""
@@ -83,7 +83,11 @@ class NativeSession:
     def next_request(self, reader: FrameReader) -> memoryview | None:
         frame = reader.next_frame()
         if frame is not None and len(frame) < HEADER_SIZE:
-            raise FrameLengthError(len(frame) - LENGTH_SIZE)
+            raise FrameLengthError(
+                len(frame) - LENGTH_SIZE,
+                frame_bytes_min=HEADER_SIZE - LENGTH_SIZE,
+                frame_bytes_max=reader.frame_bytes_max,
+            )
         return frame
 
     def last_request(self, reader: FrameReader) -> None:

@@ -13,13 +13,14 @@ from millrace_protocol.framing import TEXT_OPENINGS
 from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
 from millrace_server.dialects.text.commands import COMMANDS, number, usage_error
+from millrace_server.dialects.text.line_framing import last_line, next_line
 from millrace_server.dialects.text.lines import Lines, encoded, error_line
 from millrace_server.dialects.text.tail import follow
 from millrace_server.environment.seams import ReadBuffer, Response
 from millrace_server.net.dialect import Handled, Peer
-from millrace_server.net.frame_reader import FrameReader, FramingError
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.services.services import Services
+from millrace_wire.frame_reader import FrameReader, FramingError
 
 _OFF = "The text dialect is switched off on this broker (text_dialect = false)"
 
@@ -57,11 +58,11 @@ class TextSession:
         self._is_following = False
 
     def next_request(self, reader: FrameReader) -> bytes | None:
-        return reader.next_line()
+        return next_line(reader, line_bytes_max=self._dialect.config.limits.line_bytes_max)
 
     def last_request(self, reader: FrameReader) -> bytes | None:
         """A line without a line feed, before the end of the input."""
-        return reader.last_line()
+        return last_line(reader)
 
     def refuse(self, error: FramingError) -> Response:
         """Names the limit."""
