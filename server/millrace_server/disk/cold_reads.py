@@ -25,7 +25,7 @@ _NOT_AVAILABLE: Final = frozenset({errno.ENOSYS, errno.EPERM})
 
 _PAGE_BYTES: Final = mmap.PAGESIZE
 _DROP_BYTES: Final = 64 * 1024
-"""What a passing reader drops at once, or leaves because somebody else has it there."""
+"""What a passing reader drops at once, or leaves because another reader brought it there."""
 
 
 class PageCache:
@@ -82,7 +82,7 @@ class _PassingFile:
     def __init__(self, file: File, cache: PageCache) -> None:
         self._file = file
         self._cache = cache
-        # What the kernel reads ahead would count as somebody else's, and stay.
+        # What the kernel reads ahead would count as another reader's, and stay.
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
     @property

@@ -135,7 +135,7 @@ class SegmentChain:
             used.pop(0).close_files()
 
     def drop_first(self, count: int) -> list[Segment]:
-        """Takes the oldest segments off; whoever holds one of their files keeps it."""
+        """Takes the oldest segments off; a reader keeps the file that it holds."""
         return self._take_off(0, count)
 
     def replace(self, replaced: Sequence[Segment], cleaned: Sequence[Segment]) -> bool:

@@ -14,8 +14,8 @@ What a crash of compaction, or of a removal, can leave beside what the checkpoin
       a generation above 0                 cleaned to
     before the first that is named       retention, after the checkpoint      removed
     generation 0, behind the last        rolled after the checkpoint          read
-    generation 0, inside generation 0    nobody does that                     refused
-    a named one is not there             nobody does that                     refused
+    generation 0, inside generation 0    not by a crash                       refused
+    a named one is not there             not by a crash                       refused
 
 Without a checkpoint the directory is read from its first offset on. At each offset the highest
 generation there is whole (`cleaned_segment`), and what begins before its end was replaced by it.
@@ -44,7 +44,7 @@ class Inventory:
     """`segments` are there with their records, in order; `scraps` are files of no segment."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Takes the names in a directory; those that are no segment's are nobody's business."""
+        """Takes the names in a directory; other files are ignored."""
         found = [(name, *parsed) for name in names if (parsed := _parse(name)) is not None]
         there = {segment for _, segment, suffix in found if suffix == LOG_SUFFIX}
         self.segments: list[SegmentName] = sorted(there)

@@ -210,7 +210,7 @@ class PartitionLog:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether a flush is worth it though nobody waits for one: ask after an append."""
+        """Whether a flush is worth it although no ack waits for one: ask after an append."""
         return (
             self._wants_checkpoint
             or self._epochs is not self._saved_epochs
@@ -492,7 +492,7 @@ class PartitionLog:
         self._chain.on_corruption = tell
 
     def durable_segments(self) -> list[DurableSegment]:
-        """What is on the disk by now, oldest first, for somebody who checks it."""
+        """The durable segments, oldest first, for the scrub."""
         return durable_segments(self._chain, self._durable_end())
 
     def _durable_end(self) -> Boundary:
@@ -694,9 +694,9 @@ class PartitionLog:
         """Takes the segments out of the log that its retention no longer keeps; returns them.
 
         `start_offset` moves at once. The next flush writes it down, and only then deletes the
-        files; whoever is reading them is not disturbed. Never the active segment, and nothing at
+        files; readers keep the files they hold. Never the active segment, and nothing at
         or above the high watermark. An active segment that is too old as a whole is rolled, so
-        that a topic nobody writes to is emptied too, by the next call after a flush. A log that is
+        that a topic without producers is emptied too, by the next call after a flush. A log that is
         only compacted is only rolled.
         """
         self._roll_if_too_old(now_ms)

@@ -18,7 +18,7 @@ from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.segment import Segment
 
 CHECK_AHEAD_BYTES: Final = 256 * 1024
-"""Checked at once, though less was asked for: whoever reads on in small pieces pays for the thread
+"""Checked at once, though less was asked for: a consumer of small chunks pays for the thread
 that checks once in so many bytes. About what a kernel reads ahead."""
 
 
@@ -73,7 +73,7 @@ class SliceBatches:
         except CorruptLog as error:
             if error.position < until:
                 raise
-            # Whoever comes so far is told.
+            # A reader that comes so far gets the error.
             end = self._segment.check(file, start, until, end_position=self._end_position)
         self._checked_from, self._checked_until = start, end
         self._began_before = start.position < position
@@ -89,7 +89,7 @@ class SliceBatches:
         verified.note(start, end)
 
     def note_unchecked(self, position: int, end_position: int) -> None:
-        """Somebody has read bytes, and checks them elsewhere or not at all."""
+        """Bytes were read that are checked elsewhere, or not at all."""
         segment = self._segment
         segment.verified.note_read(position, end_position, file_end=segment.size_bytes)
 

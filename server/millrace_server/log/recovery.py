@@ -76,7 +76,7 @@ def verdict(ending: Ending, standing: Standing) -> Verdict:
 
     A torn write can leave later pages whole before earlier ones, so behind the recovery point
     even `DAMAGED` is cut: none of it was acknowledged as durable, unless a power cut has left an
-    old mark. Without a checkpoint, which no crash destroys, nobody knows that, and a whole batch
+    old mark. Without a checkpoint, which no crash destroys, that is not known, and a whole batch
     behind a bad one is evidence of corruption.
     """
     return _TABLE[ending][_STANDINGS.index(standing)]

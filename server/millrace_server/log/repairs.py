@@ -1,7 +1,7 @@
 """What recovery changes on the disk, put off until the whole log has been judged.
 
 Owns the changes and their order. Refuses to know why: `recovery` does. A log that is refused
-half way through its segments must be found as it was by whoever repairs it.
+half way through its segments must be found as it was when it is repaired.
 """
 
 from __future__ import annotations

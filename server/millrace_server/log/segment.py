@@ -282,7 +282,7 @@ class Segment:
         return reached
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """Reads for the log's own use: what that brings from the disk has nobody checked."""
+        """Reads for the log's own use: what that brings from the disk is not checked."""
         end_position = position + size_bytes
         self.verified.note_read(position, end_position, file_end=self.size_bytes)
         return self.file.pread(size_bytes, position)
@@ -418,7 +418,7 @@ class Segment:
             self._offsets = self._times = None
 
     def remove_files(self) -> None:
-        """Deletes what there is of the segment; whoever holds a file open can still read it."""
+        """Deletes what there is of the segment; a reader keeps the file that it holds."""
         for suffix in SUFFIXES:
             path = self.path(suffix)
             if self._disk.exists(path):

@@ -294,7 +294,7 @@ class Partition:
         return removed
 
     def begin_cleaning(self, now_ms: int, *, keys_max: int) -> Cleaning | None:
-        """A pass of compaction if one is due; whoever gets it holds `background`."""
+        """A pass of compaction if one is due; the caller holds `background`."""
         if self.ending.is_set() or not self.is_cleanable:
             return None
         return self.log.begin_cleaning(

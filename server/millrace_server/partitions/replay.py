@@ -1,4 +1,4 @@
-"""Reading a partition's own records back, for whoever keeps its state in one.
+"""Reads a partition's records back, for a service that keeps its state in one.
 
 Owns the way from a slice of the log to records; what they mean is the reader's.
 """

@@ -1,4 +1,4 @@
-"""Scrub: what is on the disk is read in the background, before somebody needs it.
+"""Scrub: checks the durable batches in the background, before a reader needs them.
 
 A consumer that reads old data finds corruption too late to restore it from a copy that was
 thrown away meanwhile. Owns the pace and the order; one piece at a time is checked by a worker

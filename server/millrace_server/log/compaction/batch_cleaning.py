@@ -6,7 +6,7 @@ batches lie. Source: Kafka's `LogCleaner` and `MemoryRecords.filterTo`; KIP-534.
 
     batch as it was                  what is left of it
     ------------------------------   ---------------------------------------------
-    control, or nobody can read it   itself (KAFKA-14055: markers have keys of their own)
+    control, or not readable         itself (KAFKA-14055: markers have keys of their own)
     every record survives            itself
     some do                          a batch of these, over the same offsets
     none does                        nothing; an empty batch if its offsets or its

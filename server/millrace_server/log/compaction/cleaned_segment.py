@@ -120,7 +120,7 @@ def give_names(disk: Disk, directory: str, cleaned: Sequence[CleanedSegment]) ->
     """Makes segments of what took the place of one group, durably. Blocking.
 
     The first of them comes last: recovery that finds it takes the others to be there. A directory
-    that cannot be synced is an `OSError` with EIO whatever the disk said: it may have lost the
+    that cannot be synced is an `OSError` with EIO for every errno: it may have lost the
     name of a segment that a flush is about to sync, and that sync would not be told again.
     """
     for some in (cleaned[1:], cleaned[:1]):

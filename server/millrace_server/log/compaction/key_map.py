@@ -2,7 +2,7 @@
 
 Owns the bound on its memory. Refuses to know batches and segments. An entry takes some 140 bytes
 however long its key: of a long key a SHA-256 stands in, since a shorter digest, such as Kafka's
-MD5, lets whoever can make two keys collide delete the one by writing the other.
+MD5, lets a client that can make two keys collide delete the one by writing the other.
 """
 
 from __future__ import annotations

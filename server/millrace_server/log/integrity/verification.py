@@ -2,7 +2,7 @@
 
 Owns the walk over a run of batches that were there before: lengths, magic, CRC-32C, and that each
 batch continues the one before, since no CRC covers a base offset. Refuses to know who asks, and
-what is done with the answer. `check_batch` asks more, of bytes that a stranger sent; here a batch
+what is done with the answer. `check_batch` asks more, of bytes that a client sent; here a batch
 was checked when it was appended, and its CRC says that it is the same.
 
 For 16 KiB batches a check takes 0.17 s of CPU per GiB, for 1 KiB batches 0.5. It holds the GIL

@@ -1,7 +1,7 @@
 """Which bytes of a segment were checked since the process began: as appended, or as read.
 
 Owns a few ranges of positions. Refuses to know what is in the page cache now: bytes that were
-checked may have left it, and what comes back from the disk is checked again by whoever brings it.
+checked may have left it, and what comes back from the disk is checked again by its reader.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 RANGES_MAX: Final = 16
 """Beyond it the smallest is forgotten, which costs one more check."""
 READ_AHEAD_BYTES: Final = 16 * 1024 * 1024
-"""How far behind a read the kernel may bring bytes into the page cache that nobody asked for:
+"""How far behind a read the kernel may bring bytes into the page cache that no reader asked for:
 128 KiB by default, and some set megabytes. Not reading ahead (POSIX_FADV_RANDOM) would spare this
 account, and makes reading old data two to three times slower."""
 _PAGE_BYTES: Final = 64 * 1024
