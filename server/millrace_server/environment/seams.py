@@ -212,6 +212,12 @@ class FileSlice:
     size: int
     source: SliceSource
 
+    def __len__(self) -> int:
+        return self.size
+
+    def __bool__(self) -> bool:
+        return True
+
     def read(self) -> bytes:
         """All of it, for somebody who checks it. Blocking."""
         self.source.note_unchecked(self.position, self.position + self.size)

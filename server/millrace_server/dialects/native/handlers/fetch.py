@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from millrace_protocol.hot import array_count, fetch_response_prefix
-from millrace_protocol.messages.fetch import FetchPartition, FetchRequest
+from millrace_protocol.codec import Buffer, Encoder, encode_parts
+from millrace_protocol.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+)
 from millrace_server.dialects.native.response_body import BodyParts
-from millrace_server.environment.seams import ResponsePart
 from millrace_server.loop.fair_scheduler import chunks
 from millrace_server.services.fetch import CHUNK_ENTRIES, Fetched, FetchFrom, release
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
+
+VERSION = 0
+"""The only version of Fetch."""
 
 
 async def handle(services: Services, context: RequestContext, request: FetchRequest) -> BodyParts:
@@ -24,18 +32,20 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
     )
-    body = _Body(len(fetched))
     if len(fetched) <= CHUNK_ENTRIES:
-        body.add(fetched)
-        return body.whole()
+        return _body(encode_parts(FetchResponse(tuple(map(_result, fetched))), VERSION))
     try:
+        results: list[FetchPartitionResult] = []
         for chunk in chunks(fetched, CHUNK_ENTRIES, lambda result: result.topic):
             await services.scheduler.yield_()
-            body.add(chunk)
+            results += map(_result, chunk)
+        encoder = Encoder(FetchResponse(tuple(results)), VERSION)
+        while not encoder.step(CHUNK_ENTRIES):
+            await services.scheduler.yield_()
     except BaseException:
         release(fetched)
         raise
-    return body.whole()
+    return _body(encoder.parts)
 
 
 def _from(entry: FetchPartition) -> FetchFrom:
@@ -44,44 +54,19 @@ def _from(entry: FetchPartition) -> FetchFrom:
     )
 
 
-class _Body:
-    """A response in the making: what stands between two slices is joined once, chunk by chunk.
+def _result(fetched: Fetched) -> FetchPartitionResult:
+    records = b"" if fetched.records is None else fetched.records
+    return FetchPartitionResult(
+        fetched.topic,
+        fetched.partition,
+        fetched.code,
+        fetched.message,
+        fetched.high_watermark,
+        fetched.log_start_offset,
+        # A slice of a file stands for its bytes, and is a part of the body as it is.
+        cast(memoryview, records),
+    )
 
-    With `+=` two thousand refusals of long names took eight seconds.
-    """
 
-    __slots__ = ("_parts", "_pending", "_size")
-
-    def __init__(self, count: int) -> None:
-        self._pending = [array_count(count)]
-        self._parts: list[ResponsePart] = []
-        self._size = 0
-
-    def add(self, results: Sequence[Fetched]) -> None:
-        pending = self._pending
-        for result in results:
-            records = result.records
-            pending.append(
-                fetch_response_prefix(
-                    topic=result.topic,
-                    partition=result.partition,
-                    error_code=result.code,
-                    error_message=result.message,
-                    high_watermark=result.high_watermark,
-                    log_start_offset=result.log_start_offset,
-                    records_size=0 if records is None else records.size,
-                )
-            )
-            if records is not None:
-                prefix = b"".join(pending)
-                self._parts += (prefix, records)
-                self._size += len(prefix) + records.size
-                pending.clear()
-        if pending:
-            rest = b"".join(pending)
-            self._parts.append(rest)
-            self._size += len(rest)
-            pending.clear()
-
-    def whole(self) -> BodyParts:
-        return BodyParts(self._parts, self._size)
+def _body(parts: Sequence[Buffer]) -> BodyParts:
+    return BodyParts([*parts], sum(map(len, parts)))
