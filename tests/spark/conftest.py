@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from millrace_server.testing import BrokerThread
 from tests.quick_spark import HAS_JAVA, NO_JAVA
+from tests.spark.driven_stream import Document, Stream
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,3 +46,18 @@ def spark(quick_spark: dict[str, str]) -> Iterator[Any]:
     found = session("millrace tests", master="local[2,3]", conf=settings)
     yield found
     found.stop()
+
+
+@pytest.fixture
+def streams(broker: BrokerThread) -> Iterator[Callable[..., Stream]]:
+    """Makes streams that begin at the earliest records unless told otherwise."""
+    made: list[Stream] = []
+
+    def make(documents: list[Document] | None = None, **options: str) -> Stream:
+        named = {"millrace.servers": broker.servers, "startingOffsets": "earliest", **options}
+        made.append(Stream([] if documents is None else documents, named))
+        return made[-1]
+
+    yield make
+    for stream in made:
+        stream.reader.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,113 +12,21 @@ import pytest
 
 from millrace.errors import ConnectionFailed
 from millrace.records import TopicPartition
-from millrace.sync import Admin, Consumer, Producer
+from millrace.sync import Admin, Producer
 from millrace_server.testing import BrokerThread
 from millrace_spark.errors import DataLost, OptionError
+from tests.spark.driven_stream import Stream, produce, records
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-Document = dict[str, Any]
-Record = tuple[str, int, int]
-"""`(topic, partition, offset)`"""
-
-
-class Stream:
-    """A reader in the hands of a driver that asks as Spark does; `documents` is its checkpoint."""
-
-    def __init__(self, documents: list[Document], options: dict[str, str]) -> None:
-        self.documents = documents
-        self._options = options
-        self.reader = self.make_reader()
-        self.records: list[Record] = []
-
-    def make_reader(self) -> Any:
-        from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
-
-        from millrace_spark.streaming.stream_reader import make_stream_reader
-
-        types = {"topic": StringType(), "partition": IntegerType(), "offset": LongType()}
-        schema = StructType([StructField(name, each) for name, each in types.items()])
-        return make_stream_reader(self._options, schema)
-
-    def stop_at_latest(self) -> Stream:
-        self.reader.prepareForTriggerAvailableNow()
-        return self
-
-    def batch(self) -> list[Record] | None:
-        """The records of the next micro-batch; None when there is nothing to make one of."""
-        first = None
-        if not self.documents:
-            first = self.reader.initialOffset()
-        start = self.documents[-1] if self.documents else first
-        end = self.reader.latestOffset(self.stored(start), self.reader.getDefaultReadLimit())
-        if self.documents and json.dumps(end) == json.dumps(start):
-            return None
-        if len(self.documents) > 1:
-            self.reader.commit(self.stored(self.documents[-2]))
-        self.documents.append(self.stored(end))
-        records = self.read(start, self.documents[-1])
-        self.records += records
-        return records
-
-    def repeated_batch(self) -> list[Record]:
-        """The last micro-batch again, as after a crash before it was done."""
-        return self.read(self.documents[-2], self.documents[-1])
-
-    def read(self, start: Any, end: Any) -> list[Record]:
-        """What the tasks of a micro-batch read, each by a reader that was pickled."""
-        on_executor = pickle.loads(pickle.dumps(self.make_reader()))
-        return [
-            (row["topic"], row["partition"], row["offset"])
-            for partition in self.reader.partitions(start, end)
-            for rows in on_executor.read(pickle.loads(pickle.dumps(partition)))
-            for row in rows.to_pylist()
-        ]
-
-    def to_the_end(self) -> list[list[Record]]:
-        """All micro-batches until there is nothing to make one of."""
-        return list(iter(self.batch, None))
-
-    @staticmethod
-    def stored(document: Any) -> Any:
-        """As it comes out of a checkpoint."""
-        return json.loads(json.dumps(document))
-
 
 @pytest.fixture
 def admin(broker: BrokerThread) -> Iterator[Admin]:
     with Admin(broker.servers) as running:
         yield running
-
-
-@pytest.fixture
-def streams(broker: BrokerThread) -> Iterator[Callable[..., Stream]]:
-    """Makes streams that begin at the earliest records unless told otherwise."""
-    made: list[Stream] = []
-
-    def make(documents: list[Document] | None = None, **options: str) -> Stream:
-        named = {"millrace.servers": broker.servers, "startingOffsets": "earliest", **options}
-        made.append(Stream([] if documents is None else documents, named))
-        return made[-1]
-
-    yield make
-    for stream in made:
-        stream.reader.stop()
-
-
-def produce(broker: BrokerThread, topic: str, **counts: int) -> None:
-    """So many records into each partition, `p0=3, p1=5`, of 100 bytes, each a batch of its own."""
-    with Producer(broker.servers) as producer:
-        for name, count in counts.items():
-            for _ in range(count):
-                producer.send(topic, b"x" * 100, partition=int(name[1:]))
-
-
-def records(topic: str, partition: int, start: int, end: int) -> list[Record]:
-    return [(topic, partition, offset) for offset in range(start, end)]
 
 
 def test_the_first_micro_batch_is_empty_and_pins_the_start(
@@ -424,66 +331,6 @@ def test_what_was_planned_is_repeated_whatever_is_selected_by_then(
     produce(broker, "goes", p0=1)
     produce(broker, "stays", p0=1)
     assert narrowed.batch() == records("stays", 0, 3, 4)
-
-
-def test_a_group_shows_all_that_is_done_even_when_no_more_comes(
-    broker: BrokerThread, admin: Admin, streams: Callable[..., Stream]
-) -> None:
-    admin.create_topic("shown", partitions=2)
-    produce(broker, "shown", p0=3, p1=1)
-    stream = streams(subscribe="shown", commitGroup="shown-progress").stop_at_latest()
-    stream.to_the_end()
-    committed = admin.list_group_offsets("shown-progress")
-    assert {tuple(where): at.offset for where, at in committed.items()} == {
-        ("shown", 0): 3,
-        ("shown", 1): 1,
-    }
-
-
-def test_a_group_shows_nothing_that_is_not_done(
-    broker: BrokerThread, admin: Admin, streams: Callable[..., Stream]
-) -> None:
-    admin.create_topic("undone", partitions=1)
-    produce(broker, "undone", p0=3)
-    stream = streams(subscribe="undone", commitGroup="undone-progress", maxOffsetsPerTrigger="1")
-    where = TopicPartition("undone", 0)
-    for done in (0, 0, 1, 2):
-        stream.batch()
-        assert admin.list_group_offsets("undone-progress")[where].offset == done
-
-
-def test_a_group_with_members_is_refused(
-    broker: BrokerThread, admin: Admin, streams: Callable[..., Stream]
-) -> None:
-    admin.create_topic("contested", partitions=1)
-    with Consumer(broker.servers, group="contested-group") as consumer:
-        consumer.subscribe(["contested"])
-        while (
-            admin.describe_groups(["contested-group"])["contested-group"].unwrap().state != "Stable"
-        ):
-            pass
-        with pytest.raises(OptionError, match=r"commitGroup: contested-group has 1 members"):
-            streams(subscribe="contested", commitGroup="contested-group").reader.initialOffset()
-
-
-def test_a_commit_that_fails_does_not_fail_the_stream(
-    broker: BrokerThread,
-    admin: Admin,
-    streams: Callable[..., Stream],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    admin.create_topic("unshown", partitions=1)
-    stream = streams(subscribe="unshown", commitGroup="unshown-group")
-    assert stream.batch() == []
-    produce(broker, "unshown", p0=1)
-    with Consumer(broker.servers, group="unshown-group") as consumer:
-        consumer.subscribe(["unshown"])
-        while admin.describe_groups(["unshown-group"])["unshown-group"].unwrap().state != "Stable":
-            pass
-        with caplog.at_level(logging.WARNING):
-            assert stream.batch() == records("unshown", 0, 0, 1)
-            assert stream.batch() is None
-    assert caplog.text.count("does not show the progress of the stream") == 1
 
 
 def test_a_broker_that_cannot_be_reached_is_named_within_the_deadline(
