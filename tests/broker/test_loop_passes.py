@@ -21,7 +21,7 @@ import pytest
 from millrace_server.testing import Broker
 from tests.broker.wire import batch, connect
 
-PASSES_MAX = 6
+PASSES_MAX = 1
 """From the pass in which the worker thread wakes the loop, not included, to the pass that sends."""
 ACKS = 21
 
