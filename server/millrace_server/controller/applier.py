@@ -121,9 +121,9 @@ class MetadataApplier:
         if created is not None:
             await self._opening.put_in_service(topic, number, created)
         elif new.leader_epoch != old.leader_epoch:
-            for partition in self._partitions.of_topic(topic.name):
-                if partition.number == number:
-                    await take_role(partition, new, self._broker_id)
+            partition = self._partitions.find(topic.name, number)
+            if partition is not None:
+                await take_role(partition, new, self._broker_id)
 
     async def _create(
         self, topic: Topic, numbers: Sequence[int], config: LogConfig

@@ -134,10 +134,9 @@ class Opening:
         opened.config = self._config(topic)
         self._put_in_service(topic.name, number, opened)
         current = self._cache.image.topic_by_id(topic.topic_id)
-        if current is not None and opened.read_only_cause is None:
-            for partition in self._partitions.of_topic(topic.name):
-                if partition.number == number:
-                    await take_role(partition, current.partitions[number], self._broker_id)
+        partition = self._partitions.find(topic.name, number)
+        if current is not None and partition is not None and opened.read_only_cause is None:
+            await take_role(partition, current.partitions[number], self._broker_id)
 
     def open_later(self, topic: Topic, number: int, cause: ApiError | OSError) -> None:
         """Keeps a partition offline that could not be created, and tries again if that may help."""

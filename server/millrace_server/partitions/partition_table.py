@@ -74,6 +74,11 @@ class PartitionTable:
         """The online partitions of a topic."""
         return [p for p in self._by_topic.get(topic, {}).values() if isinstance(p, Partition)]
 
+    def find(self, topic: str, number: int) -> Partition | None:
+        """The partition if it is online, whatever its role."""
+        found = self._by_topic.get(topic, {}).get(number)
+        return found if isinstance(found, Partition) else None
+
     def offline(self, topic: str, number: int) -> ApiError | None:
         """Why a partition is offline; None when it is online or not here."""
         found = self._by_topic.get(topic, {}).get(number)
