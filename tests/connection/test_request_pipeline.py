@@ -136,7 +136,7 @@ def test_a_response_out_of_order_breaks_the_protocol() -> None:
     ("header", "message"),
     [
         ((12, b"XX", RESPONSE_BIT | 3, 0, 1, 0), "magic"),
-        ((12, MAGIC, 3, 0, 1, 0), "a request where a response is due"),
+        ((12, MAGIC, 3, 0, 1, 0), "frame is a request, a response is needed"),
         ((12, MAGIC, RESPONSE_BIT | 18, 0, 1, 0), "api 18 in a response to 3"),
         ((12, MAGIC, RESPONSE_BIT | 3, 9, 1, 0), "version 9 in a response to 0"),
         ((12, MAGIC, RESPONSE_BIT | 3, 0, 1, 42), "does not speak the protocol"),
