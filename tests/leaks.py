@@ -28,12 +28,12 @@ CLIENTS = 2_000
 CONNECTIONS = 100_000
 FIRST_CLIENTS = 200
 """After so many, caches and the allocator's arenas are as large as they get."""
-FIRST_CONNECTIONS = 5_000
+FIRST_CONNECTIONS = 2_000
 TOGETHER = 500
 """Connections that are open at the same time."""
 LIFE_S = 1.0
 CLIENT_GROWTH_BYTES_MAX = 5 << 20
-CONNECTION_GROWTH_BYTES_MAX = 10 << 20
+CONNECTION_GROWTH_BYTES_MAX = 5 << 20
 MIB = 1 << 20
 NO_DELAY = {"MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
 """Each consumer is the first of its group, and gets its partitions at once."""
