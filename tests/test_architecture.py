@@ -25,3 +25,12 @@ def test_every_path_where_to_look_is_there() -> None:
     paths = re.findall(r"`((?:protocol|server|clients|spark_connector)/[^`]*)`", table)
     assert len(paths) > 8
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_every_place_that_the_glossary_names_is_there() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    places = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)+(?:\.py)?|wire_spec\.md)`", text))
+    assert len(places) > 40
+    roots = (ROOT, ROOT / "server" / "millrace_server", ROOT / "protocol")
+    missing = [p for p in sorted(places) if not any((root / p).exists() for root in roots)]
+    assert missing == []

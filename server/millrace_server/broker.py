@@ -290,7 +290,7 @@ class Broker:
             )
 
     def _fail(self, topic: str, number: int, error: BaseException) -> None:
-        # After a failed fsync nobody knows what is on the disk: the kernel has marked the pages
+        # After a failed fsync it is unknown what is on the disk: the kernel has marked the pages
         # clean, and a second fsync would succeed without writing them.
         log.critical("disk fault, stopping", topic=topic, partition=number, error=str(error))
         self._end(error)

@@ -20,7 +20,7 @@ DECODED_BYTES_MAX = 16 << 20
 """Records of one batch, decompressed, that compaction reads: more than a client puts into a batch,
 and less than a bomb. Clients, which have only themselves to stop, read up to 128 MiB."""
 DECODED_RECORDS_MAX = 100_000
-"""The same as a count, for whoever looks into a batch: it takes some 30 ms."""
+"""The same as a count, for a look into a batch: it takes some 30 ms."""
 LOOKED_AT_BYTES_MAX = 4 << 20
 """Records of one batch, decompressed, that are looked at for a question about time and for text:
 four times what clients put into a batch before they compress it. They are copied once while nobody
@@ -40,13 +40,13 @@ class Limits:
     """Largest frame length: one frame is held whole in memory before it is looked at."""
 
     frame_bytes_max_before_hello: int = FRAME_BYTES_MAX_BEFORE_HELLO
-    """The same until the dialect calls `greeted`: a stranger may not make us allocate much."""
+    """The same until the dialect lifts it: a peer that has not greeted gets little memory."""
 
     line_bytes_max: int = 64 << 10
     """Longest line of text: each read looks through the unfinished line from its start."""
 
     first_frame_timeout_ms: int = 5_000
-    """From connect to the first whole request: strangers who say nothing hold a descriptor."""
+    """From connect to the first whole request: a silent peer holds a descriptor."""
 
     frame_timeout_ms: int = 60_000
     """From the first byte of a request to its last: an unfinished frame holds memory, and one

@@ -22,7 +22,7 @@ class MonotonicClock(Protocol):
 
 
 class LogRateLimiter:
-    """How many lines may be logged about what strangers do: `lines` in every `period_ms`.
+    """How many lines may be logged about what peers do: `lines` in every `period_ms`.
 
     A peer that is refused can come again as often as it likes, and the log must not grow with it.
     """

@@ -107,7 +107,7 @@ class GroupShard:
         return token
 
     def tell(self, event: Callable[[Moment], Sequence[Effect] | None]) -> None:
-        """Runs an event that nobody waits for. Raises what the event raises."""
+        """Runs an event without a reply. Raises what the event raises."""
         self._run(event(self._moment()) or ())
 
     def ring(self) -> None:
@@ -115,7 +115,7 @@ class GroupShard:
         self.tell(self.coordinator.on_deadline)
 
     def close(self) -> None:
-        """Whoever waits is told that the coordinator is gone; nothing is written any more."""
+        """Tells every waiting request that the coordinator is gone; nothing is written after it."""
         self._run(self.coordinator.unload(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         self._in_flight.clear()
 
@@ -189,7 +189,7 @@ class GroupShard:
                 if not durable.done():
                     return
                 if durable.cancelled() or durable.exception() is not None:
-                    # Nobody knows what is on the disk, so the log has failed: the next start tells.
+                    # It is unknown what is on the disk; the next start tells.
                     self.close()
                     return
             self._in_flight.popleft()

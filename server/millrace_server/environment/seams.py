@@ -39,7 +39,7 @@ class Spawn(Protocol):
 
 
 class ReadableFile(Protocol):
-    """As much of a file as somebody needs who only reads it."""
+    """The part of a file that a reader needs."""
 
     @property
     def path(self) -> str: ...
@@ -166,7 +166,7 @@ class ColdReads(Protocol):
         """Whether `sendfile` of the range would wait for the disk. Does not block."""
 
     def passing(self, file: File) -> ReadableFile:
-        """The file for somebody who reads all of it once, which must cost nobody else's pages.
+        """The file for a reader of all of it, once, that must not evict the pages of other readers.
 
         What it brings into the page cache leaves it again. Shares the reference of `file`.
         """
@@ -175,7 +175,7 @@ class ColdReads(Protocol):
 class SliceSource(Protocol):
     """What is known of a slice's bytes. Belongs to the event loop, but for `check`.
 
-    Bytes that come from the disk may not be what was written. Whoever sends a slice asks first:
+    Bytes that come from the disk may not be what was written. The sender of a slice asks first:
     what is not checked, or not in the page cache any more, is checked while it is read.
     """
 
@@ -196,15 +196,15 @@ class SliceSource(Protocol):
         """The last check raised."""
 
     def note_unchecked(self, position: int, end_position: int) -> None:
-        """Somebody has read the bytes otherwise."""
+        """The bytes were read in another way."""
 
 
 @dataclass(slots=True)
 class FileSlice:
     """`size` bytes of `file` from `position`, as part of a reply.
 
-    Holds one reference to the file from the moment it is made; whoever sends or drops the slice
-    calls `release` once.
+    Holds one reference to the file from the moment it is made; its sender, or the code that drops
+    it, calls `release` once.
     """
 
     file: File
@@ -219,7 +219,7 @@ class FileSlice:
         return True
 
     def read(self) -> bytes:
-        """All of it, for somebody who checks it. Blocking."""
+        """All of it, for a caller that checks it. Blocking."""
         self.source.note_unchecked(self.position, self.position + self.size)
         return self.file.pread(self.size, self.position)
 

@@ -71,7 +71,7 @@ class InFlight:
     group_ids: tuple[str, ...] = field(default=())
 
 
-class ProduceService:
+class AppendsInFlight:
     """The appends of one coordinator that have not come back, oldest first."""
 
     __slots__ = ("_by_group", "_in_flight", "_next_id")

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.group.appends import (
+    AppendsInFlight,
     AssignmentStored,
     Change,
     InFlight,
-    ProduceService,
     StaticRestart,
     failed_group_write,
     failed_offset_write,
@@ -84,7 +84,7 @@ class Coordinator:
         room.images.append(self._image)
         self._room = room
         self._deadlines = Deadlines[Due]()
-        self._appends = ProduceService()
+        self._appends = AppendsInFlight()
         self._rebalances = Rebalances(config, self._deadlines, self._appends)
         self._liveness = Liveness(config, room, self._rebalances, self._deadlines)
         self._joins = Joins(config, room, self._rebalances, self._liveness, self._appends, make_id)
@@ -286,7 +286,7 @@ class Coordinator:
     def on_appended(self, append_id: int, moment: Moment) -> list[Effect]:
         """The append is durable: its records are replayed, and whoever waited is answered.
 
-        ProduceService come back in the order in which they were asked for; `ValueError` if not.
+        Appends come back in the order in which they were asked for; `ValueError` if not.
         """
         turn = Turn(moment)
         if self._closed is not None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.group.appends import ProduceService, StaticRestart
+from millrace_server.group.appends import AppendsInFlight, StaticRestart
 from millrace_server.group.config import NAME_LENGTH_MAX, PROTOCOLS_MAX, GroupConfig
 from millrace_server.group.effects import Joined, Refusal, Token, Turn
 from millrace_server.group.group import Group
@@ -36,7 +36,7 @@ class Joins:
         room: Room,
         rebalances: Rebalances,
         liveness: Liveness,
-        appends: ProduceService,
+        appends: AppendsInFlight,
         make_id: Callable[[], str],
     ) -> None:
         self._config = config

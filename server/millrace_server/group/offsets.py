@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.group.appends import ProduceService
+from millrace_server.group.appends import AppendsInFlight
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.effects import FetchedOffset, PartitionOutcome, Refusal
 from millrace_server.group.group import Group
@@ -33,7 +33,7 @@ class Offsets:
     __slots__ = ("_appends", "_config", "_image", "_room")
 
     def __init__(
-        self, config: GroupConfig, room: Room, image: GroupsImage, appends: ProduceService
+        self, config: GroupConfig, room: Room, image: GroupsImage, appends: AppendsInFlight
     ) -> None:
         self._config = config
         self._room = room

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.group.appends import AssignmentStored, Change, ProduceService
+from millrace_server.group.appends import AppendsInFlight, AssignmentStored, Change
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.effects import Joined, Refusal, Synced, Token, Turn
 from millrace_server.group.group import Group
@@ -35,7 +35,7 @@ class Rebalances:
     __slots__ = ("_appends", "_config", "_deadlines")
 
     def __init__(
-        self, config: GroupConfig, deadlines: Deadlines[Due], appends: ProduceService
+        self, config: GroupConfig, deadlines: Deadlines[Due], appends: AppendsInFlight
     ) -> None:
         self._config = config
         self._deadlines = deadlines

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.group.appends import ProduceService
+from millrace_server.group.appends import AppendsInFlight
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.effects import Turn
 from millrace_server.group.group import Group
@@ -31,7 +31,7 @@ class Registry:
         config: GroupConfig,
         room: Room,
         image: GroupsImage,
-        appends: ProduceService,
+        appends: AppendsInFlight,
         rebalances: Rebalances,
         liveness: Liveness,
     ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.group.appends import Change, ProduceService
+from millrace_server.group.appends import AppendsInFlight, Change
 from millrace_server.group.config import TOMBSTONES_PER_APPEND, GroupConfig
 from millrace_server.group.effects import GroupDeleted, PartitionOutcomes, Token, Turn
 from millrace_server.group.group import Group
@@ -43,7 +43,7 @@ class Removals:
         groups: Registry,
         image: GroupsImage,
         offsets: Offsets,
-        appends: ProduceService,
+        appends: AppendsInFlight,
         deadlines: Deadlines[Due],
     ) -> None:
         self._config = config

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.group.appends import ProduceService
+from millrace_server.group.appends import AppendsInFlight
 from millrace_server.group.config import GroupConfig
 from millrace_server.group.effects import Refusal, Token, Turn
 from millrace_server.group.group import Group
@@ -25,7 +25,7 @@ class Syncs:
     __slots__ = ("_appends", "_config", "_rebalances", "_room")
 
     def __init__(
-        self, config: GroupConfig, room: Room, rebalances: Rebalances, appends: ProduceService
+        self, config: GroupConfig, room: Room, rebalances: Rebalances, appends: AppendsInFlight
     ) -> None:
         self._config = config
         self._room = room

@@ -1,12 +1,13 @@
-"""Where connections wait until they have said something whole: nobody in the house sees them.
+"""Pending connections: accepted sockets whose first frame is not there yet.
 
-Event loops call back for everything that is ready before they go on, so ten thousand strangers who
-come, say half a word, or hang up together would be ten thousand callbacks between two requests of
-a client. Here they are entries of an epoll of their own, of which a pass of the loop takes a few.
-Who has sent a first frame, or bytes that are none, is let in; who hangs up before that, or takes
-too long, is gone without having cost more than a descriptor.
+An event loop calls back for everything that is ready before it goes on, so ten thousand
+connections that open, send half a frame or close together would be ten thousand callbacks between
+two requests of a client. Here each of them is an entry of one epoll, of which a pass of the loop
+handles a few. A connection is admitted when its first frame is complete, or when its first bytes
+are not a frame. One that closes before that, or takes too long, has cost a descriptor and no more.
 
-Owns the sockets until then. Decides nothing about what was sent: the bytes stay in the kernel.
+Owns the sockets until they are admitted. Decides nothing about their bytes, which stay in the
+kernel.
 """
 
 from __future__ import annotations
@@ -23,29 +24,32 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 EVENTS_PER_PASS: Final = 8
-"""Some 100 us of work when they hang up, and less than 300 us when `ADMITTED_PER_PASS` come in."""
+"""Some 100 us of work for closed connections, and less than 300 us for admitted ones."""
 ADMITTED_PER_PASS: Final = 2
 FIRST_BYTES: Final = 1024
-"""A longer first frame is let in when so much of it is there; what the kernel holds is not ours."""
-STRANGERS_MAX: Final = 4096
-"""As many as the kernel queues for us. The one who has waited longest makes room for one more."""
+"""A connection with a longer first frame is admitted when this much of it has arrived: the broker
+does not own what the kernel holds."""
+PENDING_MAX: Final = 4096
+"""As many as the kernel queues for a listener. The oldest makes room for one more."""
 
 TICKS_MAX: Final = 3
-"""Looks at who waits; at the third since somebody came, two whole ticks have passed."""
+"""Ticks of the timeout: at the third after a connection arrived, two whole ticks have passed."""
 
 _LENGTH = struct.Struct(">i")
 _GONE: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _INTEREST: Final = select.EPOLLIN | select.EPOLLRDHUP
 
 
-class _Stranger(NamedTuple):
+class PendingConnection(NamedTuple):
+    """An accepted socket."""
+
     socket: socket.socket
-    came: int
+    accepted: int
     """The number of ticks by then."""
 
 
 class HandshakeQueue:
-    """Strangers on one event loop. `admit` gets each socket that is let in, to keep."""
+    """The pending connections of one event loop. `admit` takes over each admitted socket."""
 
     def __init__(
         self,
@@ -55,109 +59,111 @@ class HandshakeQueue:
         timeout_ms: int,
         frame_bytes_max: int,
     ) -> None:
-        """Who has said nothing whole for `timeout_ms` is sent away: not before, and half as long
-        later at most. A frame of more than `frame_bytes_max` is not waited for, but to be refused.
+        """A connection without a whole first frame is evicted after `timeout_ms`.
+
+        That happens not before, and at most half as much later. A frame of more than
+        `frame_bytes_max` is not waited for: the connection is admitted, to be refused.
         """
         self._loop = loop
         self._admit = admit
         self._frame_bytes_max = frame_bytes_max
         self._epoll = select.epoll()
-        self._strangers: dict[int, _Stranger] = {}
-        """By descriptor, in the order they came."""
+        self._pending: dict[int, PendingConnection] = {}
+        """By descriptor, in the order in which they were accepted."""
         self._ticks = 0
         self._tick_s = timeout_ms / 1000 / (TICKS_MAX - 1)
         self._tick: asyncio.TimerHandle | None = None
         self._sweep: asyncio.Handle | None = None
-        loop.add_reader(self._epoll.fileno(), self._look)
+        loop.add_reader(self._epoll.fileno(), self._poll)
 
     def __len__(self) -> int:
-        return len(self._strangers)
+        return len(self._pending)
 
-    def take(self, stranger: socket.socket) -> None:
-        """Keeps a connection until it may come in."""
-        if len(self) >= STRANGERS_MAX:
-            self._send_away(next(iter(self._strangers)))
-        self._strangers[stranger.fileno()] = _Stranger(stranger, self._ticks)
-        self._epoll.register(stranger.fileno(), _INTEREST)
+    def add(self, connection: socket.socket) -> None:
+        """Keeps a connection until it is admitted."""
+        if len(self) >= PENDING_MAX:
+            self._evict(next(iter(self._pending)))
+        self._pending[connection.fileno()] = PendingConnection(connection, self._ticks)
+        self._epoll.register(connection.fileno(), _INTEREST)
         if self._tick is None:
             self._tick = self._loop.call_later(self._tick_s, self._on_tick)
 
     def close(self) -> None:
-        """Sends everybody away."""
+        """Closes every pending connection."""
         for handle in (self._tick, self._sweep):
             if handle is not None:
                 handle.cancel()
         self._loop.remove_reader(self._epoll.fileno())
-        for stranger in self._strangers.values():
-            stranger.socket.close()
-        self._strangers.clear()
+        for pending in self._pending.values():
+            pending.socket.close()
+        self._pending.clear()
         self._epoll.close()
 
-    def _look(self) -> None:
-        """Some of what is ready; the rest is reported again in the next pass."""
+    def _poll(self) -> None:
+        """Handles some of what is ready; the rest is reported again in the next pass."""
         admitted = 0
         for descriptor, events in self._epoll.poll(0, EVENTS_PER_PASS):
-            stranger = self._strangers[descriptor].socket
+            connection = self._pending[descriptor].socket
             try:
-                is_welcome = self._has_spoken(stranger, is_gone=bool(events & _GONE))
+                is_ready = self._is_ready(connection, is_gone=bool(events & _GONE))
             except OSError:
-                is_welcome = None
-            if is_welcome is None:
-                self._send_away(descriptor)
-            elif is_welcome:
+                is_ready = None
+            if is_ready is None:
+                self._evict(descriptor)
+            elif is_ready:
                 if admitted == ADMITTED_PER_PASS:
                     continue
                 admitted += 1
-                self._admit(self._let_go(descriptor))
+                self._admit(self._remove(descriptor))
 
     def _on_tick(self) -> None:
         self._ticks += 1
         self._tick = None
-        if self._strangers:
+        if self._pending:
             self._tick = self._loop.call_later(self._tick_s, self._on_tick)
             if self._sweep is None:
-                self._send_some_away()
+                self._evict_overdue()
 
-    def _send_some_away(self) -> None:
-        """Those whose time is over, who came first; a few in each pass."""
+    def _evict_overdue(self) -> None:
+        """Evicts the connections whose time is over, the oldest first; a few in each pass."""
         self._sweep = None
-        for descriptor in list(islice(self._strangers, EVENTS_PER_PASS)):
-            if self._ticks - self._strangers[descriptor].came < TICKS_MAX:
+        for descriptor in list(islice(self._pending, EVENTS_PER_PASS)):
+            if self._ticks - self._pending[descriptor].accepted < TICKS_MAX:
                 return
-            self._send_away(descriptor)
-        if self._strangers:
-            self._sweep = self._loop.call_soon(self._send_some_away)
+            self._evict(descriptor)
+        if self._pending:
+            self._sweep = self._loop.call_soon(self._evict_overdue)
 
-    def _let_go(self, descriptor: int) -> socket.socket:
+    def _remove(self, descriptor: int) -> socket.socket:
         self._epoll.unregister(descriptor)
-        return self._strangers.pop(descriptor).socket
+        return self._pending.pop(descriptor).socket
 
-    def _send_away(self, descriptor: int) -> None:
-        stranger = self._let_go(descriptor)
-        # Unread bytes would make the end a reset.
+    def _evict(self, descriptor: int) -> None:
+        connection = self._remove(descriptor)
+        # Unread bytes would turn the end into a reset.
         with contextlib.suppress(OSError):
-            stranger.recv(FIRST_BYTES)
-        stranger.close()
+            connection.recv(FIRST_BYTES)
+        connection.close()
 
-    def _has_spoken(self, stranger: socket.socket, *, is_gone: bool) -> bool | None:
-        """Whether there is something to answer; None when nothing will come any more.
+    def _is_ready(self, connection: socket.socket, *, is_gone: bool) -> bool | None:
+        """Whether there is something to answer; None when nothing more will arrive.
 
-        Asks the kernel to report the stranger again only when the rest of its frame is there.
+        Has the kernel report the connection again only when the rest of its frame is there.
         """
-        (available,) = struct.unpack("i", fcntl.ioctl(stranger, termios.FIONREAD, b"\0\0\0\0"))
+        (available,) = struct.unpack("i", fcntl.ioctl(connection, termios.FIONREAD, b"\0\0\0\0"))
         if not available:
             return None if is_gone else False
-        head = stranger.recv(_LENGTH.size, socket.MSG_PEEK)
+        head = connection.recv(_LENGTH.size, socket.MSG_PEEK)
         wanted = _LENGTH.size
         if len(head) == _LENGTH.size:
             (length,) = _LENGTH.unpack(head)
             if 0 < length <= self._frame_bytes_max:
                 wanted = min(wanted + length, FIRST_BYTES)
         if head[0] or available >= wanted:
-            # Text, a frame, or no length that a first frame may have.
-            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            # Text, a frame, or a length that a first frame cannot have.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
             return True
         if is_gone:
             return None
-        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
         return False

@@ -1,9 +1,9 @@
 """The operating system's network, as the `Net` door of `environment`.
 
-Event loops accept as many connections in a row as there are: when ten thousand clients come at
-once, nobody is answered for half a second. This listener takes `ACCEPTS_PER_PASS` in each pass of
-the loop; the others wait in the kernel's queue. Those taken wait in a `HandshakeQueue` for their
-first frame, and only then get a protocol.
+An event loop accepts as many connections in a row as there are: when ten thousand clients connect
+at once, no client gets a response for half a second. This listener accepts `ACCEPTS_PER_PASS` in
+each pass of the loop; the others wait in the kernel's queue. An accepted connection is pending in a
+`HandshakeQueue` until its first frame is there, and only then gets a protocol.
 """
 
 from __future__ import annotations
@@ -90,15 +90,15 @@ class Acceptor:
         self._tls = tls
         self._greetings: set[asyncio.Task[None]] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._porch = HandshakeQueue(
+        self._pending = HandshakeQueue(
             loop, self._admit, timeout_ms=silent_ms_max, frame_bytes_max=first_frame_bytes_max
         )
         for sock in self.sockets:
             loop.add_reader(sock, self._accept, sock)
 
     def close(self) -> None:
-        """Takes no more; those in the kernel's queue are reset, those on the porch closed."""
-        self._porch.close()
+        """Takes no more; those in the kernel's queue are reset, pending ones are closed."""
+        self._pending.close()
         for sock in self.sockets:
             pause = self._pauses.pop(sock, None)
             if pause is not None:
@@ -127,10 +127,10 @@ class Acceptor:
                     )
                 return
             accepted.setblocking(False)
-            self._porch.take(accepted)
+            self._pending.add(accepted)
 
-    def _admit(self, stranger: socket.socket) -> None:
-        greeting = self._loop.create_task(self._greet(stranger))
+    def _admit(self, admitted: socket.socket) -> None:
+        greeting = self._loop.create_task(self._greet(admitted))
         self._greetings.add(greeting)
         greeting.add_done_callback(self._greetings.discard)
 

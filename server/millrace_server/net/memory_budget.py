@@ -1,7 +1,7 @@
 """The memory that all connections of a server share for requests and unsent answers.
 
 Owns one number and a queue of those who wait for it to shrink. Knows nothing of connections:
-whoever waits is called back.
+a waiting frame is called back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class MemoryBudget:
     """Counts bytes against a limit and grants requests in the order they were made.
 
     `reserve` asks first; `charge` does not ask, for bytes that are there already, so `used` can
-    pass `size` by what the connections hold in small pieces. Nobody overtakes a waiter, so a
+    pass `size` by what the connections hold in small pieces. No frame overtakes a waiting one, so a
     large frame is not starved by a stream of smaller ones.
 
     Frames grow while they are received, and those that have begun go before those that have not.

@@ -76,7 +76,7 @@ class Output:
     """The ordered queue of one connection.
 
     `append` takes a reply, `pump` sends what can be sent now. When waiting ends, `wake` is
-    called, and whoever owns the output pumps again. `held_bytes` counts bytes in memory, not
+    called, and the connection pumps again. `held_bytes` counts bytes in memory, not
     those in files. After `close` nothing is sent and `append` drops what it gets.
     """
 
@@ -289,7 +289,7 @@ class Output:
         end = self._ready_until = position + size
         if source.is_checked(position, end) and not self._is_cold(file, position, size):
             return False
-        # The page is new from the disk for the bytes before it too, and nobody checks those.
+        # The page is new from the disk for the bytes before it too, which are not checked here.
         is_first_page_new = self._is_cold(file, position, 1)
         self._wire.stop_waiting()
         self._wait = Wait.DISK

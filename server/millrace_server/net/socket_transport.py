@@ -64,7 +64,7 @@ class SocketWire:
         self._fd = fd
         self._loop = loop
         self._duplicate = -1
-        # Borrowed from the transport: `close` detaches it, so that nobody closes it twice.
+        # Borrowed from the transport: `close` detaches it, so that it is closed once.
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
         _tune(self._socket)

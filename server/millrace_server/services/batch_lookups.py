@@ -29,7 +29,7 @@ from millrace_server.loop.fair_scheduler import FairScheduler
 
 
 class BatchLookups:
-    """The looks at one broker's records; whoever looks does it, and reads for it, within a look:
+    """The looks at one broker's records; a caller looks, and reads for it, within a look:
 
     async with lookups:
         async with aclosing(lookups.records(batches, from_offset=offset)) as chunks:
@@ -44,7 +44,7 @@ class BatchLookups:
 
     @property
     def is_looking(self) -> bool:
-        """Whether somebody is within a look."""
+        """Whether a look is under way."""
         return self._gate.locked()
 
     async def __aenter__(self) -> None:

@@ -72,7 +72,7 @@ class Groups:
             await asyncio.wait(self._loads, timeout=wait_ms / 1000)
 
     async def stop(self) -> None:
-        """Answers whoever waits, and writes nothing any more."""
+        """Answers every waiting request, and writes nothing after that."""
         self._is_closed = True
         self._alarm.close()
         for load in self._loads:

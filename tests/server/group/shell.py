@@ -238,7 +238,7 @@ class Shell:
         self.run(self.coordinator.delete_offsets(token, group, partitions, self.moment))
         return token
 
-    # ResponseQueue
+    # Answers
 
     def waits(self, token: int) -> bool:
         return token not in self.replies

@@ -1,4 +1,4 @@
-"""Strangers wait outside: no connection is made of who has not said something whole."""
+"""A pending connection costs a descriptor alone until its first frame is complete."""
 
 from __future__ import annotations
 
@@ -72,13 +72,15 @@ async def test_the_first_letter_of_a_line_comes_in(serve: Serve) -> None:
     assert await peer.receive(4) == b"HELP"
 
 
-@pytest.mark.parametrize("said", [b"", b"\0", b"\0\0\0\x40", HELLO[:-1]])
-async def test_who_hangs_up_before_a_whole_frame_leaves_nothing(serve: Serve, said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"\0", b"\0\0\0\x40", HELLO[:-1]])
+async def test_a_peer_that_closes_before_a_whole_frame_leaves_nothing(
+    serve: Serve, sent: bytes
+) -> None:
     place = await serve(net=OsNet())
     before = open_descriptors()
     for how in ("end_input", "reset"):
         peer = await place.connect()
-        await peer.send(said)
+        await peer.send(sent)
         getattr(peer, how)()
         if how == "end_input":
             assert await peer.receive_to_end() == b""
@@ -95,18 +97,18 @@ async def test_a_whole_frame_before_the_end_is_answered(serve: Serve) -> None:
     assert await peer.receive_to_end() == HELLO
 
 
-@pytest.mark.parametrize("said", [b"", HELLO[:-1]])
-async def test_who_takes_too_long_is_sent_away(serve: Serve, said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", HELLO[:-1]])
+async def test_a_peer_that_takes_too_long_is_evicted(serve: Serve, sent: bytes) -> None:
     place = await serve(net=OsNet(), limits=Limits(first_frame_timeout_ms=20))
     peers = [await place.connect() for _ in range(30)]
     for peer in peers:
-        await peer.send(said)
+        await peer.send(sent)
     for peer in peers:
         async with asyncio.timeout(20):
             assert await peer.receive_to_end() == b""
 
 
-async def test_nobody_is_sent_away_before_his_time_is_over() -> None:
+async def test_no_connection_is_evicted_before_its_time_is_over() -> None:
     """Whenever he came: one in the tick that is about to end, one right behind its end."""
     loop = asyncio.get_running_loop()
     waiting = handshake_queue.HandshakeQueue(
@@ -119,7 +121,7 @@ async def test_nobody_is_sent_away_before_his_time_is_over() -> None:
         if tick < 2:
             pairs.append(socket.socketpair())
             pairs[-1][0].setblocking(False)
-            waiting.take(pairs[-1][0])
+            waiting.add(pairs[-1][0])
         waiting._on_tick()
         await asyncio.sleep(0)
         left.append(len(waiting))
@@ -132,7 +134,7 @@ async def test_nobody_is_sent_away_before_his_time_is_over() -> None:
 
 
 async def test_the_longest_silent_makes_room(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake_queue, "STRANGERS_MAX", 3)
+    monkeypatch.setattr(handshake_queue, "PENDING_MAX", 3)
     place = await serve(net=OsNet())
     peers = [await place.connect() for _ in range(5)]
     for peer in peers[:2]:
@@ -156,7 +158,7 @@ async def test_a_crowd_that_hangs_up_together_is_let_go_a_few_in_each_pass(serve
     assert passes >= len(crowd) // handshake_queue.EVENTS_PER_PASS
 
 
-async def test_a_server_that_stops_closes_the_door_to_strangers(serve: Serve) -> None:
+async def test_a_server_that_stops_closes_pending_connections(serve: Serve) -> None:
     place = await serve(net=OsNet())
     peer = await place.connect()
     await settle()

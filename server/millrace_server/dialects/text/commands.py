@@ -237,7 +237,7 @@ def number(text: str, what: str) -> int:
 
 
 def usage_error(reason: str) -> ApiError:
-    """What is said about a line that cannot be understood."""
+    """The error of a line that cannot be understood."""
     return ApiError(ErrorCode.INVALID_REQUEST, f"{reason}. HELP lists the commands")
 
 

@@ -21,7 +21,7 @@ from millrace_server.services.services import Services
 CHUNK_LINES = 100
 """Made in one go, some 200 us."""
 NOTHING = "-"
-"""Where a group has committed nothing, a partition has no owner, or nobody knows."""
+"""Where a group has committed nothing, a partition has no owner, or it is unknown."""
 
 Owners = Mapping[str, Mapping[int, str]]
 """Topic to partition to the member that has it."""
@@ -71,7 +71,7 @@ def _lag_lines(
 
 
 async def _owners(services: Services, described: GroupDescription) -> Owners:
-    """What each member of a consumer group has; of groups of other types nobody knows."""
+    """What each member of a consumer group has; for groups of other types that is unknown."""
     owners: dict[str, dict[int, str]] = {}
     if described.protocol_type != PROTOCOL_TYPE:
         return owners

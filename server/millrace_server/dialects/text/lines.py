@@ -12,14 +12,14 @@ from millrace_server.environment.seams import Response
 Lines = list[str]
 
 ANSWER_CHARACTERS = 256 << 10
-"""An answer of many lines ends with the line that reaches this, and what is left out is said."""
+"""An answer of many lines ends with the line that reaches this, and tells how much is left out."""
 VALUE_BYTES_SHOWN = 4 << 10
-"""A longer key or value is cut in the answer, and the cut is said."""
+"""A longer key or value is cut in the answer, and its size is shown."""
 HEADER_BYTES_SHOWN = 256
 """The same for the name and the content of a header, of which a record may have many."""
 HEADERS_SHOWN = 16
 """The same for how many headers of one record are shown. When all of a record has to be escaped,
-16 KiB at most, its line takes 1 ms, in which nobody else is answered."""
+16 KiB at most, its line takes 1 ms, in which no other request is answered."""
 
 
 def shown(data: bytes | None, *, bytes_max: int = VALUE_BYTES_SHOWN) -> str:
