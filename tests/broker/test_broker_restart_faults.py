@@ -90,6 +90,24 @@ async def test_what_is_durable_is_served_while_recovery_cannot_write(
         assert [r for r in caplog.records if "partition opened again" in r.getMessage()]
 
 
+async def test_with_os_durability_the_high_watermark_does_not_go_back_on_a_full_disk(
+    tmp_path: Path,
+) -> None:
+    """A kill loses nothing that consumers have read, also while recovery cannot write."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    async with Broker(data=first) as broker, connect(broker.port) as wire:
+        await wire.create("t", configs={"durability": "os"})
+        for value in RECORDS:
+            await wire.produce("t", batch(value))
+        assert (await wire.fetch("t", 0)).high_watermark == len(RECORDS)
+        shutil.copytree(first, second)
+    faults = Faults({"write": errno.ENOSPC}, where="/t-0/")
+    async with node_on(second, faults) as node, connect(node.address[1]) as wire:
+        fetched = await wire.fetch("t", 0)
+        assert (values_of(fetched), fetched.high_watermark) == (RECORDS, len(RECORDS))
+        assert (await wire.produce("t", batch(b"x"))).error_code == ErrorCode.DISK_FULL
+
+
 async def test_a_fetch_that_waits_gets_what_recovery_adds(data: Path) -> None:
     faults = Faults({"write": errno.ENOSPC}, where="/t-0/")
     async with node_on(data, faults) as node, connect(node.address[1]) as wire:

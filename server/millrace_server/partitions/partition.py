@@ -118,8 +118,10 @@ class Partition:
         self._flusher = self._make_flusher()
         self._on_corruption = partial(on_corruption, self)
         log.watch_corruption(self._on_corruption)
-        # All that an opened log holds is durable, but for a log that is read-only.
-        self._high_watermark = log.durable_offset
+        # All that an opened log holds is durable, but for a log that is read-only. With `os` the
+        # high watermark was the log's end before the start, and it never goes back.
+        is_os = log.config.durability == "os"
+        self._high_watermark = log.end_offset if is_os else log.durable_offset
         self._unsynced_bytes = 0
         self.readable_bytes = 0
         """Bytes of the batches that the high watermark has passed since the partition was opened:
