@@ -110,7 +110,12 @@ async def timestamps_at_the_end_of_int64(target: Target) -> str:
     """They are in order, so they are taken; no search, no text and no retention trips over them."""
     name = f"late-{next(_numbers)}"
     async with connect(target.port) as wire:
-        await wire.create(name, configs={"retention.ms": "1000", "segment.ms": "1000"})
+        configs = {
+            "retention.ms": "1000",
+            "segment.ms": "1000",
+            "message.timestamp.after.max.ms": str(INT64_MAX),
+        }
+        await wire.create(name, configs=configs)
         late = forged(base_timestamp=INT64_MAX, max_timestamp=INT64_MAX)
         assert (await wire.produce(name, late)).error_code == 0
         assert (await wire.produce(name, forged(max_timestamp=INT64_MAX))).error_code == 0

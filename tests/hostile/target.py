@@ -37,7 +37,11 @@ GOOD = "good"
 TOPIC = "hostile"
 """The attackers' topic, with a whole batch in each of its partitions."""
 PARTITIONS = 4
-FOREVER = {"durability": "os", "retention.ms": "-1"}
+FOREVER = {
+    "durability": "os",
+    "retention.ms": "-1",
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+}
 """Settings of a topic: records of 1970, as those of an attack, are not removed by housekeeping."""
 
 

@@ -97,7 +97,8 @@ def test_a_timestamp_that_spark_has_no_value_for_is_null_and_stops_nothing(
     broker: BrokerThread, admin: Admin, tmp_path: Path, schema: str | None
 ) -> None:
     topic = f"late-{schema is None}"
-    admin.create_topic(topic, partitions=1)
+    no_bound = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    admin.create_topic(topic, partitions=1, configs=no_bound)
     last_ms = (2**63 - 1) // 1000
     with Producer(broker.servers) as producer:
         producer.send_many(

@@ -217,22 +217,24 @@ def _known_api(header: RequestHeader) -> Api:
     """The requested api. Raises `ApiError` when there is none, or not in this version."""
     if header.api not in HANDLERS:
         raise ApiError(
-            ErrorCode.UNKNOWN_API, f"No api has the key {header.api}; Hello lists the apis"
+            ErrorCode.UNKNOWN_API,
+            f"The broker has no api with key {header.api}; Hello lists the apis",
         )
     api = APIS[ApiKey(header.api)]
     if not api.min_version <= header.version <= api.max_version:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"{api.key.name} is supported in versions {api.min_version} to {api.max_version}, "
-            f"not {header.version}",
+            f"The broker has {api.name} in versions {api.min_version} to {api.max_version}, not in "
+            f"{header.version}",
         )
     return api
 
 
 def _broken_body(header: RequestHeader, error: WireError) -> ApiError:
+    name = APIS[ApiKey(header.api)].name
     return ApiError(
         ErrorCode.INVALID_REQUEST,
-        f"The body of the {ApiKey(header.api).name} request is broken: {error.reason}, at byte "
+        f"The body of the {name} request is broken: {error.reason}, at byte "
         f"{header.body_position + error.position} of the frame",
     )
 
