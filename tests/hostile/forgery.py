@@ -139,7 +139,7 @@ LYING_PAYLOADS: dict[str, bytes] = {
     "gzip cut short": sealed_payload(
         COMPRESSORS[Codec.GZIP](record(b"y" * 100))[:-12], count=1, codec=Codec.GZIP
     ),
-    "snappy of nothing": sealed_payload(b"", count=1, codec=Codec.SNAPPY),
+    "snappy that is not snappy": sealed_payload(b"\xff" * 30, count=1, codec=Codec.SNAPPY),
     "lz4 that is not lz4": sealed_payload(
         b"\x04\x22\x4d\x18" + b"\xff" * 30, count=1, codec=Codec.LZ4
     ),
