@@ -279,26 +279,37 @@ async def test_a_hundred_requests_in_one_write_are_answered_in_order(wire: Wire)
     assert (await wire.fetch("a", 0)).high_watermark == 25
 
 
-async def test_a_stranger_is_refused_a_large_frame_and_greeted_may_send_it(
+async def test_a_large_frame_is_refused_before_hello_and_taken_after_it(
     broker: Broker,
 ) -> None:
     """W-6.1, W-6.2"""
     large = ProduceRequest(-1, 1_000, (ProducePartition("a", 0, bytes(70_000)),))
-    async with connect(broker.port, hello=False) as stranger:
-        assert (await stranger.refused(large))[0] is ErrorCode.FRAME_TOO_LARGE
-        assert await stranger.closed() == b""
+    async with connect(broker.port, hello=False) as ungreeted:
+        assert (await ungreeted.refused(large))[0] is ErrorCode.FRAME_TOO_LARGE
+        assert await ungreeted.closed() == b""
     async with connect(broker.port) as greeted:
         (result,) = (await greeted.ask(large, ProduceResponse)).partitions
         assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_hello_may_be_said_again_and_its_refusal_greets_nobody(broker: Broker) -> None:
+async def test_a_hello_that_is_decoded_in_chunks_lifts_the_limit_on_frames(
+    broker: Broker,
+) -> None:
+    """W-6.1"""
+    async with connect(broker.port, hello=False) as greeted:
+        await greeted.ask(HelloRequest("x" * 8_000, "1"), HelloResponse)
+        large = ProduceRequest(-1, 1_000, (ProducePartition("t", 0, bytes(70_000)),))
+        (result,) = (await greeted.ask(large, ProduceResponse)).partitions
+        assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_hello_may_be_repeated_and_its_refusal_lifts_no_limit(broker: Broker) -> None:
     """W-4.1, W-6.1"""
-    async with connect(broker.port, hello=False) as stranger:
-        stranger.send_body(ApiKey.HELLO, b"", version=1)
-        assert (await stranger.refusal())[0] is ErrorCode.UNSUPPORTED_VERSION
-        stranger.writer.write((65_537).to_bytes(4, "big"))
-        assert (await stranger.refusal())[0] is ErrorCode.FRAME_TOO_LARGE
+    async with connect(broker.port, hello=False) as ungreeted:
+        ungreeted.send_body(ApiKey.HELLO, b"", version=1)
+        assert (await ungreeted.refusal())[0] is ErrorCode.UNSUPPORTED_VERSION
+        ungreeted.writer.write((65_537).to_bytes(4, "big"))
+        assert (await ungreeted.refusal())[0] is ErrorCode.FRAME_TOO_LARGE
     async with connect(broker.port) as greeted:
         first = await greeted.ask(HelloRequest("a", "1"), HelloResponse)
         again = await greeted.ask(HelloRequest("b", "2"), HelloResponse)

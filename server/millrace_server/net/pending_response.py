@@ -5,8 +5,9 @@ resumes it, and for a `Completion` that happens within the call that completes i
 end of an fdatasync and the send of its acks there is no future and no pass of the loop that only
 forwards a result.
 
-A coroutine that is not finished when its connection ends is closed: it gets `GeneratorExit` at its
-`await`. Work that must not stop halfway runs as a task of its service (`Spawn.task`), shielded.
+A coroutine that is not finished when its connection ends is cancelled: it gets `CancelledError` at
+its `await`, as a task would. Work that must not stop halfway runs as a task of its own
+(`Services.run`).
 """
 
 from __future__ import annotations
@@ -79,10 +80,10 @@ class PendingResponse:
         try:
             awaited = self._coroutine.send(None)
         except StopIteration as end:
-            self._responder = None
+            self._responder = self._coroutine = None
             responder.on_response(self, end.value)
         except Exception as error:
-            self._responder = None
+            self._responder = self._coroutine = None
             responder.on_failure(self, error)
         else:
             self._wait_for(awaited)
@@ -97,7 +98,7 @@ class PendingResponse:
             awaited.resume = None
         coroutine, self._coroutine = self._coroutine, None
         if coroutine is not None:
-            coroutine.close()
+            _cancel(coroutine)
         if awaited is not None and not isinstance(awaited, asyncio.Task):
             # Only this coroutine waits for it.
             awaited.cancel()
@@ -118,3 +119,17 @@ class PendingResponse:
     def _on_done(self, awaited: asyncio.Future[Any]) -> None:
         if self._awaited is awaited:
             self.step()
+
+
+def _cancel(coroutine: Coroutine[Any, Any, Response]) -> None:
+    # Not `close`: an asynchronous generator that the coroutine iterates over would count as running
+    # then, and its own `aclose` would fail.
+    try:
+        coroutine.throw(asyncio.CancelledError())
+    except (StopIteration, asyncio.CancelledError):
+        return
+    except Exception as error:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "the end of a cancelled request failed", "exception": error}
+        )
+    coroutine.close()

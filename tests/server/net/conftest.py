@@ -210,7 +210,7 @@ class ScriptedSession:
 async def _awaiting(answer: asyncio.Future[Response]) -> Response:
     try:
         return await answer
-    except GeneratorExit:
+    except asyncio.CancelledError:
         # The result came in the pass in which the connection was lost.
         if answer.done() and not answer.cancelled():
             release_slices(answer.result())

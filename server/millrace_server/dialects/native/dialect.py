@@ -137,8 +137,7 @@ class NativeSession:
             handled = HANDLERS[api.key](self._services, self._context, message)
             if isinstance(handled, Coroutine):
                 return self._respond(header, handled)
-            if header.api == ApiKey.HELLO:
-                self._connection.lift_frame_limit()
+            self._note_greeting(header)
             return None if handled is None else _encoded(header, handled)
         except Exception as error:
             return self._failed(header, error)
@@ -172,6 +171,7 @@ class NativeSession:
             await scheduler.yield_()
             handled = HANDLERS[api.key](self._services, self._context, decoder.result)
             body = await handled if isinstance(handled, Coroutine) else handled
+            self._note_greeting(header)
             if body is None:
                 return []
             if isinstance(body, Message):
@@ -186,6 +186,11 @@ class NativeSession:
         while not encoder.step(CHUNK_ENTRIES):
             await self._services.scheduler.yield_()
         return BodyParts([*encoder.parts], sum(map(len, encoder.parts)))
+
+    def _note_greeting(self, header: RequestHeader) -> None:
+        """Lifts the limit that holds for frames before Hello."""
+        if header.api == ApiKey.HELLO:
+            self._connection.lift_frame_limit()
 
     def _failed(self, header: RequestHeader, error: Exception) -> Response:
         """The response to a request that was refused, or that met a bug of the broker."""
