@@ -32,6 +32,7 @@ from millrace_server.metadata.controller import (
 )
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.partitions.compactor import Compactor
+from millrace_server.partitions.log_statistics import LogStatistics
 from millrace_server.partitions.opening import Opening
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
@@ -47,7 +48,9 @@ from millrace_server.services.list_offsets import OffsetService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.services import Services
+from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
+from millrace_server.statistics import Registry, Sample, metrics
 
 log = get_logger("millrace.broker")
 
@@ -67,9 +70,13 @@ class Broker:
             config.partitions, 1, config.topic, config.partitions_max
         )
         self.scheduler = FairScheduler(asyncio.get_running_loop())
+        self.statistics = Registry()
+        self._log_statistics = LogStatistics(self.statistics)
         self.lookups = BatchLookups(env.spawn, self.scheduler)
         self._produce_purgatory = Purgatory(env)
         self._fetch_purgatory = Purgatory(env)
+        self._statistics_service = StatisticsService(self.statistics, env.clock, self.scheduler)
+        self._register_gauges()
         self.cluster = ClusterService(config, self.cache)
         self.housekeeping = RetentionLoop(
             self.partitions, env, interval_ms=config.housekeeping_interval_ms
@@ -101,6 +108,17 @@ class Broker:
             make_partition=self._make_partition,
             on_opened=lambda opened: self.producer_ids.on_partition_opened(opened.producer_ids()),
             on_failure=self._fail_opening,
+        )
+
+    def _register_gauges(self) -> None:
+        registry, partitions = self.statistics, self.partitions
+        registry.gauge(metrics.PURGATORY, lambda: len(self._produce_purgatory), "produce")
+        registry.gauge(metrics.PURGATORY, lambda: len(self._fetch_purgatory), "fetch")
+        registry.collect(
+            metrics.LOG_SIZE, lambda: (Sample((p.topic,), p.log.size_bytes) for p in partitions)
+        )
+        registry.collect(
+            metrics.PARTITIONS, lambda: (Sample((state,), 1) for state in partitions.states())
         )
 
     @property
@@ -149,6 +167,9 @@ class Broker:
             config=self.config.group,
             offsets_partitions=self.config.offsets_topic_partitions,
         )
+        self.statistics.collect(
+            metrics.GROUPS, lambda: (Sample((state,), 1) for state in self.groups.states())
+        )
         self.producer_ids = ProducerIds(self.active, self.cache, broker_id=self.config.node_id)
         self.services = Services(
             produce=ProduceService(
@@ -168,6 +189,7 @@ class Broker:
             partitions=self.partitions,
             lookups=self.lookups,
             scheduler=self.scheduler,
+            statistics=self._statistics_service,
             env=self.env,
         )
         await self.register()
@@ -272,6 +294,7 @@ class Broker:
             self.scheduler,
             on_failure=partial(self._fail, topic, number),
             on_corruption=self._report_corruption,
+            statistics=self._log_statistics,
         )
 
     def _report_corruption(self, partition: Partition, found: CorruptRange) -> None:

@@ -31,6 +31,8 @@ class SystemClock:
         """See `seams.Clock`."""
         return time.monotonic_ns() // 1_000_000
 
+    monotonic_ns = staticmethod(time.monotonic_ns)
+
 
 class LoopSpawn:
     """Tasks on the running loop, blocking calls in a pool of its own."""

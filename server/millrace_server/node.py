@@ -27,6 +27,7 @@ class Node:
             config.limits,
             cold_reads=cold_reads,
             scheduler=self.broker.scheduler,
+            statistics=self.broker.statistics,
         )
         self.address: tuple[str, int] = config.listen_address
 

@@ -28,6 +28,7 @@ from millrace_server.disk.os_disk import DIRECTORY_MODE
 from millrace_server.limits import Limits
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.node import Node
+from millrace_server.statistics import Statistics
 
 OFFSETS_TOPIC_PARTITIONS = 1
 """A test has few groups, and does not wait for fifty directories."""
@@ -84,6 +85,15 @@ class Broker:
     def servers(self) -> str:
         """HOST:PORT, as clients take it."""
         return f"127.0.0.1:{self._port}"
+
+    def statistics(self, prefix: str = "") -> Statistics:
+        """What the broker has counted since it was started: `docs/statistics.md`.
+
+            broker.statistics().value("millrace_requests_total", api="Produce")
+
+        `prefix` selects metrics by name. Raises `RuntimeError` when the broker is stopped.
+        """
+        return self.node.broker.statistics.statistics(prefix)
 
     async def start(self) -> None:
         """Starts the broker on the running loop."""
@@ -173,6 +183,16 @@ class BrokerThread:
     def data(self) -> Path:
         """The data directory."""
         return self._broker.data
+
+    def statistics(self, prefix: str = "") -> Statistics:
+        """See `Broker.statistics`."""
+        if self._loop is None:
+            raise RuntimeError("the broker is not running; use `with`")
+
+        async def read() -> Statistics:
+            return self._broker.statistics(prefix)
+
+        return asyncio.run_coroutine_threadsafe(read(), self._loop).result()
 
     def __enter__(self) -> Self:
         loop = asyncio.new_event_loop()

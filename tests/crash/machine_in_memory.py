@@ -28,6 +28,9 @@ class StoppedClock:
     def monotonic_ms(self) -> int:
         return 0
 
+    def monotonic_ns(self) -> int:
+        return 0
+
 
 class AtOnce:
     """See `seams.Spawn`; blocking work is done in the loop, before the call returns."""

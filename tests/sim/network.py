@@ -49,6 +49,8 @@ class Listener:
         self.process = running_process()
         self._network = network
 
+    pending_count = 0
+
     @property
     def sockets(self) -> tuple[Listener, ...]:
         return (self,)

@@ -21,13 +21,16 @@ from collections.abc import Callable
 
 from millrace_server.environment.seams import Environment
 from millrace_server.log import FlushTicket, PartitionLog
+from millrace_server.statistics import Histogram
 
 
 class Flusher:
     """Makes one log durable on request; belongs to the log's event loop."""
 
     __slots__ = (
+        "_began_ns",
         "_closing",
+        "_durations",
         "_env",
         "_is_requested",
         "_is_running",
@@ -46,16 +49,20 @@ class Flusher:
         *,
         on_durable: Callable[[], None],
         on_failure: Callable[[BaseException], None],
+        durations: Histogram,
     ) -> None:
         """`on_durable()` runs when `log.durable_offset` has moved.
 
-        `on_failure(error)` runs once, after the disk has failed.
+        `on_failure(error)` runs once, after the disk has failed. `durations` observes how long
+        each sync took.
         """
         self._log = log
         self._env = env
         self._loop = asyncio.get_running_loop()
         self._on_durable = on_durable
         self._on_failure: Callable[[BaseException], None] | None = on_failure
+        self._durations = durations
+        self._began_ns = 0
         self._ticket: FlushTicket | None = None
         self._is_requested = False
         self._is_running = False
@@ -110,6 +117,7 @@ class Flusher:
                 self._closing.set_result(None)
             return
         self._ticket = ticket
+        self._began_ns = self._env.clock.monotonic_ns()
         self._env.spawn.blocking(ticket.sync).add_done_callback(self._synced)
 
     def _synced(self, step: asyncio.Future[None]) -> None:
@@ -118,6 +126,7 @@ class Flusher:
         try:
             step.result()
             self._log.finish_flush(ticket)
+            self._durations.observe(self._env.clock.monotonic_ns() - self._began_ns)
             self._on_durable()
         except (Exception, asyncio.CancelledError) as error:
             self._end(error)

@@ -27,6 +27,9 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Milliseconds of a clock that never goes back; its zero means nothing."""
 
+    def monotonic_ns(self) -> int:
+        """The same in nanoseconds, to time what takes less than a millisecond."""
+
 
 class Spawn(Protocol):
     """How work is started."""
@@ -110,6 +113,10 @@ class Listener(Protocol):
     @property
     def sockets(self) -> Sequence[Any]:
         """One for each address; `getsockname` tells it."""
+
+    @property
+    def pending_count(self) -> int:
+        """Connections that were accepted and have no protocol yet."""
 
     def close(self) -> None:
         """Takes no more connections."""

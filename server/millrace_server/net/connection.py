@@ -274,6 +274,7 @@ class Connection(asyncio.BufferedProtocol):
             scheduler=shared.scheduler,
             spawn=shared.spawn,
             cold_reads=shared.cold_reads,
+            traffic=shared.traffic,
             wake=self._advance,
         )
         self._responses = ResponseQueue(self._output)
@@ -287,6 +288,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.bytes_in += nbytes
+        self._shared.traffic.received.value += nbytes
         if self._phase is not Phase.OPEN:
             return
         self._reader.received(nbytes)

@@ -96,6 +96,11 @@ class Acceptor:
         for sock in self.sockets:
             loop.add_reader(sock, self._accept, sock)
 
+    @property
+    def pending_count(self) -> int:
+        """See `seams.Listener`."""
+        return len(self._pending)
+
     def close(self) -> None:
         """Takes no more; those in the kernel's queue are reset, pending ones are closed."""
         self._pending.close()

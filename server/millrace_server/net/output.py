@@ -31,6 +31,7 @@ from millrace_server.environment.seams import (
 )
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.net.socket_transport import Wire
+from millrace_server.net.traffic import Traffic
 
 TURN_BYTES = 2 << 20
 """Sent at most before other connections get their turn, in some 500 us."""
@@ -88,6 +89,7 @@ class Output:
         "_ready_until",
         "_scheduler",
         "_spawn",
+        "_traffic",
         "_wait",
         "_wake",
         "_wire",
@@ -103,12 +105,14 @@ class Output:
         scheduler: FairScheduler,
         spawn: Spawn,
         cold_reads: ColdReads | None,
+        traffic: Traffic,
         wake: Callable[[], None],
     ) -> None:
         self._wire = wire
         self._scheduler = scheduler
         self._spawn = spawn
         self._cold_reads = cold_reads
+        self._traffic = traffic
         self._wake: Callable[[], None] | None = wake
         self._queue: deque[ResponsePart] = deque()
         self._wait = Wait.NOTHING
@@ -202,6 +206,7 @@ class Output:
             queue[0] = memoryview(data)[sent:]
         self.held_bytes -= sent
         self.bytes_sent += sent
+        self._traffic.sent.value += sent
         return cost + COPY_COST * sent
 
     def _join(self) -> tuple[ReadBuffer, int]:
@@ -238,7 +243,10 @@ class Output:
         except OSError:
             # Left to `_send_slice`, which says what is wrong.
             return None
-        return data if len(data) == part.size else None
+        if len(data) != part.size:
+            return None
+        self._traffic.cached_reads.value += 1
+        return data
 
     def _send_slice(self, part: FileSlice, turn: int) -> int:
         size = min(part.size, turn, self._ready_until - part.position)
@@ -259,6 +267,7 @@ class Output:
         part.position += sent
         part.size -= sent
         self.bytes_sent += sent
+        self._traffic.sent.value += sent
         if not part.size:
             self._queue.popleft()
             self._ready_until = -1
@@ -287,8 +296,11 @@ class Output:
             raise OutputError(f"reading {file.path} failed: {self._check_error}")
         size = min(part.size, CHECK_BYTES)
         end = self._ready_until = position + size
-        if source.is_checked(position, end) and not self._is_cold(file, position, size):
+        is_cold = self._is_cold(file, position, size)
+        if not is_cold and source.is_checked(position, end):
+            self._traffic.cached_reads.value += 1
             return False
+        (self._traffic.cold_reads if is_cold else self._traffic.unchecked_reads).value += 1
         # The page is new from the disk for the bytes before it too, which are not checked here.
         is_first_page_new = self._is_cold(file, position, 1)
         self._wire.stop_waiting()

@@ -20,6 +20,8 @@ from millrace_server.net.deferred_release import DeferredRelease
 from millrace_server.net.dialect import Dialect
 from millrace_server.net.memory_budget import MemoryBudget
 from millrace_server.net.shared import Shared
+from millrace_server.net.traffic import Traffic
+from millrace_server.statistics import Registry, metrics
 from millrace_wire.frame_reader import Scratch
 
 log = get_logger("millrace.connection")
@@ -52,6 +54,7 @@ class Server:
         *,
         cold_reads: ColdReads | None = None,
         scheduler: FairScheduler | None = None,
+        statistics: Registry | None = None,
     ) -> None:
         self._env = env
         self._loop = asyncio.get_running_loop()
@@ -70,6 +73,8 @@ class Server:
         self._empty: asyncio.Future[None] | None = None
         self._draining = False
         scheduler = scheduler or FairScheduler(self._loop)
+        statistics = statistics or Registry()
+        self._register(statistics)
         self._shared = Shared(
             loop=self._loop,
             dialects=(),
@@ -81,7 +86,22 @@ class Server:
             scheduler=scheduler,
             deferred_release=DeferredRelease(scheduler),
             cold_reads=cold_reads,
+            traffic=Traffic(statistics),
         )
+
+    def _register(self, statistics: Registry) -> None:
+        memory = self.memory
+        statistics.gauge(metrics.CONNECTIONS, lambda: len(self.connections), "open")
+        statistics.gauge(
+            metrics.CONNECTIONS,
+            lambda: 0 if self._listener is None else self._listener.pending_count,
+            "pending",
+        )
+        statistics.gauge(metrics.ACCEPTED, lambda: self.connections_accepted)
+        statistics.gauge(metrics.REFUSED, lambda: self.connections_refused)
+        statistics.gauge(metrics.REQUEST_MEMORY, lambda: memory.used)
+        statistics.gauge(metrics.REQUEST_MEMORY_LIMIT, lambda: memory.size)
+        statistics.gauge(metrics.REQUEST_MEMORY_WAITING, lambda: memory.waiting_count)
 
     async def start(self, dialects: Sequence[Dialect], address: str, port: int) -> tuple[str, int]:
         """Listens for peers that speak one of the dialects; returns the bound address and port.

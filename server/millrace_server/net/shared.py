@@ -12,6 +12,7 @@ from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.net.deferred_release import DeferredRelease
 from millrace_server.net.dialect import Dialect
 from millrace_server.net.memory_budget import MemoryBudget
+from millrace_server.net.traffic import Traffic
 from millrace_wire.frame_reader import Scratch
 
 
@@ -30,3 +31,4 @@ class Shared:
     scheduler: FairScheduler
     deferred_release: DeferredRelease
     cold_reads: ColdReads | None
+    traffic: Traffic

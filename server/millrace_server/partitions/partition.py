@@ -35,6 +35,7 @@ from millrace_server.log import (
 )
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.ack_purgatory import AckPurgatory, OnAck
+from millrace_server.partitions.log_statistics import LogStatistics
 from millrace_server.partitions.role import Leadership, Role
 
 UNSYNCED_BYTES_MAX = 64 << 20
@@ -69,6 +70,7 @@ class Partition:
         "_on_corruption",
         "_on_failure",
         "_scheduler",
+        "_statistics",
         "_to_call",
         "_unreadable",
         "_unsynced_bytes",
@@ -94,6 +96,7 @@ class Partition:
         *,
         on_failure: Callable[[BaseException], None],
         on_corruption: Callable[[Partition, CorruptRange], None],
+        statistics: LogStatistics,
     ) -> None:
         self.topic = topic
         self.number = number
@@ -115,6 +118,7 @@ class Partition:
         self._acks = AckPurgatory()
         self._on_failure = on_failure
         self._env = env
+        self._statistics = statistics
         self._flusher = self._make_flusher()
         self._on_corruption = partial(on_corruption, self)
         log.watch_corruption(self._on_corruption)
@@ -228,6 +232,8 @@ class Partition:
                 self._flusher.fail(error)
             raise
         if not appended.duplicate:
+            self._statistics.appends.value += 1
+            self._statistics.appended_bytes.value += header.size_bytes
             self._unreadable.append((appended.last_offset + 1, header.size_bytes))
         if log.config.durability == "fsync":
             self._flusher.request()
@@ -340,7 +346,13 @@ class Partition:
             pass
 
     def _make_flusher(self) -> Flusher:
-        return Flusher(self.log, self._env, on_durable=self._advance, on_failure=self._fail_acks)
+        return Flusher(
+            self.log,
+            self._env,
+            on_durable=self._advance,
+            on_failure=self._fail_acks,
+            durations=self._statistics.flush_durations,
+        )
 
     def _advance(self) -> None:
         if self._epoch_begun is not None and self.log.durable_epoch >= self.log.leader_epoch:

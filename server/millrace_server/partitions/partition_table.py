@@ -50,6 +50,12 @@ class PartitionTable:
                 if isinstance(partition, Partition):
                     yield partition
 
+    def states(self) -> Iterator[str]:
+        """`online` or `offline`, for each partition."""
+        for partitions in list(self._by_topic.values()):
+            for partition in list(partitions.values()):
+                yield "online" if isinstance(partition, Partition) else "offline"
+
     def add(self, partition: Partition) -> None:
         """Puts a partition in service."""
         self._by_topic.setdefault(partition.topic, {})[partition.number] = partition

@@ -132,6 +132,15 @@ class Groups:
             found += shard.coordinator.list_groups()
         return sorted(found)
 
+    def states(self) -> Iterator[str]:
+        """The state of each group, but for those whose coordinator is being loaded."""
+        for shard in list(self._coordinating()):
+            try:
+                groups = shard.coordinator.list_groups()
+            except ApiError:
+                continue
+            yield from (group.state.value for group in groups)
+
     def _coordinating(self) -> Iterator[GroupShard]:
         return (shard for shard in self._shards.values() if isinstance(shard, GroupShard))
 

@@ -17,6 +17,7 @@ from millrace_server.services.groups import Groups
 from millrace_server.services.list_offsets import OffsetService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
+from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class Services:
     partitions: PartitionTable
     lookups: BatchLookups
     scheduler: FairScheduler
+    statistics: StatisticsService
     env: Environment
 
     def run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

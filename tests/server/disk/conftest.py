@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest_asyncio
 
 from millrace_server.disk.os_disk import OsDisk
-from millrace_server.environment.seams import Environment
+from millrace_server.environment.seams import Environment, Listener
 
 T = TypeVar("T")
 
@@ -23,6 +23,9 @@ class _Clock:
 
     def monotonic_ms(self) -> int:
         return 1000
+
+    def monotonic_ns(self) -> int:
+        return 1_000_000_000
 
 
 class _Spawn:
@@ -45,7 +48,7 @@ class _NoNet:
         *,
         silent_ms_max: int,
         first_frame_bytes_max: int,
-    ) -> asyncio.Server:
+    ) -> Listener:
         raise NotImplementedError("nothing listens here")
 
     async def connect(

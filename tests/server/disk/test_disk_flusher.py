@@ -15,6 +15,7 @@ from millrace_server.disk.flusher import Flusher as BareFlusher
 from millrace_server.environment.seams import Environment
 from millrace_server.log import LogConfig, PartitionLog
 from millrace_server.partitions.ack_purgatory import AckPurgatory
+from millrace_server.statistics import Registry, metrics
 from tests.server.log.log_model import DIRECTORY, append
 from tests.sim.disk import FaultyDisk
 
@@ -59,7 +60,8 @@ class Flusher(BareFlusher):
             self.acks.fail(RuntimeError(str(error)))
             on_failure(error)
 
-        super().__init__(log, env, on_durable=moved, on_failure=failed)
+        durations = Registry().histogram(metrics.FLUSH_DURATION)
+        super().__init__(log, env, on_durable=moved, on_failure=failed, durations=durations)
         self.waits_for = log
 
     def wait_durable(self, end_offset: int) -> asyncio.Future[None]:

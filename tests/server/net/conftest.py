@@ -60,6 +60,9 @@ class SetClock:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
 
 class ThreadSpawn:
     def task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -336,6 +339,17 @@ class Place:
         self.server.sweep()
 
 
+class StraightListener:
+    """See `seams.Listener`: no connection is ever pending."""
+
+    pending_count = 0
+
+    def __init__(self, server: asyncio.Server) -> None:
+        self.sockets = server.sockets
+        self.close = server.close
+        self.wait_closed = server.wait_closed
+
+
 class StraightNet:
     """Gives each connection its protocol when it comes, so that a test need not say anything."""
 
@@ -347,9 +361,10 @@ class StraightNet:
         *,
         silent_ms_max: int,
         first_frame_bytes_max: int,
-    ) -> asyncio.Server:
+    ) -> StraightListener:
         """See `seams.Net`."""
-        return await asyncio.get_running_loop().create_server(protocol, host, port)
+        loop = asyncio.get_running_loop()
+        return StraightListener(await loop.create_server(protocol, host, port))
 
     async def connect(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int

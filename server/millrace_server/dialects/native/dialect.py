@@ -32,6 +32,7 @@ from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
 from millrace_server.dialects.native.handlers import HANDLERS
+from millrace_server.dialects.native.request_statistics import RESULTS, api_table, count_errors
 from millrace_server.dialects.native.response_body import Body, BodyParts, CloseConnection
 from millrace_server.environment.seams import ReadBuffer, Response
 from millrace_server.logs import LogRateLimiter, get_logger
@@ -39,6 +40,7 @@ from millrace_server.net.dialect import Handled, Peer
 from millrace_server.services.produce import CHUNK_BATCHES
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
+from millrace_server.statistics.requests import UNTIMED, ApiStatistics
 from millrace_wire.frame_reader import FrameLengthError, FrameReader, FramingError
 
 LONG_BODY_BYTES = 4 << 10
@@ -47,6 +49,8 @@ LONG_PRODUCE_BYTES = 1 << 10
 """A shorter Produce names no more batches than are appended in one chunk."""
 CHUNK_ENTRIES = 100
 """Array elements decoded or encoded in one chunk, some 200 us."""
+
+_SERVED = {int(key): api for key, api in APIS.items() if key in HANDLERS}
 
 log = get_logger("millrace.native")
 
@@ -58,6 +62,7 @@ class NativeDialect:
         self.services = services
         self.config = config
         self.refused_frames = LogRateLimiter(services.env.clock)
+        self.apis = api_table(services.statistics.registry)
 
     def recognizes(self, first_bytes: ReadBuffer) -> bool | None:
         """Every binary frame: a wrong one is refused in this dialect."""
@@ -70,7 +75,7 @@ class NativeDialect:
 class NativeSession:
     """The requests and responses of one connection."""
 
-    __slots__ = ("_connection", "_context", "_dialect", "_services")
+    __slots__ = ("_apis", "_connection", "_context", "_dialect", "_now_ns", "_services")
 
     is_sequential = False
 
@@ -79,6 +84,8 @@ class NativeSession:
         self._services = dialect.services
         self._connection = connection
         self._context = RequestContext(client_host=connection.peer)
+        self._apis = dialect.apis
+        self._now_ns = dialect.services.env.clock.monotonic_ns
 
     def next_request(self, reader: FrameReader) -> memoryview | None:
         frame = reader.next_frame()
@@ -96,6 +103,7 @@ class NativeSession:
     def refuse(self, error: FramingError) -> Response:
         """Names the limit. The header was not read, so api and correlation id are 0."""
         assert isinstance(error, FrameLengthError)
+        self._apis.unknown.count_error(ErrorCode.FRAME_TOO_LARGE)
         limits = self._dialect.config.limits
         return [
             _anonymous_refusal(
@@ -124,39 +132,59 @@ class NativeSession:
             self._abort(error)
             return None
         self._context.client_id = header.client_id
+        counted = self._apis[header.api]
+        began_ns = 0 if counted.requests & UNTIMED else self._now_ns()
+        counted.requests += 1
         if len(frame) > LONG_PRODUCE_BYTES and _is_long(header, frame):
             # It is read after this call. Not bytes: an append writes offsets into a batch.
             kept = frame if owned else memoryview(bytearray(frame))
-            return self._respond_in_chunks(header, kept)
+            return self._respond_in_chunks(header, kept, counted, began_ns)
         try:
             api = _known_api(header)
             try:
                 message = decode(api.request, frame[header.body_position :], header.version)
             except WireError as error:
                 raise _broken_body(header, error) from None
-            handled = HANDLERS[api.key](self._services, self._context, message)
+            handled = HANDLERS[header.api](self._services, self._context, message)
             if isinstance(handled, Coroutine):
-                return self._respond(header, handled)
+                return self._respond(header, handled, counted, began_ns)
             self._note_greeting(header)
-            return None if handled is None else _encoded(header, handled)
+            if handled is None:
+                return None
+            if RESULTS[header.api]:
+                count_errors(counted, header.api, handled)
+            response = _encoded(header, handled)
+            if began_ns:
+                counted.duration.observe(self._now_ns() - began_ns)
+            return response
         except Exception as error:
             return self._failed(header, error)
 
     async def _respond(
-        self, header: RequestHeader, handled: Coroutine[Any, Any, Body | None]
+        self,
+        header: RequestHeader,
+        handled: Coroutine[Any, Any, Body | None],
+        counted: ApiStatistics,
+        began_ns: int,
     ) -> Response:
         """The response that a handler's coroutine leads to."""
         try:
             body = await handled
-            if body is None:
-                return []
-            if isinstance(body, Message) and _has_many_entries(body):
-                body = await self._encoded_in_chunks(header, body)
-            return _encoded(header, body)
+            response: Response = []
+            if body is not None:
+                count_errors(counted, header.api, body)
+                if isinstance(body, Message) and _has_many_entries(body):
+                    body = await self._encoded_in_chunks(header, body)
+                response = _encoded(header, body)
         except Exception as error:
-            return self._failed(header, error)
+            response = self._failed(header, error)
+        if began_ns:
+            counted.duration.observe(self._now_ns() - began_ns)
+        return response
 
-    async def _respond_in_chunks(self, header: RequestHeader, frame: memoryview) -> Response:
+    async def _respond_in_chunks(
+        self, header: RequestHeader, frame: memoryview, counted: ApiStatistics, began_ns: int
+    ) -> Response:
         """The response to a long request, whose frame is kept."""
         scheduler = self._services.scheduler
         try:
@@ -172,14 +200,18 @@ class NativeSession:
             handled = HANDLERS[api.key](self._services, self._context, decoder.result)
             body = await handled if isinstance(handled, Coroutine) else handled
             self._note_greeting(header)
-            if body is None:
-                return []
-            if isinstance(body, Message):
-                await scheduler.yield_()
-                body = await self._encoded_in_chunks(header, body)
-            return _encoded(header, body)
+            response: Response = []
+            if body is not None:
+                count_errors(counted, header.api, body)
+                if isinstance(body, Message):
+                    await scheduler.yield_()
+                    body = await self._encoded_in_chunks(header, body)
+                response = _encoded(header, body)
         except Exception as error:
-            return self._failed(header, error)
+            response = self._failed(header, error)
+        if began_ns:
+            counted.duration.observe(self._now_ns() - began_ns)
+        return response
 
     async def _encoded_in_chunks(self, header: RequestHeader, body: Message) -> BodyParts:
         encoder = Encoder(body, header.version)
@@ -194,11 +226,16 @@ class NativeSession:
 
     def _failed(self, header: RequestHeader, error: Exception) -> Response:
         """The response to a request that was refused, or that met a bug of the broker."""
+        counted = self._apis[header.api]
         if isinstance(error, CloseConnection):
+            for code in error.error_codes:
+                counted.count_error(code)
             self._connection.abort(str(error))
             return []
         if isinstance(error, ApiError):
+            counted.count_error(error.code)
             return [_refusal(header, error)]
+        counted.count_error(ErrorCode.UNKNOWN_SERVER_ERROR)
         if (suppressed := self._dialect.refused_frames.take()) is not None:
             log.error(
                 "request failed",
@@ -220,12 +257,12 @@ class NativeSession:
 
 def _known_api(header: RequestHeader) -> Api:
     """The requested api. Raises `ApiError` when there is none, or not in this version."""
-    if header.api not in HANDLERS:
+    api = _SERVED.get(header.api)
+    if api is None:
         raise ApiError(
             ErrorCode.UNKNOWN_API,
             f"The broker has no api with key {header.api}; Hello lists the apis",
         )
-    api = APIS[ApiKey(header.api)]
     if not api.min_version <= header.version <= api.max_version:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,

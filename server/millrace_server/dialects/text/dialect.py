@@ -12,7 +12,12 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import TEXT_OPENINGS
 from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
-from millrace_server.dialects.text.commands import COMMANDS, number, usage_error
+from millrace_server.dialects.text.commands import (
+    COMMANDS,
+    CONVERSATIONS,
+    number,
+    usage_error,
+)
 from millrace_server.dialects.text.line_framing import last_line, next_line
 from millrace_server.dialects.text.lines import Lines, encoded, error_line
 from millrace_server.dialects.text.tail import follow
@@ -20,6 +25,7 @@ from millrace_server.environment.seams import ReadBuffer, Response
 from millrace_server.net.dialect import Handled, Peer
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.services.services import Services
+from millrace_server.statistics.requests import UNTIMED, ApiStatistics, ApiTable
 from millrace_wire.frame_reader import FrameReader, FramingError
 
 _OFF = "The text dialect is switched off on this broker (text_dialect = false)"
@@ -31,6 +37,9 @@ class TextDialect:
     def __init__(self, services: Services, config: BrokerConfig) -> None:
         self.services = services
         self.config = config
+        names = [*COMMANDS, *(usage.split()[0] for usage, _ in CONVERSATIONS)]
+        registry = services.statistics.registry
+        self.apis: ApiTable[str] = ApiTable(registry, "text", {name: name for name in names})
 
     def recognizes(self, first_bytes: ReadBuffer) -> bool | None:
         """A printable character or white space; the first byte of a frame is neither."""
@@ -83,16 +92,22 @@ class TextSession:
         name = name.strip().upper()
         if not name:
             return None
+        counted = self._dialect.apis[name]
+        began_ns = 0 if counted.requests & UNTIMED else self._services.env.clock.monotonic_ns()
+        counted.requests += 1
         if name == "QUIT":
             self._connection.finish("quit")
             return encoded(["OK bye"])
         if name == "TAIL":
-            return self._tail(rest)
+            return self._tail(rest, counted)
         try:
             answer = self._run(name, rest)
         except CORE_ERRORS as error:
-            return encoded([error_line(as_api_error(error))])
-        return encoded(answer) if isinstance(answer, list) else self._answered(answer)
+            return _failed(counted, error)
+        if not isinstance(answer, list):
+            return self._answered(answer, counted, began_ns)
+        self._time(counted, began_ns)
+        return encoded(answer)
 
     def _run(self, name: str, rest: str) -> Lines | Coroutine[Any, Any, Lines]:
         self._check_on()
@@ -106,13 +121,21 @@ class TextSession:
             raise usage_error(f"Type {command.usage}")
         return command.run(self._services, *words)
 
-    async def _answered(self, answer: Coroutine[Any, Any, Lines]) -> Response:
+    async def _answered(
+        self, answer: Coroutine[Any, Any, Lines], counted: ApiStatistics, began_ns: int
+    ) -> Response:
         try:
-            return encoded(await answer)
+            response = encoded(await answer)
         except CORE_ERRORS as error:
-            return encoded([error_line(as_api_error(error))])
+            response = _failed(counted, error)
+        self._time(counted, began_ns)
+        return response
 
-    async def _tail(self, rest: str) -> Response:
+    def _time(self, counted: ApiStatistics, began_ns: int) -> None:
+        if began_ns:
+            counted.duration.observe(self._services.env.clock.monotonic_ns() - began_ns)
+
+    async def _tail(self, rest: str, counted: ApiStatistics) -> Response:
         stream = self._connection.stream()
         words = rest.split()
         try:
@@ -128,12 +151,18 @@ class TextSession:
             finally:
                 self._is_following = False
         except CORE_ERRORS as error:
-            return encoded([error_line(as_api_error(error))])
+            return _failed(counted, error)
         return []
 
     def _check_on(self) -> None:
         if not self._dialect.config.text_dialect:
             raise ApiError(ErrorCode.INVALID_REQUEST, _OFF)
+
+
+def _failed(counted: ApiStatistics, error: Exception) -> Response:
+    refused = as_api_error(error)
+    counted.count_error(refused.code)
+    return encoded([error_line(refused)])
 
 
 def _invalid(message: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from millrace_protocol.codec import Buffer, Encoder, encode_parts
+from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import (
     FetchPartition,
     FetchPartitionResult,
@@ -33,7 +34,7 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         max_bytes=request.max_bytes,
     )
     if len(fetched) <= CHUNK_ENTRIES:
-        return _body(encode_parts(FetchResponse(tuple(map(_result, fetched))), VERSION))
+        return _body(fetched, encode_parts(FetchResponse(tuple(map(_result, fetched))), VERSION))
     try:
         results: list[FetchPartitionResult] = []
         for chunk in chunks(fetched, CHUNK_ENTRIES, lambda result: result.topic):
@@ -45,7 +46,7 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
     except BaseException:
         release(fetched)
         raise
-    return _body(encoder.parts)
+    return _body(fetched, encoder.parts)
 
 
 def _from(entry: FetchPartition) -> FetchFrom:
@@ -68,5 +69,6 @@ def _result(fetched: Fetched) -> FetchPartitionResult:
     )
 
 
-def _body(parts: Sequence[Buffer]) -> BodyParts:
-    return BodyParts([*parts], sum(map(len, parts)))
+def _body(fetched: Sequence[Fetched], parts: Sequence[Buffer]) -> BodyParts:
+    errors = [result.code for result in fetched if result.code is not ErrorCode.NONE]
+    return BodyParts([*parts], sum(map(len, parts)), errors)

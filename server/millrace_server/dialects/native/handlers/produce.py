@@ -34,8 +34,9 @@ async def handle(
     )
     if request.acks != ACKS_NONE:
         return _response(produced)
-    if any(result.code is not ErrorCode.NONE for result in produced):
-        raise CloseConnection("a batch sent with acks 0 was refused")
+    errors = [result.code for result in produced if result.code is not ErrorCode.NONE]
+    if errors:
+        raise CloseConnection("a batch sent with acks 0 was refused", errors)
     return None
 
 
