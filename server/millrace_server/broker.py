@@ -202,7 +202,9 @@ class Broker:
 
     async def _open_metadata(self) -> None:
         env = self.env
-        opened = await env.spawn.blocking(open_metadata_log, env.disk, env.clock.wall_ms())
+        opened = await env.spawn.blocking(
+            open_metadata_log, env.disk, env.clock.wall_ms(), self.config.metadata_snapshot_bytes
+        )
         partition = self._make_partition(METADATA_TOPIC, 0, opened)
         self.partitions.add(partition)
         applier = MetadataApplier(

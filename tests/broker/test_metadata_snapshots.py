@@ -13,6 +13,7 @@ from millrace_protocol.metadata_records import TopicRecord
 from millrace_server.controller import snapshots
 from millrace_server.controller.metadata_log import MetadataLog
 from millrace_server.controller.snapshots import find_snapshots, write_snapshot
+from millrace_server.log.checkpoint import read_checkpoint
 from millrace_server.metadata.controller import preview
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import UnreadableMetadata
@@ -33,6 +34,13 @@ async def live(disk: FaultyDisk, *, create: Sequence[str] = (), snapshot_bytes: 
     known = repr(broker.image.topics)
     await broker.stop()
     return known
+
+
+def log_start(disk: FaultyDisk) -> int:
+    """Where the metadata log of a stopped broker begins."""
+    checkpoint = read_checkpoint(disk, DIRECTORY)
+    assert checkpoint is not None
+    return checkpoint.start_offset
 
 
 def path(end_offset: int) -> str:
@@ -76,12 +84,63 @@ async def test_a_torn_snapshot_is_passed_over_for_the_one_before_it(end: int) ->
     assert await live(disk, snapshot_bytes=1 << 20) == known
 
 
-async def test_without_any_whole_snapshot_the_log_is_read_from_its_start() -> None:
+async def test_the_log_is_whole_until_two_snapshots_stand_for_its_begin() -> None:
     disk = FaultyDisk()
-    known = await live(disk, create="abc")
+    known = await live(disk, create="a", snapshot_bytes=300)
+    (only,) = find_snapshots(disk, DIRECTORY)
+    assert log_start(disk) == 0
+    disk.flip_bit(path(only), 100, 3)
+    assert await live(disk, snapshot_bytes=1 << 20) == known
+
+
+async def test_what_lies_before_the_older_snapshot_is_deleted() -> None:
+    disk = FaultyDisk()
+    await live(disk, create="abcdefgh", snapshot_bytes=500)
+    older, _ = find_snapshots(disk, DIRECTORY)
+    assert log_start(disk) == older
+    segments = [n for n in disk.list_directory(DIRECTORY) if n.endswith(".log")]
+    assert 1 <= len(segments) <= 6
+    assert int(segments[0][:20]) > 0
+
+
+async def test_a_start_without_any_whole_snapshot_is_refused_when_the_log_begins_later() -> None:
+    disk = FaultyDisk()
+    await live(disk, create="abc")
     for end_offset in find_snapshots(disk, DIRECTORY):
         disk.flip_bit(path(end_offset), 100, 3)
-    assert await live(disk, snapshot_bytes=1 << 20) == known
+    with pytest.raises(UnreadableMetadata, match="is needed from 0 on: restore the whole"):
+        await live(disk)
+    assert disk.open_files == []
+
+
+@pytest.mark.parametrize("is_newest_torn", [False, True])
+async def test_a_power_cut_at_any_moment_of_deleting_the_log_leaves_what_a_start_needs(
+    is_newest_torn: bool,
+) -> None:
+    disk = MomentDisk()
+    broker = broker_on(disk, metadata_snapshot_bytes=500)
+    await broker.start()
+    committed: list[str] = []
+    disk.facts = lambda: tuple(committed)
+    for name in "abcdef":
+        await broker.topics.create(name)
+        committed.append(name)
+    disk.facts = None
+    await broker.stop()
+    tally, starts, rng = Tally(), set(), random.Random(1)
+    for moment in disk.moments:
+        for found in states(moment, tally, limit=3, rng=rng):
+            snapshots_there = find_snapshots(found, DIRECTORY)
+            if is_newest_torn and len(snapshots_there) > 1:
+                found.flip_bit(path(snapshots_there[-1]), 100, 3)
+            again = broker_on(found, seed=2)
+            await again.start()
+            assert set(moment.facts) <= set(again.image.topics)  # type: ignore[call-overload]
+            metadata = again.partitions.get(DIRECTORY.rpartition("-")[0], 0)
+            starts.add(metadata.start_offset)
+            await again.stop()
+    assert len(starts) > 2
+    assert tally.checked > 200
 
 
 async def test_a_snapshot_behind_the_end_of_the_log_is_refused() -> None:

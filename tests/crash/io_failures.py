@@ -43,6 +43,19 @@ class FailingLogLife(LogLife):
                 self.epochs.pop()
                 self.refused += 1
 
+    def follow(self, missing: int, size: int) -> None:
+        had_failed, sent = self.log.is_failed, len(self.sent)
+        try:
+            super().follow(missing, size)
+            assert not had_failed, "a log that has failed took an append"
+        except (OSError, LogFailed):
+            del self.sent[sent:], self.epochs[sent:]
+            self.refused += 1
+
+    def advance_start(self, offset: int) -> None:
+        if not self.log.is_failed:
+            super().advance_start(offset)
+
     def flush(self, *, checkpoint: bool = False) -> None:
         self._try(lambda: super(FailingLogLife, self).flush(checkpoint=checkpoint))
 

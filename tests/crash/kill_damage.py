@@ -68,13 +68,13 @@ def durable_batches(disk: MomentDisk) -> Iterator[tuple[str, int, int]]:
         path = f"{DIRECTORY}/{base:020d}.log"
         content = disk.contents()[path] or b""
         found, size_bytes = batch_extent(content, position) if content[position:] else (-1, 0)
-        if found != offset:
+        if found < offset:
             # The segment ends here, with or without space reserved behind.
             assert position, f"no batch {offset} in {path}"
             base, position = offset, 0
             continue
         yield path, position, size_bytes
-        offset += 1
+        offset = found + 1
         position += size_bytes
     assert (base, position) == (mark.base_offset, mark.position) or not mark.position
 

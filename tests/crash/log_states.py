@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from millrace_protocol.records import Record
+from millrace_protocol.records import Record, assign, encode_batch
 from millrace_server.log import PASSING_ERRNOS, Cleaning, LogConfig, PartitionLog
 from millrace_server.log.checkpoint import CHECKPOINT_NAME
 from tests.crash.durable_states import Moment, MomentDisk, Tally, states
@@ -31,6 +31,8 @@ COMPACTED = LogConfig(
     max_compaction_lag_ms=500,
     delete_retention_ms=100,
 )
+GAP = b""
+"""Stands for an offset that the leader's compaction has left out."""
 PRODUCER = 7
 KEYS = 3
 TOMBSTONES = 5
@@ -39,7 +41,8 @@ TOMBSTONES = 5
 
 @dataclass(frozen=True)
 class Promise:
-    """`durable` of the `sent` values must be there; none below `start` has to be.
+    """`durable` of the `sent` values must be there; none below `start` has to be, and none below
+    `deleted` may be.
 
     `is_recovering` from a power cut, which may have left an old durable mark. Compaction was never
     asked to clean beyond `clean_end`.
@@ -53,6 +56,7 @@ class Promise:
     clean_end: int = 0
     epochs: tuple[int, ...] = ()
     """The leader epoch of each value in `sent`."""
+    deleted: int = 0
 
 
 class LogLife:
@@ -65,6 +69,7 @@ class LogLife:
         self.epochs: list[int] = []
         self.durable = 0
         self.start = 0
+        self.deleted = 0
         self.is_created = False
         self.is_recovering = False
         self.clean_end = 0
@@ -82,6 +87,7 @@ class LogLife:
             self.is_recovering,
             self.clean_end,
             tuple(self.epochs),
+            self.deleted,
         )
 
     def append(self, *sizes: int) -> None:
@@ -93,6 +99,15 @@ class LogLife:
             self.epochs.append(self.log.leader_epoch)
             append_next(self.log, number, value)
 
+    def follow(self, missing: int, size: int) -> None:
+        """Takes over a batch of about so many bytes, behind a gap of so many offsets."""
+        number = len(self.sent) + missing
+        value = b"%03d" % number + bytes([65 + number % 26]) * max(0, size - 80)
+        epoch = self.log.leader_epoch
+        self.sent += [GAP] * missing + [value]
+        self.epochs += [epoch] * (missing + 1)
+        self.log.append_as_follower(leader_batch(number, value, epoch), now_ms=1_000)
+
     def flush(self, *, checkpoint: bool = False) -> None:
         ticket = self.log.begin_flush(checkpoint=checkpoint)
         if ticket is None:
@@ -102,6 +117,8 @@ class LogLife:
             self.log.finish_flush(ticket)
             self.durable = self.log.durable_offset
             ticket.settle()
+            if ticket.is_settled and ticket.checkpoint is not None:
+                self.deleted = ticket.checkpoint.start_offset
         finally:
             self.log.finish_settle(ticket)
 
@@ -112,6 +129,7 @@ class LogLife:
 
     def truncate(self, offset: int) -> None:
         """Takes the tail off, as after an election that another broker has won."""
+        offset = self._boundary(offset)
         self.durable = min(self.durable, offset)
         self.log.truncate_to(offset, high_watermark=0, now_ms=2_000)
         del self.sent[offset:], self.epochs[offset:]
@@ -120,6 +138,18 @@ class LogLife:
     def retain(self) -> None:
         self.log.retention(2_000, high_watermark=self.log.durable_offset)
         self.start = self.log.start_offset
+
+    def advance_start(self, offset: int) -> None:
+        """Deletes the records before an offset, as far as they are durable."""
+        offset = self._boundary(min(offset, self.log.durable_offset))
+        self.start = max(self.start, offset)
+        self.log.advance_start(offset, high_watermark=self.log.durable_offset)
+
+    def _boundary(self, offset: int) -> int:
+        """The end of the last batch before an offset, as a high watermark is."""
+        while offset and self.sent[offset - 1] == GAP:
+            offset -= 1
+        return offset
 
     def clean(self, now_ms: int = 2_000) -> None:
         """A pass of compaction, as far as the disk lets it."""
@@ -309,6 +339,51 @@ def truncate(life: LogLife) -> None:
     life.flush(checkpoint=True)
 
 
+def advance_start(life: LogLife) -> None:
+    """Records are deleted from the front, within a segment, across segments, and all of them."""
+    life.append(700, 700, 700, 700)
+    life.flush()
+    life.advance_start(1)
+    life.flush()
+    life.append(900)
+    life.advance_start(3)
+    life.append(300)
+    life.flush()
+    life.advance_start(5)
+    life.lose_power(seed=1)
+    life.append(300)
+    life.flush(checkpoint=True)
+    life.advance_start(len(life.sent))
+    life.close()
+    life.open()
+    life.append(300)
+    life.flush()
+
+
+def follow_a_compacted_leader(life: LogLife) -> None:
+    """Gaps in a batch's segment, at the front of one, behind a restart, and a tail cut in one."""
+    life.append(300)
+    life.follow(3, 300)
+    life.flush()
+    life.follow(2, 900)
+    life.follow(1, 700)
+    life.append(200)
+    life.flush(checkpoint=True)
+    life.follow(4, 900)
+    life.flush()
+    life.follow(2, 300)
+    life.lose_power(seed=4)
+    life.follow(1, 500)
+    life.flush()
+    life.truncate(len(life.sent) - 1)
+    life.append(300)
+    life.flush()
+    life.close()
+    life.open()
+    life.follow(2, 1_300)
+    life.flush()
+
+
 def at_random(seed: int) -> Callable[[LogLife], None]:
     """A life of a dozen steps drawn from a seed."""
 
@@ -324,6 +399,10 @@ def at_random(seed: int) -> Callable[[LogLife], None]:
                 life.clean(now_ms=2_000 + 100 * len(life.sent))
             elif step == "lead":
                 life.lead()
+            elif step == "follow":
+                life.follow(rng.randint(1, 3), rng.choice((90, 700)))
+            elif step == "advance start":
+                life.advance_start(rng.randint(0, len(life.sent)))
             elif step == "truncate":
                 life.truncate(rng.randint(max(life.start, life.clean_end), len(life.sent)))
             elif step == "restart":
@@ -337,7 +416,17 @@ def at_random(seed: int) -> Callable[[LogLife], None]:
     return live
 
 
-_RARE_STEPS = ("retain", "restart", "lose power", "clean", "clean", "lead", "truncate")
+_RARE_STEPS = (
+    "retain",
+    "restart",
+    "lose power",
+    "clean",
+    "clean",
+    "lead",
+    "truncate",
+    "follow",
+    "advance start",
+)
 Live = Callable[[LogLife], None]
 LIVES: dict[str, tuple[Live, LogConfig]] = {
     "append and flush": (append_and_flush, SMALL),
@@ -347,6 +436,8 @@ LIVES: dict[str, tuple[Live, LogConfig]] = {
     "cut": (cut, SMALL),
     "retain": (retain, SMALL),
     "truncate": (truncate, SMALL),
+    "advance start": (advance_start, SMALL),
+    "follow a compacted leader": (follow_a_compacted_leader, SMALL),
     "reserve space": (reserve_space, BIG),
     "compact": (compact, COMPACTED),
     "compact what the mark names": (compact_what_the_mark_names, COMPACTED),
@@ -359,6 +450,21 @@ def pair_of(number: int, value: bytes) -> Pair:
     return b"%d" % (number % KEYS), None if number % TOMBSTONES == TOMBSTONES - 1 else value
 
 
+def leader_batch(number: int, value: bytes, epoch: int) -> bytes:
+    """The batch that a leader has written for the record of that number."""
+    key, content = pair_of(number, value)
+    batch = encode_batch(
+        [content],
+        keys=[key],
+        timestamps_ms=1_000,
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        base_sequence=number,
+    )
+    assign(batch, base_offset=number, leader_epoch=epoch)
+    return bytes(batch)
+
+
 def append_next(log: PartitionLog, number: int, value: bytes) -> tuple[int, bool]:
     """Appends as the producer of these lives does; the offset, and whether it was there."""
     appended = append_pairs(
@@ -369,18 +475,18 @@ def append_next(log: PartitionLog, number: int, value: bytes) -> tuple[int, bool
 
 def check_content(found: list[Record], sent: list[bytes], start: int, clean_end: int) -> None:
     """Compares what is in a log with what was sent; before `clean_end` it may be compacted."""
-    pairs = [pair_of(number, value) for number, value in enumerate(sent)]
+    pairs = {n: pair_of(n, value) for n, value in enumerate(sent) if value != GAP}
     offsets = [offset for offset, *_ in found]
     assert offsets == sorted(set(offsets))
     for offset, _, key, value, _ in found:
         assert (key, value) == pairs[offset]
     expected: list[Record] = [
-        (offset, 0, *pairs[offset], ()) for offset in range(start, len(pairs))
+        (offset, 0, *pair, ()) for offset, pair in pairs.items() if offset >= start
     ]
     whole_from = max(start, clean_end)
-    assert [offset for offset in offsets if offset >= whole_from] == list(
-        range(whole_from, len(pairs))
-    )
+    assert [offset for offset in offsets if offset >= whole_from] == [
+        offset for offset in pairs if offset >= whole_from
+    ]
     assert final_map(found) == final_map(expected)
 
 
@@ -406,7 +512,7 @@ def check_recovered(disk: MomentDisk, promise: Promise, config: LogConfig) -> No
         return
     log = PartitionLog.open(disk, DIRECTORY, config, now_ms=3_000)
     assert promise.durable <= log.end_offset <= len(promise.sent)
-    assert log.start_offset <= promise.start
+    assert promise.deleted <= log.start_offset <= promise.start
     assert log.durable_offset == log.end_offset
     end_offset = log.end_offset
     check_epochs(log, promise.epochs[:end_offset])

@@ -48,7 +48,7 @@ class ActiveController:
         self._applier = applier
         self._env = env
         self._broker_id = broker_id
-        self._snapshots = SnapshotWriter(env, metadata_log.directory, bytes_between=snapshot_bytes)
+        self._snapshots = SnapshotWriter(env, metadata_log, bytes_between=snapshot_bytes)
         # Held across the waits for commit and disk on purpose: the next change is decided on an
         # image that has this one.
         self._one_change = asyncio.Lock()
@@ -59,9 +59,7 @@ class ActiveController:
 
         Raises `UnreadableMetadata`, `CorruptLog` and `OSError`.
         """
-        image = load_image(self._env.disk, self._log)
-        self._cache.image = image
-        self._snapshots.note_loaded(self._log.size_bytes)
+        self._cache.image = load_image(self._env.disk, self._log)
 
     async def change(self, decide: Decide, *, undo: Decide | None = None) -> ClusterImage:
         """Commits and applies the records that `decide` returns; returns the image behind them.
@@ -115,7 +113,7 @@ class ActiveController:
         for record in records:
             delta.replay(record)
         self._cache.image = image = delta.image(end_offset)
-        self._snapshots.note_commit(image, self._log.size_bytes)
+        self._snapshots.note_commit(image)
         created = await self._applier.apply(delta)
         if created:
             await self._commit_created(image, created)

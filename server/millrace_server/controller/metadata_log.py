@@ -1,7 +1,7 @@
 """The metadata log: appends records, and tells when they are committed.
 
 With one broker the log is a local partition, and durable is committed. A quorum keeps the same
-three functions: `append`, `committed`, `read`.
+functions: `append`, `committed`, `read`, `delete_before`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class MetadataLog:
     def __init__(self, partition: Partition, clock: Clock) -> None:
         self._partition = partition
         self._clock = clock
+        self.appended_bytes = 0
+        """Bytes appended since the start of the broker."""
 
     @property
     def directory(self) -> str:
@@ -41,11 +43,6 @@ class MetadataLog:
     def committed_offset(self) -> int:
         """The end of what is committed; exclusive."""
         return self._partition.high_watermark
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the log."""
-        return self._partition.log.size_bytes
 
     def check_usable(self) -> None:
         """Raises `ApiError` after a disk error: the last records may be on the disk or not."""
@@ -60,6 +57,7 @@ class MetadataLog:
         """
         now_ms = self._clock.wall_ms()
         batch = encode_batch([encode_metadata_record(r) for r in records], timestamps_ms=now_ms)
+        self.appended_bytes += len(batch)
         try:
             appended = self._partition.append(memoryview(batch), read_header(batch), now_ms=now_ms)
         except CORE_ERRORS as error:
@@ -75,6 +73,13 @@ class MetadataLog:
         """
         try:
             await self._partition.acked(end_offset)
+        except CORE_ERRORS as error:
+            raise as_api_error(error) from error
+
+    def delete_before(self, offset: int) -> None:
+        """Deletes the records before `offset`, which a snapshot holds. Raises `ApiError`."""
+        try:
+            self._partition.advance_start(offset)
         except CORE_ERRORS as error:
             raise as_api_error(error) from error
 

@@ -9,6 +9,7 @@ from millrace_server.api_error import ApiError
 from millrace_server.controller.metadata_log import METADATA_TOPIC
 from millrace_server.environment.seams import Disk
 from millrace_server.log import LogConfig, PartitionLog
+from millrace_server.log.config import SEGMENT_BYTES_MAX
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.partitions.storage import (
     IDENTITY_FILE,
@@ -25,12 +26,19 @@ CHANGE_BYTES_MAX = 64 << 20
 """The largest change of the metadata, which is one batch: a topic of 500,000 partitions."""
 
 
-def open_metadata_log(disk: Disk, now_ms: int) -> PartitionLog:
+def open_metadata_log(disk: Disk, now_ms: int, snapshot_bytes: int) -> PartitionLog:
     """The metadata log, recovered or new. Blocking.
+
+    Its segments are as large as what it grows by from one snapshot to the next, so that a snapshot
+    lets one go.
 
     Raises `ApiError` when partitions are there and no metadata, `CorruptLog` and `OSError`.
     """
-    config = LogConfig(retention_ms=-1, max_message_bytes=CHANGE_BYTES_MAX)
+    config = LogConfig(
+        segment_bytes=min(snapshot_bytes, SEGMENT_BYTES_MAX),
+        retention_ms=-1,
+        max_message_bytes=CHANGE_BYTES_MAX,
+    )
     # A directory without identity is left of a first start that was cut short.
     if not disk.exists(f"{METADATA_DIRECTORY}/{IDENTITY_FILE}"):
         _refuse_orphaned_data(disk)

@@ -1,10 +1,19 @@
 """Snapshots of the metadata: files beside the log that say all that it says before an offset.
 
-Owns their names, how one is written atomically and which one is loaded. Their content is
-`metadata.snapshot`. The two newest are kept: one that the disk has damaged is passed over for the
-one before it, and the log is read from there on.
+Owns their names, how one is written atomically, which one is loaded, and what of the log they
+replace. Their content is `metadata.snapshot`. The two newest are kept, and the log from the older
+one on: a snapshot that the disk has damaged is passed over for the one before it, and the log is
+read from there.
 
     __cluster_metadata-0/00000000000000004711.checkpoint    the records before offset 4711
+
+    write the snapshot under another name, sync
+    rename it, sync the directory             from here on it is durable
+    remove the snapshots before the older one
+    begin the log at the older one            the log's next flush writes that down,
+                                              then deletes the segments before it
+
+A crash between any two of these leaves more than a start needs.
 
 Source: KIP-630.
 """
@@ -13,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 
+from millrace_server.api_error import ApiError
 from millrace_server.controller.metadata_log import MetadataLog
 from millrace_server.environment.seams import Disk, Environment
 from millrace_server.logs import get_logger
@@ -58,8 +68,11 @@ def find_snapshots(disk: Disk, directory: str) -> list[int]:
     return sorted(int(s) for s in stems if len(s) == _DIGITS and s.isascii() and s.isdigit())
 
 
-def write_snapshot(disk: Disk, directory: str, image: ClusterImage, *, now_ms: int) -> None:
-    """Makes a snapshot durable, then removes those that are too old. Blocking; raises `OSError`."""
+def write_snapshot(disk: Disk, directory: str, image: ClusterImage, *, now_ms: int) -> list[int]:
+    """Makes a snapshot durable, then removes those that are too old. Blocking; raises `OSError`.
+
+    Returns the end offsets of those that are kept, ascending.
+    """
     path = _path(directory, image.end_offset)
     for name in disk.list_directory(directory):
         if name.endswith(_PART_SUFFIX):
@@ -73,8 +86,10 @@ def write_snapshot(disk: Disk, directory: str, image: ClusterImage, *, now_ms: i
         file.release()
     disk.rename(part, path)
     disk.sync_directory(directory)
-    for end_offset in find_snapshots(disk, directory)[:-SNAPSHOTS_KEPT]:
+    found = find_snapshots(disk, directory)
+    for end_offset in found[:-SNAPSHOTS_KEPT]:
         disk.remove(_path(directory, end_offset))
+    return found[-SNAPSHOTS_KEPT:]
 
 
 def _read(disk: Disk, path: str, end_offset: int) -> ClusterImage:
@@ -91,25 +106,26 @@ def _path(directory: str, end_offset: int) -> str:
 
 
 class SnapshotWriter:
-    """Writes a snapshot in the background when the log has grown by `bytes_between`."""
+    """Writes a snapshot in the background when the log has grown by `bytes_between`.
 
-    def __init__(self, env: Environment, directory: str, *, bytes_between: int) -> None:
+    Then deletes what of the log the kept snapshots replace.
+    """
+
+    def __init__(self, env: Environment, metadata_log: MetadataLog, *, bytes_between: int) -> None:
         self._env = env
-        self._directory = directory
+        self._log = metadata_log
         self._bytes_between = bytes_between
-        self._size_bytes = 0
+        self._snapshot_bytes = 0
+        """What had been appended to the log when the last snapshot was begun."""
         self._writing: asyncio.Task[None] | None = None
 
-    def note_loaded(self, size_bytes: int) -> None:
-        """Takes the size of the log at start; a snapshot is due when it has grown."""
-        self._size_bytes = size_bytes
-
-    def note_commit(self, image: ClusterImage, size_bytes: int) -> None:
-        """Takes the newest image and the size of the log behind it."""
-        if size_bytes - self._size_bytes < self._bytes_between:
+    def note_commit(self, image: ClusterImage) -> None:
+        """Takes the newest image; everything before its end is committed."""
+        appended_bytes = self._log.appended_bytes
+        if appended_bytes - self._snapshot_bytes < self._bytes_between:
             return
         if self._writing is None or self._writing.done():
-            self._size_bytes = size_bytes
+            self._snapshot_bytes = appended_bytes
             self._writing = self._env.spawn.task(self._write(image), name="metadata snapshot")
 
     async def close(self) -> None:
@@ -120,12 +136,14 @@ class SnapshotWriter:
     async def _write(self, image: ClusterImage) -> None:
         env = self._env
         try:
-            await env.spawn.blocking(self._write_now, image, env.clock.wall_ms())
-        except OSError as error:
+            kept = await env.spawn.blocking(self._write_now, image, env.clock.wall_ms())
+            if len(kept) == SNAPSHOTS_KEPT:
+                self._log.delete_before(kept[0])
+        except (OSError, ApiError) as error:
             # The log is whole without it; the next one is due after as many bytes again.
             log.warning("snapshot not written", end_offset=image.end_offset, error=str(error))
         else:
             log.info("snapshot written", end_offset=image.end_offset)
 
-    def _write_now(self, image: ClusterImage, now_ms: int) -> None:
-        write_snapshot(self._env.disk, self._directory, image, now_ms=now_ms)
+    def _write_now(self, image: ClusterImage, now_ms: int) -> list[int]:
+        return write_snapshot(self._env.disk, self._log.directory, image, now_ms=now_ms)

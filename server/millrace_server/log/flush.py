@@ -4,7 +4,7 @@ Owns the order of the steps, which is what recovery relies on. Refuses to know w
 worth it (`PartitionLog`) and in which thread it runs (`disk.flusher`).
 
     PartitionLog.begin_flush    notes what is dirty                       loop
-    FlushTicket.sync            epochs, data, directory, durable mark     worker thread
+    FlushTicket.sync            epochs, gaps, data, directory, mark       worker thread
     PartitionLog.finish_flush   durable_offset moves, waiters wake        loop
     FlushTicket.settle          trim, indexes, checkpoint, then removals  worker thread
     PartitionLog.finish_settle  notes what was saved                      loop
@@ -25,6 +25,7 @@ from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
 from millrace_server.log.durable_mark import DurableMark, MarkFile
 from millrace_server.log.epochs import EpochTable, write_epochs
 from millrace_server.log.index_file import INDEX_CRC
+from millrace_server.log.offset_gaps import sync_gap_end
 from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from millrace_server.log.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from millrace_server.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
@@ -95,6 +96,7 @@ class FlushTicket:
     epochs: EpochTable | None = None
     are_epochs_saved: bool = False
     dirty: list[File] = field(default_factory=list)
+    sync_gap_end: bool = False
     sync_directory: bool = False
     rolled: list[tuple[Segment, File]] = field(default_factory=list)
     index_tail: IndexTail | None = None
@@ -150,6 +152,8 @@ class FlushTicket:
             # A full disk leaves the table for the next ticket, and a leader waits for it.
             if error.errno not in DISK_FULL_ERRNOS:
                 raise
+        if self.sync_gap_end:
+            sync_gap_end(self.disk, self.directory)
         for file in self.dirty:
             file.sync()
         if self.sync_directory:

@@ -43,16 +43,23 @@ from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket, IndexTail
 from millrace_server.log.follower_batches import check_for_follower
 from millrace_server.log.integrity.corrupt_ranges import CorruptRange
 from millrace_server.log.integrity.verification import Boundary
+from millrace_server.log.offset_gaps import write_gap_end
 from millrace_server.log.preallocation import wanted_bytes
 from millrace_server.log.producers import Producers
 from millrace_server.log.reading import LogRead, read_batches
 from millrace_server.log.recovery import Recovered, RecoveryReport, recover
-from millrace_server.log.retention import expired_segments, is_too_old
+from millrace_server.log.retention import expired_segments, is_too_old, segments_before
 from millrace_server.log.scrub import DurableSegment, durable_segments
 from millrace_server.log.segment import RELATIVE_OFFSET_MAX, Segment
 from millrace_server.log.splitting import Piece, split
 from millrace_server.log.timestamps import Candidate, first_candidate, largest_timestamp
-from millrace_server.log.truncation import copy_front, note_end, producers_before, replace_tail
+from millrace_server.log.truncation import (
+    copy_front,
+    end_before,
+    note_end,
+    producers_before,
+    replace_tail,
+)
 
 CHECKPOINT_BYTES: Final = 32 * 1024 * 1024
 CHECKPOINT_BATCHES: Final = 8192
@@ -89,6 +96,8 @@ class PartitionLog:
         self._cleanliness = recovered.cleanliness
         self._epochs = recovered.epochs
         self._saved_epochs = recovered.saved_epochs
+        self._gap_end = recovered.gap_end
+        self._is_gap_end_dirty = False
         self._start_offset = recovered.start_offset
         self._end_offset = self._chain.active.end_offset
         self._durable_offset = recovered.durable_offset
@@ -263,9 +272,9 @@ class PartitionLog:
     def append_as_follower(self, batches: ReadBuffer, *, now_ms: int) -> int:
         """Appends batches as the leader wrote them; returns the log's end.
 
-        Offsets and epochs are kept. All batches are checked before one is written: whole, with
-        right CRCs, each at the end of the log, epochs never falling. Raises `CorruptBatch`,
-        `UnexpectedBatch`, `LogFailed` and `OSError`.
+        Offsets and epochs are kept, and so are the gaps that compaction has left. All batches are
+        checked before one is written: whole, with right CRCs, none overlapping the one before,
+        epochs never falling. Raises `CorruptBatch`, `UnexpectedBatch`, `LogFailed` and `OSError`.
         """
         if self._failure is not None or self._is_closed:
             raise self._stopped()
@@ -273,6 +282,8 @@ class PartitionLog:
             batches, next_offset=self._end_offset, leader_epoch=self.leader_epoch
         )
         for batch, header in checked:
+            if header.base_offset > self._end_offset:
+                self._note_gap(header.base_offset)
             is_stamped = header.is_log_append_time
             self._write(
                 batch,
@@ -284,6 +295,18 @@ class PartitionLog:
             )
             self._epochs = self._epochs.begin(header.partition_leader_epoch, header.base_offset)
         return self._end_offset
+
+    def _note_gap(self, gap_end: int) -> None:
+        """Writes down that offsets before `gap_end` are missing, before the batch behind them."""
+        try:
+            write_gap_end(self._disk, self.directory, gap_end)
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:
+                self.fail(error)
+            raise
+        self._gap_end = gap_end
+        self._is_gap_end_dirty = True
+        self._chain.active.is_dense = False
 
     def _write(
         self,
@@ -342,6 +365,7 @@ class PartitionLog:
     def _roll(self) -> Segment:
         interval_bytes = self.config.index_interval_bytes
         fresh = self._chain.roll(self._disk, self.directory, index_interval_bytes=interval_bytes)
+        fresh.is_dense = fresh.base_offset >= self._gap_end
         self._is_directory_dirty = self._wants_checkpoint = True
         return fresh
 
@@ -411,7 +435,7 @@ class PartitionLog:
         if segment.generation:
             # Compaction cleans below the high watermark alone.
             raise OffsetOutOfRange(offset, segment.end_offset, self._end_offset)
-        cut = segment.boundary_of(offset)
+        cut = end_before(segment, offset)
         count = chain.segments.index(segment)
         producers = producers_before(
             self._producers, chain.segments[: count + 1], cut, now_ms=now_ms
@@ -515,7 +539,9 @@ class PartitionLog:
 
     def largest_timestamp(self, *, end_offset: int) -> int:
         """The largest timestamp before `end_offset`, -1 if there is none."""
-        return largest_timestamp(self._chain.segments, end_offset=end_offset)
+        return largest_timestamp(
+            self._chain.segments, start_offset=self._start_offset, end_offset=end_offset
+        )
 
     # Durability
 
@@ -555,6 +581,8 @@ class PartitionLog:
         for segment in (*chain.unsettled, active):
             if segment.end_offset > self._durable_offset:
                 ticket.hold_dirty(segment.file)
+        ticket.sync_gap_end = self._is_gap_end_dirty
+        self._is_gap_end_dirty = False
         ticket.sync_directory = self._is_directory_dirty
         self._is_directory_dirty = False
         if is_checkpoint_due:
@@ -696,23 +724,47 @@ class PartitionLog:
         `start_offset` moves at once. The next flush writes it down, and only then deletes the
         files; readers keep the files they hold. Never the active segment, and nothing at
         or above the high watermark. An active segment that is too old as a whole is rolled, so
-        that a topic without producers is emptied too, by the next call after a flush. A log that is
-        only compacted is only rolled.
+        that a topic without producers is emptied too, by the next call after a flush. Of a log that
+        is only compacted go the segments that lie before its start.
         """
         self._roll_if_too_old(now_ms)
-        if not self.config.deletes:
-            return []
-        chain = self._chain
-        count = expired_segments(
-            chain.segments,
-            self.config,
-            now_ms=now_ms,
-            limit_offset=self._settled_offset(high_watermark),
-        )
+        limit_offset = self._settled_offset(high_watermark)
+        segments = self._chain.segments
+        count = segments_before(segments, min(self._start_offset, limit_offset))
+        if self.config.deletes:
+            count = max(
+                count,
+                expired_segments(segments, self.config, now_ms=now_ms, limit_offset=limit_offset),
+            )
+        return self._drop_first(count)
+
+    def advance_start(self, offset: int, *, high_watermark: int) -> None:
+        """Begins the log at `offset`: no record before it can be read any more.
+
+        The next flush writes that down, and only then deletes the segments that lie before it. A
+        crash until then leaves the start as it was. Never goes back: a lower offset changes
+        nothing. Raises `OffsetOutOfRange` above the high watermark, and `LogFailed`. Source:
+        Kafka's `maybeIncrementLogStartOffset`.
+        """
+        if self._failure is not None or self._is_closed:
+            raise self._stopped()
+        if offset > high_watermark:
+            raise OffsetOutOfRange(offset, self._start_offset, high_watermark)
+        if offset <= self._start_offset:
+            return
+        self._start_offset = offset
+        self._epochs = self._epochs.trim_to(offset)
+        self._wants_checkpoint = True
+        self._has_clean_checkpoint = False
+        limit_offset = min(offset, self._settled_offset(high_watermark))
+        self._drop_first(segments_before(self._chain.segments, limit_offset))
+
+    def _drop_first(self, count: int) -> list[Segment]:
+        """Takes the oldest segments out of the log; the next flush deletes them."""
         if not count:
             return []
-        removed = chain.drop_first(count)
-        self._start_offset = max(self._start_offset, chain.segments[0].base_offset)
+        removed = self._chain.drop_first(count)
+        self._start_offset = max(self._start_offset, self._chain.segments[0].base_offset)
         self._epochs = self._epochs.trim_to(self._start_offset)
         self._removed += removed
         self._wants_checkpoint = True

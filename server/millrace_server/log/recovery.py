@@ -34,6 +34,7 @@ from millrace_server.log.epochs import (
 from millrace_server.log.errors import CorruptLog
 from millrace_server.log.integrity.scan import BatchScan, Ending
 from millrace_server.log.inventory import Inventory, SegmentName, is_replaced
+from millrace_server.log.offset_gaps import NO_GAP, read_gap_end
 from millrace_server.log.producers import Producers
 from millrace_server.log.repairs import Repairs
 from millrace_server.log.segment import LOG_SUFFIX, SUFFIXES, Segment
@@ -123,6 +124,8 @@ class Recovered:
     epochs: EpochTable = FIRST_EPOCH
     saved_epochs: EpochTable | None = None
     """The epoch table as the disk has it, None if it has none."""
+    gap_end: int = NO_GAP
+    """No offset is missing from here on, but for what compaction has left out."""
 
 
 def recover(
@@ -174,6 +177,7 @@ class _Recovery:
         self._made: list[Segment] = []
         self._repairs = Repairs(disk)
         self._epochs: EpochTable | None = None
+        self._gap_end = NO_GAP
         self._mark: DurableMark | None = None
         """Where it is still ahead of the scan."""
         self._durable_offset = 0
@@ -200,6 +204,7 @@ class _Recovery:
         checkpoint = read_checkpoint(self._disk, self._directory)
         self._mark = read_mark(self._disk, self._directory)
         saved_epochs = read_epochs(self._disk, self._directory)
+        self._gap_end = read_gap_end(self._disk, self._directory)
         self._epochs = saved_epochs
         if checkpoint is None:
             recovered = self._recover_all(found, names)
@@ -209,6 +214,7 @@ class _Recovery:
         if recovered.epochs == saved_epochs:
             recovered.epochs = saved_epochs
         recovered.saved_epochs = saved_epochs
+        recovered.gap_end = self._gap_end
         if not self._is_read_only:
             self._repairs.carry_out()
         return recovered
@@ -234,6 +240,8 @@ class _Recovery:
                 f"on, and {others}",
             )
         removed, later = others
+        if removed:
+            self._repairs.rewrite_checkpoint(self._directory, checkpoint)
         for name in removed:
             self._repairs.remove_segment(self._segment(name))
         segments = []
@@ -313,6 +321,8 @@ class _Recovery:
             generation=name.generation,
             index_interval_bytes=self._config.index_interval_bytes,
         )
+        if segment.base_offset < self._gap_end:
+            segment.is_dense = False
         self._made.append(segment)
         return segment
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from millrace_server.environment.seams import Disk, File
+from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
 from millrace_server.log.segment import LOG_SUFFIX, Segment
 
 STRAY_SUFFIX: Final = ".stray"
@@ -26,6 +27,14 @@ class Repairs:
     def remove(self, path: str) -> None:
         """A file goes."""
         self._steps.append(lambda: self._disk.remove(path))
+
+    def rewrite_checkpoint(self, directory: str, checkpoint: Checkpoint) -> None:
+        """The checkpoint that was found is made durable, before what it does not name goes.
+
+        If the process before this one ended because a sync of the directory failed, the disk may
+        still have the checkpoint before it, which names these segments.
+        """
+        self._steps.append(lambda: write_checkpoint(self._disk, directory, checkpoint))
 
     def remove_segment(self, segment: Segment) -> None:
         """All files of a segment go."""

@@ -1,7 +1,8 @@
 """Which segments a log's retention no longer keeps.
 
-Owns the two rules, by time and by size. Refuses to delete: `PartitionLog.retention` does. Source:
-Kafka's `retention.ms` and `retention.bytes`; KAFKA-5634 for the limit at the high watermark.
+Owns the rules, by time, by size and by the log's start. Refuses to delete: `PartitionLog.retention`
+does. Source: Kafka's `retention.ms` and `retention.bytes`; KAFKA-5634 for the limit at the high
+watermark.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ def expired_segments(
         elif segment.max_timestamp >= 0:
             break
     return count
+
+
+def segments_before(segments: Sequence[Segment], offset: int) -> int:
+    """Returns how many of the oldest segments end at `offset` or before it; never the last one."""
+    return sum(segment.end_offset <= offset for segment in segments[:-1])
 
 
 def is_too_old(segment: Segment, config: LogConfig, *, now_ms: int) -> bool:

@@ -124,7 +124,8 @@ class Segment:
         self.saved_entries = 0
         self.saved_crcs = 0, 0
         self.is_dense = generation == 0
-        """Whether every batch continues the one before it; compaction leaves out offsets."""
+        """Whether every batch continues the one before it; compaction leaves out offsets, and a
+        follower of a compacted leader takes the gaps over (`offset_gaps`)."""
         self.corrupt_ranges = CorruptRanges()
         self.verified = Verified(0)
 

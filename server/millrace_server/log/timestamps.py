@@ -67,13 +67,32 @@ def first_candidate(
     return None
 
 
-def largest_timestamp(segments: Sequence[Segment], *, end_offset: int) -> int:
-    """The largest timestamp of the batches below `end_offset`, -1 if there are none."""
+def largest_timestamp(segments: Sequence[Segment], *, start_offset: int, end_offset: int) -> int:
+    """The largest timestamp of the batches in `[start_offset, end_offset)`, -1 for none."""
     return max(
         (
-            segment.max_timestamp_before(end_offset)
+            _largest_in(segment, start_offset, end_offset)
             for segment in segments
-            if segment.base_offset < end_offset
+            if segment.base_offset < end_offset and segment.end_offset > start_offset
+        ),
+        default=-1,
+    )
+
+
+def _largest_in(segment: Segment, start_offset: int, end_offset: int) -> int:
+    largest = segment.max_timestamp_before(end_offset)
+    if start_offset <= segment.base_offset or segment.max_timestamp_before(start_offset) < largest:
+        return largest
+    # It may lie before the start, and the index counts from the segment's first batch.
+    relative_offset, position = segment.offsets.floor_offset(start_offset - segment.base_offset)
+    spans = segment.spans(
+        position, segment.size_bytes, offset=segment.base_offset + relative_offset
+    )
+    return max(
+        (
+            span.max_timestamp
+            for span in spans
+            if span.last_offset >= start_offset and span.base_offset < end_offset
         ),
         default=-1,
     )

@@ -32,6 +32,20 @@ from millrace_server.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment
 _COPY_BYTES: Final = 1024 * 1024
 
 
+def end_before(segment: Segment, offset: int) -> Boundary:
+    """Returns where the batches of a segment end that lie before `offset`. Blocking.
+
+    In a gap that is the end of the batch before it. Raises `CorruptLog` and `OSError`.
+    """
+    cut = segment.boundary_of(offset)
+    if segment.is_dense:
+        return cut
+    end_offset = segment.base_offset
+    for span in segment.spans(0, cut.position):
+        end_offset = span.last_offset + 1
+    return Boundary(cut.position, end_offset)
+
+
 def copy_front(disk: Disk, directory: str, segment: Segment, cut: Boundary) -> Segment:
     """Copies what a segment holds before `cut` to a file of its own, durably. Blocking.
 
@@ -45,21 +59,28 @@ def copy_front(disk: Disk, directory: str, segment: Segment, cut: Boundary) -> S
         end_offset=cut.offset,
         size_bytes=cut.position,
     )
-    front.rebuild_indexes()
+    front.is_dense = segment.is_dense
+    try:
+        front.rebuild_indexes()
+        _copy(disk, front, cut.position)
+    finally:
+        front.close_files()
+    front.trust_nothing()
+    return front
+
+
+def _copy(disk: Disk, front: Segment, size_bytes: int) -> None:
     path = front.path(CLEANED_SUFFIX)
     if disk.exists(path):
         disk.remove(path)
     copy = disk.open(path, create=True, write=True)
     try:
-        for position in range(0, cut.position, _COPY_BYTES):
-            size_bytes = min(_COPY_BYTES, cut.position - position)
-            copy.pwrite(front.pread(size_bytes, position), position)
+        for position in range(0, size_bytes, _COPY_BYTES):
+            piece_bytes = min(_COPY_BYTES, size_bytes - position)
+            copy.pwrite(front.pread(piece_bytes, position), position)
         copy.sync()
     finally:
         copy.release()
-        front.close_files()
-    front.trust_nothing()
-    return front
 
 
 def note_end(

@@ -134,6 +134,11 @@ class Partition:
         """End offset and size of the batches that it has not passed, in order."""
 
     @property
+    def start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self.log.start_offset
+
+    @property
     def high_watermark(self) -> int:
         """The first offset that consumers may not read yet."""
         return self._high_watermark
@@ -300,6 +305,14 @@ class Partition:
         if log.is_flush_due or log.durable_offset < log.end_offset:
             self._flusher.request()
         return removed
+
+    def advance_start(self, offset: int) -> None:
+        """Deletes the records before `offset`, durably before long.
+
+        Raises what `PartitionLog.advance_start` raises.
+        """
+        self.log.advance_start(offset, high_watermark=self._high_watermark)
+        self._flusher.request()
 
     def begin_cleaning(self, now_ms: int, *, keys_max: int) -> Cleaning | None:
         """A pass of compaction if one is due; the caller holds `background`."""

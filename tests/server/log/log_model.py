@@ -54,7 +54,7 @@ def fetch(
         found += [(record[0], record[1], record[3]) for record in records]
         reached, count = next_offset, count + 1
     assert reached == read.next_offset
-    assert found[0][0] <= offset <= found[-1][0], "the batch that holds the offset comes first"
+    assert offset <= found[-1][0], "the batch that holds the offset, or is behind it, comes first"
     return [record for record in found if record[0] >= offset], reached
 
 

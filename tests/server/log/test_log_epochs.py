@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from millrace_protocol.records import CorruptBatch, assign, encode_batch
 from millrace_server.log import (
+    CorruptLog,
     EpochEnd,
     LogConfig,
     OffsetOutOfRange,
@@ -18,6 +20,7 @@ from millrace_server.log import (
     UnexpectedBatch,
 )
 from millrace_server.log.epochs import EPOCHS_NAME, FIRST_EPOCH, EpochStart, EpochTable
+from millrace_server.log.offset_gaps import GAPS_NAME
 from tests.server.log.log_model import DIRECTORY, append, fetch, read_all
 from tests.sim.disk import FaultyDisk
 
@@ -193,9 +196,10 @@ def test_a_follower_keeps_offsets_epochs_and_bytes_of_its_leader() -> None:
 @pytest.mark.parametrize(
     ("batches", "error"),
     [
-        ([(2, 1), (4, 1)], UnexpectedBatch),
-        ([(3, 1)], UnexpectedBatch),
+        ([(2, 1), (2, 1)], UnexpectedBatch),
         ([(1, 1)], UnexpectedBatch),
+        ([(2**31 + 2, 1)], UnexpectedBatch),
+        ([(4, 1), (3, 1)], UnexpectedBatch),
         ([(2, 0)], UnexpectedBatch),
         ([(2, 2), (3, 1)], UnexpectedBatch),
     ],
@@ -348,3 +352,91 @@ def test_a_follower_that_truncates_by_epochs_becomes_what_the_leader_is(
         read.release()
     assert fetch(own, 0) == fetch(led, 0)
     assert own.leader_epoch == led.leader_epoch
+
+
+def follower_with_gaps(*offsets: int, disk: FaultyDisk | None = None) -> PartitionLog:
+    """A follower's log with one record at each of these offsets."""
+    log = PartitionLog.create(disk or FaultyDisk(), DIRECTORY, CONFIG)
+    for offset in offsets:
+        log.append_as_follower(from_leader(b"%d" % offset, offset, 0), now_ms=1)
+    return log
+
+
+GAPS = (0, 1, 5, 6, 20, 21, 22, 40)
+
+
+def test_a_follower_takes_over_the_gaps_of_a_compacted_leader() -> None:
+    disk = FaultyDisk()
+    log = follower_with_gaps(*GAPS, disk=disk)
+    assert log.segment_count == 2
+    log.flush()
+    for again in (log, reopened(disk.after_power_cut(random.Random(1)))):
+        assert [offset for offset, _, _ in read_all(again, max_bytes=1)] == list(GAPS)
+        assert again.end_offset == 41
+        assert append(again, [b"next"]).base_offset == 41
+
+
+@pytest.mark.parametrize("offset", range(41))
+def test_a_read_from_within_a_gap_begins_behind_it(offset: int) -> None:
+    log = follower_with_gaps(*GAPS)
+    log.flush()
+    read = log.read(offset, max_bytes=1, end_offset=41)
+    assert read.slice is not None
+    first = int.from_bytes(read.slice.file.pread(8, read.slice.position), "big")
+    read.slice.release()
+    assert first == min(there for there in GAPS if there >= offset)
+    assert read.next_offset == first + 1
+
+
+@pytest.mark.parametrize("offset", range(42))
+def test_truncation_within_a_gap_ends_the_log_behind_the_batch_before_it(offset: int) -> None:
+    disk = FaultyDisk()
+    log = follower_with_gaps(*GAPS, disk=disk)
+    kept = [there for there in GAPS if there < offset]
+    assert log.truncate_to(offset, high_watermark=0, now_ms=1) == max(kept, default=-1) + 1
+    assert [there for there, _, _ in read_all(log)] == kept
+    log.append_as_follower(from_leader(b"new", 50, 0), now_ms=1)
+    log.flush()
+    again = reopened(disk.after_power_cut(random.Random(offset)))
+    assert [there for there, _, _ in read_all(again)] == [*kept, 50]
+
+
+def test_a_gap_in_a_log_that_never_had_one_is_corrupt() -> None:
+    disk = FaultyDisk()
+    follower_with_gaps(*GAPS, disk=disk).flush()
+    disk.remove(f"{DIRECTORY}/{GAPS_NAME}")
+    with pytest.raises(CorruptLog, match=r"offset 2 is next|begins with 7"):
+        reopened(disk)
+
+
+@pytest.mark.parametrize("bit", range(20 * 8))
+def test_a_file_of_gaps_that_is_broken_costs_no_record(bit: int) -> None:
+    disk = FaultyDisk()
+    follower_with_gaps(*GAPS, disk=disk).flush()
+    disk.flip_bit(f"{DIRECTORY}/{GAPS_NAME}", bit // 8, bit % 8)
+    assert [offset for offset, _, _ in read_all(reopened(disk))] == list(GAPS)
+
+
+def test_segments_behind_the_last_gap_are_checked_for_gaps() -> None:
+    disk = FaultyDisk()
+    log = follower_with_gaps(0, 4, disk=disk)
+    for offset in range(5, 12):
+        log.append_as_follower(from_leader(b"%d" % offset, offset, 0), now_ms=1)
+    log.flush()
+    for opened in (log, reopened(disk)):
+        assert [segment.is_dense for segment in opened._chain.segments][:1] == [False]
+        assert opened._chain.active.is_dense
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_gap_that_cannot_be_written_down_is_not_taken_over(code: int) -> None:
+    disk = FaultyDisk()
+    log = follower_with_gaps(0, 1, disk=disk)
+    disk.fail_at = {disk.operations: code}
+    with pytest.raises(OSError):
+        log.append_as_follower(from_leader(b"5", 5, 0), now_ms=1)
+    assert values(log) == [b"0", b"1"]
+    assert log.is_failed == (code == errno.EIO)
+    if code == errno.ENOSPC:
+        log.append_as_follower(from_leader(b"5", 5, 0), now_ms=1)
+        assert values(log) == [b"0", b"1", b"5"]

@@ -402,6 +402,49 @@ def test_retention_never_passes_the_high_watermark(disk: OsDisk) -> None:
     assert log.start_offset == 3
 
 
+@pytest.mark.parametrize("offset", range(12))
+def test_the_start_of_a_log_can_be_anywhere_up_to_the_high_watermark(
+    disk: OsDisk, offset: int
+) -> None:
+    log = create(disk, segment_bytes=300)
+    for number in range(11):
+        append(log, [b"x" * 50], timestamps_ms=9000 - number * 500)
+    log.flush()
+    whole, ends = read_all(log), [segment.end_offset for segment in log._chain.segments]
+    assert len(ends) < 8
+    log.advance_start(offset, high_watermark=11)
+    log.advance_start(0, high_watermark=11)
+    assert log.start_offset == offset
+    log.flush()
+    left = [n for n in disk.list_directory(DIRECTORY) if n.endswith(".log")]
+    assert len(left) == log.segment_count == max(1, sum(end > offset for end in ends))
+    for opened in (log, PartitionLog.open(disk, DIRECTORY, LogConfig(), now_ms=1)):
+        assert opened.start_offset == offset
+        assert read_all(opened) == [record for record in whole if record[0] >= offset]
+        with pytest.raises(OffsetOutOfRange):
+            opened.read(offset - 1, max_bytes=1, end_offset=11)
+        newest = max((time for there, time, _ in whole if there >= offset), default=-1)
+        assert opened.largest_timestamp(end_offset=11) == newest
+
+
+def test_the_start_of_a_log_does_not_pass_the_high_watermark(disk: OsDisk) -> None:
+    log = filled(disk)
+    with pytest.raises(OffsetOutOfRange):
+        log.advance_start(4, high_watermark=3)
+    assert log.start_offset == 0
+
+
+def test_segments_before_the_start_go_though_no_retention_is_set(disk: OsDisk) -> None:
+    log = create(disk, segment_bytes=100, deletes=False, compacts=True)
+    for _ in range(11):
+        append(log, [b"x" * 50])
+    log.advance_start(7, high_watermark=11)
+    assert log.segment_count == 11, "none of them is durable"
+    log.flush()
+    assert len(log.retention(1, high_watermark=11)) == 7
+    assert log.start_offset == 7
+
+
 def test_no_retention_keeps_everything(disk: OsDisk) -> None:
     log = filled(disk, retention_ms=-1)
     assert log.retention(10**15, high_watermark=11) == []
