@@ -10,6 +10,7 @@ import random
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
@@ -18,9 +19,10 @@ from millrace._cluster.offsets import list_offsets
 from millrace._cluster.ranges import split_ranges
 from millrace._group.admin import GroupAdmin
 from millrace.config import ClientConfig, ClientOptions, Servers, configure, parse_servers
-from millrace.errors import BrokerError, Closed, again, broker_error
+from millrace.errors import BrokerError, Closed, ConnectionFailed, again, broker_error
 from millrace.events import EventFeed, State
 from millrace.records import TopicPartition
+from millrace.statistics import BrokerStatistics, of_response
 from millrace_protocol.messages.admin import (
     CreatedTopic,
     CreatePartitionsRequest,
@@ -43,6 +45,10 @@ from millrace_protocol.messages.configs import (
 )
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse, TopicMetadata
+from millrace_protocol.messages.statistics import (
+    DescribeStatisticsRequest,
+    DescribeStatisticsResponse,
+)
 
 T = TypeVar("T")
 Configs = Mapping[str, str | int | None]
@@ -366,6 +372,27 @@ class Admin(GroupAdmin):
             answer.controller_id if answer.controller_id >= 0 else None,
             tuple(BrokerDescription(b.node_id, b.host, b.port) for b in answer.brokers),
         )
+
+    async def describe_statistics(
+        self, broker: int | None = None, *, prefix: str = ""
+    ) -> BrokerStatistics:
+        """What one broker has counted since it started: `docs/statistics.md`.
+
+        `broker` is a node id of `describe_cluster`; None asks any. `prefix` selects metrics by
+        name. Raises `ConnectionFailed` when the cluster has no such broker.
+        """
+        self._check()
+        cluster = self._cluster
+        if broker is not None and broker not in cluster.brokers:
+            await cluster.refresh(())
+            if broker not in cluster.brokers:
+                raise ConnectionFailed(f"the cluster has no broker {broker}")
+        answer = await cluster.call(
+            DescribeStatisticsRequest(prefix),
+            DescribeStatisticsResponse,
+            to=None if broker is None else partial(cluster.connection, broker),
+        )
+        return of_response(answer)
 
     # Inside
 

@@ -22,6 +22,7 @@ from millrace_protocol.messages import (
     produce,
     producer_id,
     split_ranges,
+    statistics,
 )
 from millrace_protocol.schema import Message
 
@@ -52,6 +53,7 @@ class ApiKey(IntEnum):
     ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
     SPLIT_RANGES = 1000
+    DESCRIBE_STATISTICS = 1001
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,11 @@ APIS: dict[ApiKey, Api] = {
             ApiKey.DELETE_GROUPS, group_admin.DeleteGroupsRequest, group_admin.DeleteGroupsResponse
         ),
         Api(ApiKey.SPLIT_RANGES, split_ranges.SplitRangesRequest, split_ranges.SplitRangesResponse),
+        Api(
+            ApiKey.DESCRIBE_STATISTICS,
+            statistics.DescribeStatisticsRequest,
+            statistics.DescribeStatisticsResponse,
+        ),
     )
 }
 

@@ -32,6 +32,7 @@ from millrace_protocol.messages.metadata import MetadataRequest
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from millrace_protocol.messages.producer_id import InitProducerIdRequest
 from millrace_protocol.messages.split_ranges import PartitionRange, SplitRangesRequest
+from millrace_protocol.messages.statistics import DescribeStatisticsRequest
 from millrace_protocol.schema import Message
 from millrace_server.testing import Broker
 from tests.broker.failing_disk import Faults, node_on
@@ -55,6 +56,7 @@ MUTATED: dict[ApiKey, Message] = {
         (ConfigChanges("t", (TopicConfig("segment.ms", "5"),)),), True
     ),
     ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange("t", 0, 0, 1, 4_096),)),
+    ApiKey.DESCRIBE_STATISTICS: DescribeStatisticsRequest("millrace_"),
     **group_requests("group", "member", topic="t", states=("Stable",)),
 }
 

@@ -37,6 +37,7 @@ from millrace_protocol.messages.produce import (
 )
 from millrace_protocol.messages.producer_id import InitProducerIdRequest
 from millrace_protocol.messages.split_ranges import PartitionRange, SplitRangesRequest
+from millrace_protocol.messages.statistics import DescribeStatisticsRequest
 from millrace_protocol.schema import Message
 from millrace_server.limits import Limits
 from millrace_server.testing import Broker
@@ -56,6 +57,7 @@ SAMPLES: dict[ApiKey, Message] = {
     ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest(("a",)),
     ApiKey.ALTER_CONFIGS: AlterConfigsRequest((ConfigChanges("a", ()),), True),
     ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange("a", 0, 0, 1, 1),)),
+    ApiKey.DESCRIBE_STATISTICS: DescribeStatisticsRequest(""),
     **group_requests("g", ""),
 }
 ABOUT_A_MEMBER = {ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_DELETE}
@@ -244,6 +246,7 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest((name,)),
         ApiKey.ALTER_CONFIGS: AlterConfigsRequest((ConfigChanges(name, ()),), False),
         ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange(name, 0, 0, 1, 1),)),
+        ApiKey.DESCRIBE_STATISTICS: DescribeStatisticsRequest(name),
         **group_requests(name, name, topic=name, states=(name,)),
     }
     await wire.ask(SAMPLES[ApiKey.FIND_COORDINATOR], FindCoordinatorResponse)

@@ -63,6 +63,10 @@ from millrace_protocol.messages.split_ranges import (
     SplitRangesRequest,
     SplitRangesResponse,
 )
+from millrace_protocol.messages.statistics import (
+    DescribeStatisticsRequest,
+    DescribeStatisticsResponse,
+)
 from millrace_protocol.records import Record, assign, check_batch, decode_records, encode_batch
 from millrace_protocol.schema import Message
 
@@ -393,6 +397,11 @@ class FakeBroker:
                 PartitionPieces(wanted.topic, wanted.partition, code, None, 0, tuple(pieces))
             )
         return SplitRangesResponse(tuple(results))
+
+    def _on_describe_statistics(
+        self, request: DescribeStatisticsRequest
+    ) -> DescribeStatisticsResponse:
+        return DescribeStatisticsResponse(self.node_id, "0.0", 0, ())
 
     def _on_create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         created = []

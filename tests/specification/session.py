@@ -32,6 +32,7 @@ from millrace_protocol.messages import (
     produce,
     producer_id,
     split_ranges,
+    statistics,
 )
 from millrace_protocol.messages import group_membership as groups
 from millrace_protocol.records import BatchHeader, Codec, seal
@@ -125,6 +126,7 @@ async def record() -> list[Exchange]:
         await client.ask(_fetch(99), "fetch-error")
         await client.ask(_fetch(0), "refusal", version=9)
         await client.ask(admin.DeleteTopicsRequest(("clicks",)))
+        await client.ask(statistics.DescribeStatisticsRequest("millrace_purgatory"))
         return client.exchanges
 
 

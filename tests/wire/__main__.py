@@ -19,13 +19,25 @@ from tests.wire import (
     offsets,
     producing,
     session,
+    statistics,
     text,
     topics,
 )
 from tests.wire.check import CHECKS, Check, Target, chosen
 from tests.wire.unseen import UNSEEN
 
-CHAPTERS = (frames, session, topics, producing, batch_rules, fetching, groups, offsets, text)
+CHAPTERS = (
+    frames,
+    session,
+    topics,
+    producing,
+    batch_rules,
+    fetching,
+    groups,
+    offsets,
+    statistics,
+    text,
+)
 """The modules whose checks `CHECKS` holds once they are imported."""
 
 

@@ -148,6 +148,13 @@ APIS = {
         f"partitions [topic string, partition int32, {_RESULT}, leader_epoch int32, "
         "pieces [end_offset int64, size_bytes int64]]",
     ),
+    "DescribeStatistics": _api(
+        1001,
+        "prefix string",
+        "node_id int32, software_version string, uptime_ms int64, metrics [name string, "
+        "kind string, unit string, decimals int16, help string, labels [string], "
+        "bounds [int64], samples [labels [string], value int64, buckets [int64]]]",
+    ),
 }
 REFUSAL = Layout("message string, min_version int16, max_version int16")
 NAMES = {api.key: name for name, api in APIS.items()}

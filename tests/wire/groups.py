@@ -235,7 +235,7 @@ def a_follower_that_joins_again_is_told_the_present_generation(target: Target) -
         second.joined(waiting)
 
 
-@check("W-4.13", "W-4.25")
+@check("W-4.13", "W-4.26")
 def joins_that_cannot_be_are_refused(target: Target) -> None:
     """Session timeouts, protocols, ids and instances, each with its code."""
     with target.connect() as wire:
@@ -258,7 +258,7 @@ def joins_that_cannot_be_are_refused(target: Target) -> None:
         equal(member.heartbeat(), 0, "a heartbeat afterwards")
 
 
-@check("W-4.14.1", "W-4.15", "W-4.25")
+@check("W-4.14.1", "W-4.15", "W-4.26")
 def requests_of_no_member_are_refused(target: Target) -> None:
     """UNKNOWN_MEMBER_ID for another id and without a group, ILLEGAL_GENERATION for another one."""
     with target.connect() as wire:

@@ -83,7 +83,7 @@ def an_offset_beyond_the_end_is_committed_and_the_last_of_two_counts(target: Tar
         equal(committed(wire, group, topic)[0], 3, "the committed offset")
 
 
-@check("W-4.17.1", "W-4.25")
+@check("W-4.17.1", "W-4.26")
 def only_members_commit_to_a_group_with_members(target: Target) -> None:
     """As a member of the generation; others are refused."""
     with target.connect() as wire:
@@ -102,7 +102,7 @@ def only_members_commit_to_a_group_with_members(target: Target) -> None:
         equal(wire.refusal("OffsetCommit", *alone).code, ILLEGAL_GENERATION, "no group")
 
 
-@check("W-4.17.1", "W-4.25")
+@check("W-4.17.1", "W-4.26")
 def between_join_and_sync_a_commit_is_refused(target: Target) -> None:
     """REBALANCE_IN_PROGRESS: the generation has no assignment yet."""
     with target.connect() as wire:

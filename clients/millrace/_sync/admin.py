@@ -20,6 +20,7 @@ from millrace.admin import (
 from millrace.config import ClientOptions, Servers
 from millrace.groups import CommittedOffset, GroupDescription, GroupListing, Outcome
 from millrace.records import TopicPartition
+from millrace.statistics import BrokerStatistics
 
 P = TypeVar("P", bound=tuple[str, int])
 
@@ -105,6 +106,12 @@ class Admin(BlockingClient):
     def describe_cluster(self) -> ClusterDescription:
         """The brokers, and which of them takes changes."""
         return self._run(self._admin.describe_cluster())
+
+    def describe_statistics(
+        self, broker: int | None = None, *, prefix: str = ""
+    ) -> BrokerStatistics:
+        """What one broker has counted since it started."""
+        return self._run(self._admin.describe_statistics(broker, prefix=prefix))
 
     # Groups
 

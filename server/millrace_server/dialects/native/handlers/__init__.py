@@ -18,6 +18,7 @@ from millrace_server.dialects.native.handlers import (
     produce,
     producer_id,
     split_ranges,
+    statistics,
     topics,
 )
 from millrace_server.dialects.native.response_body import Handled
@@ -50,4 +51,5 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.DESCRIBE_GROUPS: group_admin.describe,
     ApiKey.DELETE_GROUPS: group_admin.delete,
     ApiKey.SPLIT_RANGES: split_ranges.handle,
+    ApiKey.DESCRIBE_STATISTICS: statistics.handle,
 }
