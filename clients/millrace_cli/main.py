@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from millrace_cli.commands.cluster import cluster
 from millrace_cli.commands.consume import consume
 from millrace_cli.commands.dissect import dissect
 from millrace_cli.commands.group import group
@@ -35,6 +36,7 @@ app.add_typer(topic)
 app.command()(produce)
 app.command()(consume)
 app.add_typer(group)
+app.add_typer(cluster)
 app.command()(nc)
 app.command()(dissect)
 app.command()(demo)
