@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -315,3 +316,37 @@ async def test_long_requests_and_long_responses_are_counted(broker: Broker, wire
     assert statistics.value(ERRORS, api="Produce", error=error) == 200
     assert statistics.value(ERRORS, api="Fetch", error=error) == 200
     assert statistics.count(DURATION, api="Produce") == statistics.count(DURATION, api="Fetch") == 1
+
+
+async def test_stats_in_text_has_a_line_for_each_value(broker: Broker, wire: Wire) -> None:
+    """W-8.5"""
+    await wire.create("t")
+    await wire.produce("t", batch(b"v"))
+    statistics = broker.statistics()
+    async with connect_text(broker.port) as text:
+        *lines, last = await text.ask("STATS")
+        assert (await text.ask("stats millrace_appends"))[-1] == "OK 1 value"
+        assert (await text.ask("STATS a b"))[0].startswith("ERR INVALID_REQUEST Type STATS")
+    assert last == f"OK {len(lines)} values"
+    assert len(lines) == sum(len(each.samples) for each in statistics.metrics)
+    assert 'millrace_requests_total{dialect="native",api="Produce"} 1' in lines
+    size = statistics.value("millrace_log_size_bytes", topic="t")
+    assert f'millrace_log_size_bytes{{topic="t"}} {size}' in lines
+    (flushes,) = (line for line in lines if line.startswith("millrace_flush_duration_seconds"))
+    count = statistics.count("millrace_flush_duration_seconds")
+    assert re.fullmatch(rf"\S+ count {count} sum 0\.\d+ p50 \S+ p99 \S+", flushes)
+    assert (
+        'millrace_request_duration_seconds{dialect="text",api="LAG"} count 0 sum 0 p50 - p99 -'
+        in lines
+    )
+
+
+async def test_stats_in_text_end_where_an_answer_is_too_long(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W-8.5"""
+    monkeypatch.setattr("millrace_server.dialects.text.statistics.ANSWER_CHARACTERS", 100)
+    async with connect_text(broker.port) as text:
+        *lines, last = await text.ask("STATS millrace_requests_total")
+    assert sum(map(len, lines[:-1])) < 100 <= sum(map(len, lines))
+    assert re.fullmatch(rf"OK {len(lines)} of \d\d values", last)

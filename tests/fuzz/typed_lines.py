@@ -25,6 +25,7 @@ SEEDS = (
     b"OFFSETS clicks",
     b"GROUPS",
     b"LAG hourly",
+    b"STATS millrace_requests",
 )
 _SENTINEL = b"OFFSETS .the.end"
 _UNANSWERED = ("TAIL", "QUIT")

@@ -14,7 +14,7 @@ from tests.specification.session import record
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT / "protocol" / "millrace_protocol" / "spec" / "captures.py"
-DOCUMENT = ROOT / "wire_spec.md"
+DOCUMENTS = (ROOT / "wire_spec.md", ROOT / "docs" / "statistics.md")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,12 +26,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "record":
         CAPTURES.write_text(module_text(asyncio.run(record())), encoding="utf-8")
         return 0
-    before = DOCUMENT.read_text(encoding="utf-8")
-    after = regenerate(before, generators(), marker=MARKER)
-    if options.check:
-        return 1 if after != before else 0
-    DOCUMENT.write_text(after, encoding="utf-8")
-    return 0
+    is_outdated = False
+    for document in DOCUMENTS:
+        before = document.read_text(encoding="utf-8")
+        after = regenerate(before, generators(), marker=MARKER)
+        is_outdated |= after != before
+        if not options.check:
+            document.write_text(after, encoding="utf-8")
+    return int(options.check and is_outdated)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def every_command_answers(target: Target) -> None:
     """HELP names them; PRODUCE without a value appends an empty one."""
     with target.connect() as wire, target.text() as text:
         topic = target.topic(wire)
-        commands = "HELP TOPICS DESCRIBE CREATE PRODUCE PRODUCEKEY FETCH OFFSETS GROUPS LAG TAIL"
+        commands = "HELP TOPICS DESCRIBE CREATE PRODUCE PRODUCEKEY FETCH OFFSETS GROUPS LAG STATS TAIL"
         named = " ".join(text.ask("HELP"))
         equal([c for c in [*commands.split(), "QUIT"] if c not in named], [], "not in HELP")
         equal(text.ask(f"PRODUCE {topic} 0"), [f"OK {topic}-0 offset 0"], "no value")
@@ -147,3 +147,23 @@ def lag_shows_what_a_group_has_committed(target: Target) -> None:
         true(any(line.startswith(expected) for line in lines), f"{lines}")
         expected = f"group {member.group} state Stable members 1 protocol range"
         true(expected in text.ask("GROUPS"), "the group's line")
+
+
+@check("W-8.5")
+def a_line_of_stats_is_a_metric_its_labels_and_its_value(target: Target) -> None:
+    """A histogram's line has a count, a sum and two quantiles; a prefix selects metrics."""
+    labels = r'(\{[a-z_]+="[^" ]*"(,[a-z_]+="[^" ]*")*\})?'
+    number = r"(-|[0-9.e+-]+)"
+    histogram = rf"count \d+ sum {number} p50 {number} p99 {number}"
+    with target.connect() as wire, target.text() as text:
+        wire.call("Metadata", [])
+        *lines, last = text.ask("STATS")
+        true(re.fullmatch(r"OK \d+ values|OK \d+ of \d+ values", last), last)
+        true(lines, "no metrics")
+        for line in lines:
+            true(re.fullmatch(rf"[a-z_]+{labels} ({number}|{histogram})", line), line)
+        name = re.match(r"[a-z_]+", lines[-1])
+        assert name is not None
+        selected = text.ask(f"STATS {name[0]}")[:-1]
+        true(all(line.startswith(name[0]) for line in selected) and selected, f"{name[0]}")
+        equal(text.ask("STATS nothing"), ["OK 0 values"], "a prefix that no metric has")

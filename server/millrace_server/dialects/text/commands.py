@@ -15,6 +15,7 @@ from millrace_protocol.records import CorruptBatch, encode_batch
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.text.groups import groups, lag
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, record_line
+from millrace_server.dialects.text.statistics import stats
 from millrace_server.log import OffsetOutOfRange
 from millrace_server.partitions.partition import Partition
 from millrace_server.services.produce import ACKS_ALL
@@ -265,4 +266,7 @@ COMMANDS: dict[str, Command] = {
     "OFFSETS": Command("OFFSETS TOPIC", "first and next readable offset", (1, 1), False, offsets),
     "GROUPS": Command("GROUPS", "consumer groups and their states", (0, 0), False, groups),
     "LAG": Command("LAG GROUP", "how far a group has come, by partition", (1, 1), False, lag),
+    "STATS": Command(
+        "STATS [PREFIX]", "statistics, those whose names begin with PREFIX", (0, 1), False, stats
+    ),
 }
