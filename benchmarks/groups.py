@@ -42,7 +42,7 @@ from millrace_protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
-from millrace_server.group.offsets_topic import partition_for_group
+from millrace_server.group.records import partition_for_group
 
 GROUP = "groups"
 SLOWDOWN_LIMIT = 2.0

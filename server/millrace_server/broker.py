@@ -43,7 +43,7 @@ from millrace_server.partitions.storage import remove_leftovers
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.fetch import FetchService
-from millrace_server.services.groups import Groups
+from millrace_server.services.groups import GroupCoordinatorService
 from millrace_server.services.list_offsets import OffsetService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
@@ -159,10 +159,12 @@ class Broker:
             cache=self.cache,
             defaults=self.config.topic,
         )
-        self.groups = Groups(
+        self.groups = GroupCoordinatorService(
             env=self.env,
+            scheduler=self.scheduler,
             partitions=self.partitions,
             topics=self.topics,
+            cluster=self.cluster,
             cache=self.cache,
             config=self.config.group,
             offsets_partitions=self.config.offsets_topic_partitions,

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millrace_server.api_error import ApiError
-from millrace_server.group.config import GroupConfig
+from millrace_server.group_config import GroupConfig
 from millrace_server.limits import Limits
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, TopicConfig, config_key
 

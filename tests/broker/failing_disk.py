@@ -83,11 +83,13 @@ class FailingDisk(OsDisk):
 
 
 @asynccontextmanager
-async def node_on(data: Path, faults: Faults, *, stop: bool = True) -> AsyncIterator[Node]:
+async def node_on(
+    data: Path, faults: Faults, *, stop: bool = True, start_wait_ms: int = 60_000
+) -> AsyncIterator[Node]:
     """A node on a disk that fails as `faults` say; with `stop` it is drained at the end."""
     spawn = LoopSpawn()
     host = Environment(SystemClock(), FailingDisk(data, faults), OsNet(), random.Random(1), spawn)
-    config = BrokerConfig(data=str(data), listen="127.0.0.1:0", start_wait_ms=60_000)
+    config = BrokerConfig(data=str(data), listen="127.0.0.1:0", start_wait_ms=start_wait_ms)
     node = Node(config, host)
     await node.start()
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from pathlib import Path
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.group_admin import (
@@ -34,6 +36,7 @@ from millrace_protocol.messages.group_offsets import (
     OffsetFetchResponse,
 )
 from millrace_server.testing import Broker
+from tests.broker.failing_disk import Faults, node_on
 from tests.broker.wire import Wire, connect
 
 GROUP = "hourly"
@@ -74,10 +77,10 @@ async def join_alone(wire: Wire) -> JoinGroupResponse:
     return joined
 
 
-async def sync(
-    wire: Wire, joined: JoinGroupResponse, assignments: dict[str, bytes] | None = None
-) -> bytes:
-    request = SyncGroupRequest(
+def syncing(
+    joined: JoinGroupResponse, assignments: dict[str, bytes] | None = None
+) -> SyncGroupRequest:
+    return SyncGroupRequest(
         GROUP,
         joined.generation,
         joined.member_id,
@@ -86,7 +89,12 @@ async def sync(
         joined.protocol,
         tuple(MemberAssignment(*each) for each in (assignments or {}).items()),
     )
-    return (await wire.ask(request, SyncGroupResponse)).assignment
+
+
+async def sync(
+    wire: Wire, joined: JoinGroupResponse, assignments: dict[str, bytes] | None = None
+) -> bytes:
+    return (await wire.ask(syncing(joined, assignments), SyncGroupResponse)).assignment
 
 
 def commit(joined: JoinGroupResponse | None, *places: tuple[str, int, int]) -> OffsetCommitRequest:
@@ -207,6 +215,35 @@ async def test_who_waits_to_join_is_told_when_the_broker_stops(broker: Broker, w
         code, _ = await other.refusal()
         assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await stopping
+
+
+async def test_requests_are_refused_while_the_coordinator_loads_as_kafka_refuses_them(
+    tmp_path: Path,
+) -> None:
+    """A sync gets REBALANCE_IN_PROGRESS, and a heartbeat is taken: no session runs yet."""
+    faults = Faults()
+    async with node_on(tmp_path, faults) as node, connect(node.address[1]) as wire:
+        await find(wire)
+    joined = JoinGroupResponse(1, "consumer", "range", "m", "m", False, ())
+    faults.errnos["open"], faults.where = errno.EIO, "__consumer_offsets"
+    async with (
+        node_on(tmp_path, faults, start_wait_ms=1) as node,
+        connect(node.address[1]) as wire,
+    ):
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        code, message = await wire.refused(joining(joined.member_id))
+        assert (code, "try again" in message) == (loading, True)
+        for request in (commit(None), OffsetFetchRequest(GROUP, None), ListGroupsRequest(())):
+            assert (await wire.refused(request))[0] is loading
+        (described,) = (
+            await wire.ask(DescribeGroupsRequest((GROUP,)), DescribeGroupsResponse)
+        ).groups
+        assert described.error_code == loading
+        code, _ = await wire.refused(syncing(joined))
+        assert code is ErrorCode.REBALANCE_IN_PROGRESS
+        beat = HeartbeatRequest(GROUP, joined.generation, joined.member_id, None)
+        await wire.ask(beat, HeartbeatResponse)
+        faults.errnos.clear()
 
 
 async def test_nobody_coordinates_before_the_first_group_is_looked_for(wire: Wire) -> None:

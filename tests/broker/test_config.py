@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from millrace_server.config import BrokerConfig, ConfigError, load
-from millrace_server.group.config import GroupConfig
+from millrace_server.group_config import GroupConfig
 from millrace_server.limits import Limits
 
 

@@ -19,7 +19,7 @@ from millrace_protocol.schema import Message, Request
 from millrace_server.config import BrokerConfig
 from millrace_server.dialects.text.commands import FETCH_COUNT_MAX
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS
-from millrace_server.group.config import GROUP_ID_LENGTH_MAX, NAME_LENGTH_MAX, PROTOCOLS_MAX
+from millrace_server.group_config import GROUP_ID_LENGTH_MAX, NAME_LENGTH_MAX, PROTOCOLS_MAX
 from millrace_server.limits import DECODED_BYTES_MAX, DECODED_RECORDS_MAX, Limits
 from millrace_server.log.producers import BATCHES_KEPT, PRODUCERS_MAX
 from millrace_server.partitions.partition import PRODUCER_SILENT_MS_MAX

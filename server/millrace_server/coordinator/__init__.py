@@ -1,1 +1,1 @@
-"""The shell of a coordinator: it loads, appends, replays and replies."""
+"""The runtime of coordinators: it loads shards, appends, replays and replies."""

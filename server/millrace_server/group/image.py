@@ -1,8 +1,8 @@
-"""The image: what replaying the offsets topic from its start gives.
+"""The image: the durable state of one shard, made by replaying its partition from the start.
 
-Owns what is durable: the last written generation of each group, and its committed offsets. `replay`
-is the only way to change it, at restart as in normal running, so both give the same. The later
-record of a key replaces the earlier, so a compacted topic gives the same too. Holds no rule.
+Owns the last written generation of each group and the committed offsets. `replay` is the only way
+to change it, while a shard is loaded and afterwards, so both give the same. The later record of a
+key replaces the earlier, so a compacted partition gives the same too. Holds no rule.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from collections.abc import Iterator
 
 from millrace_server.group.records import (
     CommittedOffset,
-    GroupForgotten,
+    GroupMetadataRecord,
+    GroupMetadataTombstone,
+    GroupMetadataValue,
     GroupRecord,
-    GroupWritten,
-    OffsetForgotten,
-    OffsetWritten,
-    StoredGroup,
+    OffsetCommitRecord,
+    OffsetCommitTombstone,
 )
+from millrace_server.group_config import MemoryQuota
 
 GroupOffsets = dict[str, dict[int, CommittedOffset]]
-"""Topic to partition to what is committed; neither level is ever empty."""
+"""Topic to partition to committed offset; neither level is ever empty."""
 OFFSET_BYTES = 300
 """A committed offset in memory, without its text."""
 
@@ -31,16 +32,17 @@ def held_bytes(committed: CommittedOffset) -> int:
 
 
 class GroupsImage:
-    """Everything the records of one partition of the offsets topic say.
+    """Everything that the records of one partition of the offsets topic say.
 
-    Invariant: `offsets_bytes` is what the committed offsets in `offsets` take, by `held_bytes`;
-    its inner maps are never empty.
+    Invariants: `offsets_bytes` is what the committed offsets in `offsets` hold, by `held_bytes`,
+    and is part of the `offsets_bytes` of the quota; the inner maps of `offsets` are never empty.
     """
 
-    __slots__ = ("groups", "offsets", "offsets_bytes")
+    __slots__ = ("_quota", "groups", "offsets", "offsets_bytes")
 
-    def __init__(self) -> None:
-        self.groups: dict[str, StoredGroup] = {}
+    def __init__(self, quota: MemoryQuota) -> None:
+        self._quota = quota
+        self.groups: dict[str, GroupMetadataValue] = {}
         self.offsets: dict[str, GroupOffsets] = {}
         self.offsets_bytes = 0
 
@@ -64,33 +66,40 @@ class GroupsImage:
         return self.offsets.get(group_id, {})
 
     def replay(self, record: GroupRecord) -> None:
-        """Takes the next record of the topic."""
+        """Takes the next record of the partition."""
         match record:
-            case OffsetWritten(group_id, topic, partition, committed):
+            case OffsetCommitRecord(group_id, topic, partition, committed):
                 topics = self.offsets.get(group_id)
                 if topics is None:
                     topics = self.offsets[group_id] = {}
                 partitions = topics.get(topic)
                 if partitions is None:
                     partitions = topics[topic] = {}
-                self.offsets_bytes += held_bytes(committed)
-                if (before := partitions.get(partition)) is not None:
-                    self.offsets_bytes -= held_bytes(before)
+                before = partitions.get(partition)
+                self._hold(held_bytes(committed) - (held_bytes(before) if before else 0))
                 partitions[partition] = committed
-            case OffsetForgotten(group_id, topic, partition):
-                self._forget(group_id, topic, partition)
-            case GroupWritten(group_id, stored):
-                self.groups[group_id] = stored
-            case GroupForgotten(group_id):
+            case OffsetCommitTombstone(group_id, topic, partition):
+                self._remove_offset(group_id, topic, partition)
+            case GroupMetadataRecord(group_id, value):
+                self.groups[group_id] = value
+            case GroupMetadataTombstone(group_id):
                 self.groups.pop(group_id, None)
 
-    def _forget(self, group_id: str, topic: str, partition: int) -> None:
+    def release(self) -> None:
+        """Gives its part of the quota back; the image is not used any more."""
+        self._hold(-self.offsets_bytes)
+
+    def _hold(self, size_bytes: int) -> None:
+        self.offsets_bytes += size_bytes
+        self._quota.offsets_bytes += size_bytes
+
+    def _remove_offset(self, group_id: str, topic: str, partition: int) -> None:
         topics = self.offsets.get(group_id, {})
         partitions = topics.get(topic, {})
-        forgotten = partitions.pop(partition, None)
-        if forgotten is None:
+        removed = partitions.pop(partition, None)
+        if removed is None:
             return
-        self.offsets_bytes -= held_bytes(forgotten)
+        self._hold(-held_bytes(removed))
         if not partitions:
             del topics[topic]
         if not topics:

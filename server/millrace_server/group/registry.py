@@ -1,117 +1,297 @@
-"""The groups of one coordinator by name: how they come to be, and when they are forgotten.
+"""The groups of one shard by name: how they are created, restored, deleted and expired.
 
-Owns the bound on their number, and that a group about which nothing is worth remembering leaves no
-trace. Knows no rule of membership.
+Owns the bound on their number, the tombstones of groups and offsets, and that a group with nothing
+to keep is removed. A group is Dead while its tombstones are being written, and removed when they
+are durable; if they cannot be written, the group is Empty again. Knows no rule of membership.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.group.appends import AppendsInFlight
-from millrace_server.group.config import GroupConfig
-from millrace_server.group.effects import Turn
-from millrace_server.group.group import Group
+from millrace_server.coordinator.shard import Token
+from millrace_server.group.group import GROUP_BYTES, Group
 from millrace_server.group.image import GroupsImage
-from millrace_server.group.liveness import Liveness
-from millrace_server.group.rebalances import Rebalances
-from millrace_server.group.room import GROUP_BYTES, Room
-from millrace_server.group.states import GroupState
+from millrace_server.group.membership import Membership
+from millrace_server.group.offsets import Offsets, offset_write_error
+from millrace_server.group.rebalance import Rebalance, Timer
+from millrace_server.group.records import GroupMetadataTombstone, GroupRecord
+from millrace_server.group.requests import (
+    DeleteGroupResult,
+    GroupAppends,
+    GroupEffects,
+    OffsetsResult,
+    TopicPartition,
+)
+from millrace_server.group.states import GroupState, Step
+from millrace_server.group_config import TOMBSTONES_PER_APPEND, GroupConfig, MemoryQuota
+from millrace_server.loop.deadlines import Deadlines
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """Tombstones in one or more appends; the reply follows the last of them."""
+
+    appends_left: int
+    token: Token | None
+    result: OffsetsResult | DeleteGroupResult | None
+    error: ApiError | None = None
 
 
 class Registry:
-    """Name to group. Every group that the image tells of is here, and takes room."""
+    """Name to group. Invariant: every group that the image has is here, and uses the quota."""
 
-    __slots__ = ("_appends", "_config", "_groups", "_image", "_liveness", "_rebalances", "_room")
+    __slots__ = (
+        "_appends",
+        "_config",
+        "_groups",
+        "_image",
+        "_membership",
+        "_offsets",
+        "_quota",
+        "_rebalance",
+        "_timers",
+        "_to_expire",
+    )
 
     def __init__(
         self,
         config: GroupConfig,
-        room: Room,
+        quota: MemoryQuota,
         image: GroupsImage,
-        appends: AppendsInFlight,
-        rebalances: Rebalances,
-        liveness: Liveness,
+        *,
+        offsets: Offsets,
+        membership: Membership,
+        rebalance: Rebalance,
+        appends: GroupAppends,
+        timers: Deadlines[Timer],
     ) -> None:
         self._config = config
-        self._room = room
+        self._quota = quota
         self._image = image
+        self._offsets = offsets
+        self._membership = membership
+        self._rebalance = rebalance
         self._appends = appends
-        self._rebalances = rebalances
-        self._liveness = liveness
+        self._timers = timers
         self._groups: dict[str, Group] = {}
+        self._to_expire: list[str] = []
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
 
     def get(self, group_id: str) -> Group | None:
+        """The group, None if there is none."""
         return self._groups.get(group_id)
 
-    def open(self, group_id: str, turn: Turn) -> Group:
-        """The group of that name, made if there is none. Raises `ApiError` when there are too many.
+    def existing(self, group_id: str) -> Group:
+        """A group that is not being deleted. Raises `ApiError`."""
+        group = self._groups.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id!r}")
+        return group
 
-        At the limit newcomers that were told to come back give way: their groups may be empty.
+    def of_member(self, group_id: str, member_id: str) -> Group:
+        """The group that a member names. Raises `ApiError`."""
+        group = self._groups.get(group_id)
+        if group is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"There is no group {group_id!r}, so {member_id!r} is no member; join without a "
+                "member id",
+            )
+        if group.state is GroupState.DEAD:
+            raise ApiError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"Group {group_id!r} is being deleted; join again in a moment",
+            )
+        return group
+
+    def get_or_create(self, group_id: str, effects: GroupEffects) -> Group:
+        """The group of that name. Raises `ApiError` when there are too many.
+
+        At the limit pending ids are dropped, oldest first: their groups may be empty.
         """
         group = self._groups.get(group_id)
         if group is not None:
             return group
-        while len(self._groups) >= self._config.groups_max and self._liveness.forget_oldest(turn):
-            self.drop_idle(turn)
-        if len(self._groups) >= self._config.groups_max:
-            raise ApiError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The coordinator of group {group_id!r} has {len(self._groups)} groups, which is "
-                "all it may; delete groups that are not used any more",
-            )
-        self._room.check(GROUP_BYTES)
-        group = self._groups[group_id] = Group(group_id, self._room, wall_ms=turn.moment.wall_ms)
-        turn.perhaps_idle.append(group_id)
+        while len(self._groups) >= self._config.groups_max:
+            if not self._membership.drop_oldest_pending(effects):
+                raise ApiError(
+                    ErrorCode.GROUP_MAX_SIZE_REACHED,
+                    f"The coordinator of group {group_id!r} has {len(self._groups)} groups, which "
+                    "is its limit; delete unused groups",
+                )
+            self.remove_idle()
+        self._quota.check(GROUP_BYTES)
+        group = Group(group_id, self._quota, wall_ms=effects.moment.wall_ms)
+        self._groups[group_id] = group
+        self._membership.maybe_idle.append(group_id)
         return group
 
-    def restore(self, group_id: str, turn: Turn) -> None:
-        """Makes the group what the image says of it, if it says anything: as after a restart."""
-        stored = self._image.groups.get(group_id)
-        if stored is None:
-            if group_id in self._image:
-                self._groups[group_id] = Group(group_id, self._room, wall_ms=turn.moment.wall_ms)
-            return
-        group = self._groups[group_id] = Group.restored(group_id, self._room, stored)
-        for member in group.members.values():
-            self._rebalances.touch(group, member, turn)
-        if len(group.members) > self._config.group_size_max:
-            # The limit was lowered: who rejoins last will not fit.
-            self._rebalances.prepare(group, turn)
+    def restore_all(self, effects: GroupEffects) -> None:
+        """Makes every group of the image, after a load, and starts the timer of expiry."""
+        for group_id in self._image.names():
+            self._restore(group_id, effects)
+        self._start_expiry_timer(effects)
 
-    def revive(self, group_id: str) -> None:
-        """A group that could not be removed is empty again; its generations go on.
-
-        Not what the image says of it, which may be about to change: that it became empty can
-        still be on its way to the log.
-        """
-        dead = self._groups[group_id]
-        self._liveness.cancel(dead)
-        dead.close()
-        group = self._groups[group_id] = Group(group_id, self._room, wall_ms=dead.state_wall_ms)
-        group.generation, group.protocol_type = dead.generation, dead.protocol_type
-
-    def forget(self, group_id: str) -> None:
-        """Drops the group with its deadlines; nobody may wait in it."""
-        group = self._groups.pop(group_id, None)
-        if group is not None:
-            self._liveness.cancel(group)
-            group.close()
-
-    def drop_idle(self, turn: Turn) -> None:
-        """Forgets those of `perhaps_idle` of which nothing is left or on its way to the log."""
-        while turn.perhaps_idle:
-            group = self._groups.get(turn.perhaps_idle.pop())
+    def remove_idle(self, group_ids: Iterable[str] = ()) -> None:
+        """Removes groups that have nothing left to keep: of these, and of `maybe_idle`."""
+        candidates = self._membership.maybe_idle
+        candidates += group_ids
+        while candidates:
+            group = self._groups.get(candidates.pop())
             if (
                 group is not None
                 and group.state is GroupState.EMPTY
-                and not group.pending
+                and not group.pending_join
                 and group.name not in self._image
-                and not self._appends.touch(group.name)
+                and group.name not in self._appends
             ):
-                self.forget(group.name)
+                self._remove(group.name)
+
+    def close(self) -> None:
+        """Removes all groups; their requests are the runtime's."""
+        for name in list(self._groups):
+            self._remove(name)
+        self._timers.cancel(Timer("expiry"))
+
+    def delete_group(self, group_id: str, token: Token, effects: GroupEffects) -> None:
+        """Deletes a group without members, with its offsets. Raises `ApiError`."""
+        group = self.existing(group_id)
+        if group.state is not GroupState.EMPTY:
+            raise ApiError(
+                ErrorCode.NON_EMPTY_GROUP,
+                f"Group {group_id!r} has {len(group.members)} members; stop them, or remove them "
+                "with LeaveGroup, then delete it",
+            )
+        group.take(Step.REMOVED, wall_ms=group.state_wall_ms)
+        tombstones: list[GroupRecord] = [*self._offsets.tombstones_of(group_id)]
+        tombstones.append(GroupMetadataTombstone(group_id))
+        self._write(tombstones, effects, token, DeleteGroupResult(group_id))
+
+    def delete_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        token: Token,
+        effects: GroupEffects,
+    ) -> None:
+        """Deletes offsets that no member uses. Raises `ApiError`."""
+        records, results = self._offsets.delete(self.existing(group_id), partitions)
+        result = OffsetsResult(tuple(results))
+        if records:
+            self._write(records, effects, token, result)
+        else:
+            effects.reply(token, result)
+
+    def on_topic_deleted(self, topic: str, effects: GroupEffects) -> None:
+        """Deletes a topic's offsets in all groups, or a new topic of that name would be read from
+        the offsets of the old one."""
+        self._write(self._offsets.tombstones_of_topic(topic), effects)
+
+    def on_expiry_timeout(self, effects: GroupEffects) -> None:
+        """Expires offsets and groups, some at a time; the others follow at once."""
+        if not self._to_expire:
+            self._to_expire = list(self._groups)
+        checked = 0
+        records: list[GroupRecord] = []
+        while self._to_expire and checked < self._config.expiry_slice:
+            group = self._groups.get(self._to_expire.pop())
+            if group is not None:
+                records += self._expire(group, effects)
+                checked += 1 + sum(map(len, self._image.of_group(group.name).values()))
+        self._write(records, effects)
+        if self._to_expire:
+            self._timers.set(Timer("expiry"), effects.moment.now_ms)
+        else:
+            self._start_expiry_timer(effects)
+
+    def _start_expiry_timer(self, effects: GroupEffects) -> None:
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._timers.set(Timer("expiry"), effects.moment.now_ms + interval_ms)
+
+    def _expire(self, group: Group, effects: GroupEffects) -> list[GroupRecord]:
+        records: list[GroupRecord] = []
+        records += self._offsets.expired(group, wall_ms=effects.moment.wall_ms)
+        is_last = (
+            group.state is GroupState.EMPTY
+            and not group.pending_join
+            and len(records) == len(self._offsets.known(group.name))
+        )
+        if is_last:
+            group.take(Step.REMOVED, wall_ms=group.state_wall_ms)
+            records.append(GroupMetadataTombstone(group.name))
+        return records
+
+    def _write(
+        self,
+        records: Sequence[GroupRecord],
+        effects: GroupEffects,
+        token: Token | None = None,
+        result: OffsetsResult | DeleteGroupResult | None = None,
+    ) -> None:
+        """Appends tombstones in chunks that fit a batch."""
+        starts = range(0, len(records), TOMBSTONES_PER_APPEND)
+        deletion = _Deletion(len(starts), token, result)
+        for start in starts:
+            chunk = records[start : start + TOMBSTONES_PER_APPEND]
+            self._appends.start(effects, chunk, partial(self._on_written, deletion, chunk))
+
+    def _on_written(
+        self,
+        deletion: _Deletion,
+        chunk: Sequence[GroupRecord],
+        error: ApiError | None,
+        effects: GroupEffects,
+    ) -> None:
+        deletion.appends_left -= 1
+        deletion.error = error or deletion.error
+        if deletion.appends_left == 0 and deletion.result is not None:
+            failed = deletion.error
+            effects.reply(deletion.token, offset_write_error(failed) if failed else deletion.result)
+        for record in chunk:
+            if isinstance(record, GroupMetadataTombstone):
+                if error is None:
+                    self._remove(record.group_id)
+                    self._restore(record.group_id, effects)
+                else:
+                    self._undo_deletion(record.group_id)
+
+    def _restore(self, group_id: str, effects: GroupEffects) -> None:
+        """Makes the group that the image describes, if it has one."""
+        stored = self._image.groups.get(group_id)
+        if stored is None:
+            if group_id in self._image:
+                wall_ms = effects.moment.wall_ms
+                self._groups[group_id] = Group(group_id, self._quota, wall_ms=wall_ms)
+            return
+        group = self._groups[group_id] = Group.restored(group_id, self._quota, stored)
+        for member in group.members.values():
+            self._rebalance.restart_session(group, member, effects)
+        if len(group.members) > self._config.group_size_max:
+            # The limit was lowered: the last to rejoin will not fit.
+            self._rebalance.prepare(group, effects)
+
+    def _undo_deletion(self, group_id: str) -> None:
+        """Makes a group whose tombstone could not be written Empty again, in its generation.
+
+        Not the group that the image describes, which may be about to change: the record that it
+        became empty can still be in flight.
+        """
+        dead = self._groups[group_id]
+        self._membership.cancel_timers(dead)
+        dead.close()
+        group = Group(group_id, self._quota, wall_ms=dead.state_wall_ms)
+        group.generation, group.protocol_type = dead.generation, dead.protocol_type
+        self._groups[group_id] = group
+
+    def _remove(self, group_id: str) -> None:
+        group = self._groups.pop(group_id, None)
+        if group is not None:
+            self._membership.cancel_timers(group)
+            group.close()

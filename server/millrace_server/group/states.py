@@ -1,8 +1,8 @@
-"""The life of a consumer group: its states, what moves it, and the one place that writes the state.
+"""The states of a consumer group, the transitions between them, and the only code that sets one.
 
 Owns legality: a step that a state does not know raises. Knows neither members nor time. Source:
-Kafka's classic group protocol. Stable and Empty are also where a restart puts a group, because
-those are the two states whose records are written.
+Kafka's `ClassicGroupState`. A load finds each group in Stable or Empty, because the records of
+those two states are written.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Final
 
 
 class GroupState(Enum):
-    """Where a group is; the values are the names that Kafka's tools show."""
+    """The state of a group; the values are the names that Kafka's tools show."""
 
     EMPTY = "Empty"
     """No members; it may hold committed offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Joins are parked until every member has come or the rebalance timeout has passed."""
+    """Joins are parked until every member has joined or the rebalance timeout has passed."""
     COMPLETING_REBALANCE = "CompletingRebalance"
     """A generation has begun; syncs are parked until the leader's assignment is durable."""
     STABLE = "Stable"
-    """Every member may have its assignment."""
+    """The assignment is durable: every member gets its part when it syncs."""
     DEAD = "Dead"
-    """Its tombstones are being written, or another coordinator has it."""
+    """Its tombstones are being written."""
 
 
 class Step(Enum):
@@ -53,11 +53,11 @@ TRANSITIONS: Final[Mapping[tuple[GroupState, Step], GroupState]] = MappingProxyT
         (_S.STABLE, _E.REMOVED): _S.DEAD,
     }
 )
-"""Every legal (state, step) and where it leads; Dead has no way out."""
+"""Every legal (state, step) and the state that it leads to; no step leads out of Dead."""
 
 
 class IllegalStep(Exception):
-    """A step that the state does not know: a bug of the coordinator, never a client's fault."""
+    """A step that the state does not know: a bug of the coordinator, never an error of a client."""
 
     def __init__(self, state: GroupState, step: Step) -> None:
         super().__init__(f"a group in state {state.value} cannot take the step {step.name}")
@@ -80,7 +80,7 @@ class Lifecycle:
         return (self._state, step) in TRANSITIONS
 
     def take(self, step: Step) -> None:
-        """Moves to where the step leads. Raises `IllegalStep`."""
+        """Moves to the state that the step leads to. Raises `IllegalStep`."""
         target = TRANSITIONS.get((self._state, step))
         if target is None:
             raise IllegalStep(self._state, step)

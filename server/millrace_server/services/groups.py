@@ -1,97 +1,289 @@
-"""Consumer groups: the coordinator of each, and the topic they are kept in.
+"""Consumer groups: finds the coordinator of each, asks it, and owns the topic of their state.
 
-A group's coordinator is found by the partition of `__consumer_offsets` that its name hashes to.
-The topic is made when the first group is looked for. Owns the loading of the coordinators after a
-start; what they decide is `group.coordinator`'s.
+The coordinator of a group is the leader of the partition of `__consumer_offsets` that its name
+hashes to. The topic is created when the first coordinator is looked for. The rules of groups are in
+`group`, loading and appending in `coordinator`. Kafka's `GroupCoordinatorService`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.coordinator.group_shard import GroupShard
+from millrace_server.coordinator.runtime import CoordinatorRuntime
+from millrace_server.coordinator.shard import Moment, Token
 from millrace_server.environment.seams import Environment
-from millrace_server.group.config import GroupConfig
-from millrace_server.group.coordinator import Coordinator
-from millrace_server.group.effects import Effect, GroupListing, Result
-from millrace_server.group.offsets_topic import OFFSETS_TOPIC, partition_for_group
-from millrace_server.group.requests import Moment
-from millrace_server.group.room import Room
-from millrace_server.logs import get_logger
-from millrace_server.loop.alarm import Alarm
+from millrace_server.group.coordinator import GroupCoordinatorShard
+from millrace_server.group.records import GROUP_RECORD_SERDE, OFFSETS_TOPIC, partition_for_group
+from millrace_server.group.requests import (
+    DeleteGroupResult,
+    DescribedGroup,
+    FetchedOffset,
+    GroupEffects,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeaveGroupResult,
+    ListedGroup,
+    MemberIdRequired,
+    OffsetCommit,
+    OffsetsResult,
+    PartitionResult,
+    SyncGroup,
+    SyncGroupResult,
+    TopicPartition,
+    check_group_id,
+)
+from millrace_server.group.states import GroupState
+from millrace_server.group_config import GroupConfig, MemoryQuota
+from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.metadata.cache import MetadataCache
+from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
+from millrace_server.services.cluster import BrokerAddress, ClusterService
+from millrace_server.services.group_lag import GroupLag, owners_of
 from millrace_server.services.topics import Topics
 
-log = get_logger("millrace.groups")
 OFFSETS_TOPIC_SETTINGS = {"cleanup.policy": "compact"}
 
-Event = Callable[[Coordinator, asyncio.Future[Result], Moment], Sequence[Effect]]
+V = TypeVar("V")
+Event = Callable[[GroupCoordinatorShard, Token, Moment], GroupEffects]
 
 
-class Groups:
-    """The group service. `partitions` is for the offsets topic when it is made."""
+class FoundCoordinator(NamedTuple):
+    """The broker that coordinates a group, or why there is none."""
+
+    group_id: str
+    broker: BrokerAddress | None
+    error: ApiError | None
+
+
+class GroupCoordinatorService:
+    """The group apis in plain values. Every method about groups raises `ApiError`."""
 
     def __init__(
         self,
         *,
         env: Environment,
+        scheduler: FairScheduler,
         partitions: PartitionTable,
         topics: Topics,
+        cluster: ClusterService,
         cache: MetadataCache,
         config: GroupConfig,
         offsets_partitions: int,
     ) -> None:
-        self._env = env
+        self._scheduler = scheduler
         self._partitions = partitions
         self._topics = topics
+        self._cluster = cluster
         self._cache = cache
-        self._config = config
-        self._room = Room(config.memory_bytes)
         self._offsets_partitions = offsets_partitions
-        self._alarm: Alarm[GroupShard] = Alarm(
-            env.clock, asyncio.get_running_loop(), lambda shard: shard.ring()
+        self._creating = asyncio.Lock()
+        quota = MemoryQuota(config.memory_bytes)
+        self._runtime = CoordinatorRuntime(
+            OFFSETS_TOPIC,
+            new_shard=lambda: GroupCoordinatorShard(
+                config, make_id=lambda: f"{env.rng.getrandbits(128):032x}", quota=quota
+            ),
+            serde=GROUP_RECORD_SERDE,
+            env=env,
+            scheduler=scheduler,
         )
-        self._shards: dict[int, GroupShard | ApiError] = {}
-        self._loads: list[asyncio.Task[None]] = []
-        self._making = asyncio.Lock()
-        self._is_closed = False
 
     async def start(self, wait_ms: int) -> None:
-        """Loads every coordinator there is; what takes longer goes on in the background.
+        """Loads every coordinator; returns when all are loaded, or after `wait_ms`.
 
-        Until it is loaded a group is refused.
+        The requests of a group get COORDINATOR_LOAD_IN_PROGRESS until its coordinator is loaded.
         """
-        topic = self._cache.image.topics.get(OFFSETS_TOPIC)
-        if topic is not None:
-            self._load(range(topic.partition_count))
-            await asyncio.wait(self._loads, timeout=wait_ms / 1000)
+        loads = self._load_all()
+        if loads:
+            await asyncio.wait(loads, timeout=wait_ms / 1000)
 
     async def stop(self) -> None:
-        """Answers every waiting request, and writes nothing after that."""
-        self._is_closed = True
-        self._alarm.close()
-        for load in self._loads:
-            load.cancel()
-        if self._loads:
-            await asyncio.wait(self._loads)
+        """Ends every coordinator; none appends after that."""
         self.answer_waiting()
+        await self._runtime.wait_closed()
 
     def answer_waiting(self) -> None:
-        """Tells members who wait for others, or for the disk, to find their coordinator anew."""
-        for shard in self._shards.values():
-            if isinstance(shard, GroupShard):
-                shard.close()
+        """Ends every coordinator: pending requests get COORDINATOR_NOT_AVAILABLE."""
+        self._runtime.close()
 
-    async def make_topic(self) -> None:
-        """Makes the offsets topic when it is not there. Raises `ApiError`."""
+    async def find_coordinators(self, groups: Sequence[str]) -> list[FoundCoordinator]:
+        """The coordinator of each group; creates the offsets topic if there is none."""
+        unavailable = None
+        try:
+            await self._create_topic()
+        except ApiError as error:
+            unavailable = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+        return [self._find(group, unavailable) for group in groups]
+
+    async def join(self, request: JoinGroup) -> JoinGroupResult:
+        """Returns when the generation begins; raises `MemberIdRequired` for a new member."""
+        result = await self._write(
+            request.group_id, lambda shard, token, moment: shard.join(token, request, moment)
+        )
+        if isinstance(result, MemberIdRequired):
+            raise result
+        return _expect(result, JoinGroupResult)
+
+    async def sync(self, request: SyncGroup) -> SyncGroupResult:
+        """Returns when the leader's assignment is durable."""
+        try:
+            result = await self._write(
+                request.group_id, lambda shard, token, moment: shard.sync(token, request, moment)
+            )
+        except ApiError as error:
+            if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+            # As in Kafka: a generation is lost with the old coordinator, unless it is durable.
+            raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, error.message) from None
+        return _expect(result, SyncGroupResult)
+
+    def heartbeat(self, request: Heartbeat) -> None:
+        """Raises `ApiError` when the member has to act."""
+        try:
+            self._runtime.notify(
+                self._number(request.group_id), lambda shard, now: shard.heartbeat(request, now)
+            )
+        except ApiError as error:
+            # As in Kafka: no session runs during a load, and the member has nothing to do.
+            if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+
+    async def leave(self, request: LeaveGroup) -> LeaveGroupResult:
+        """Each member leaves for itself."""
+        result = await self._write(
+            request.group_id, lambda shard, token, moment: shard.leave(token, request, moment)
+        )
+        return _expect(result, LeaveGroupResult)
+
+    async def commit(self, request: OffsetCommit) -> list[PartitionResult]:
+        """Returns when the offsets are durable; partitions that do not exist get an error."""
+        unknown = {
+            (each.topic, each.partition): error
+            for each in request.offsets
+            if (error := self._cluster.unknown_partition(each.topic, each.partition)) is not None
+        }
+        asked = request
+        if unknown:
+            known = (o for o in request.offsets if (o.topic, o.partition) not in unknown)
+            asked = replace(request, offsets=tuple(known))
+        result = await self._write(
+            request.group_id, lambda shard, token, moment: shard.commit(token, asked, moment)
+        )
+        partitions = _expect(result, OffsetsResult).partitions
+        if not unknown:
+            return list(partitions)
+        done = iter(partitions)
+        return [
+            PartitionResult(topic, partition, error)
+            if (error := unknown.get((topic, partition))) is not None
+            else next(done)
+            for topic, partition, *_ in request.offsets
+        ]
+
+    def fetch_offsets(
+        self, group: str, partitions: Sequence[TopicPartition] | None
+    ) -> list[FetchedOffset]:
+        """The durable offsets of a group, all for None."""
+        return self._read(group, lambda shard: shard.fetch_offsets(group, partitions))
+
+    async def delete_offsets(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> Sequence[PartitionResult]:
+        """Returns when the deletion is durable."""
+        result = await self._write(
+            group,
+            lambda shard, token, moment: shard.delete_offsets(token, group, partitions, moment),
+        )
+        return _expect(result, OffsetsResult).partitions
+
+    def list_groups(self, states: Iterable[str] = ()) -> list[ListedGroup]:
+        """All groups by name, or those in these states."""
+        wanted = frozenset(states)
+        unknown = wanted - {state.value for state in GroupState}
+        if unknown:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"There is no group state {min(unknown)!r}; the states are "
+                f"{', '.join(state.value for state in GroupState)}",
+            )
+        found = self._runtime.read_all(GroupCoordinatorShard.list_groups)
+        return sorted(
+            group
+            for groups in found
+            for group in groups
+            if not wanted or group.state.value in wanted
+        )
+
+    def states(self) -> Iterator[str]:
+        """The state of each group, but for those whose coordinator is loading."""
+        for groups in self._runtime.read_active(GroupCoordinatorShard.list_groups):
+            yield from (group.state.value for group in groups)
+
+    def describe(self, group: str) -> DescribedGroup:
+        """A group with its members."""
+        return self._read(group, lambda shard: shard.describe(group))
+
+    async def delete(self, group: str) -> None:
+        """Returns when the deletion of the group is durable."""
+        result = await self._write(
+            group, lambda shard, token, moment: shard.delete_group(token, group, moment)
+        )
+        _expect(result, DeleteGroupResult)
+
+    async def lag(self, group: str) -> GroupLag:
+        """The lag in each partition that the group has committed for or a member has."""
+        if OFFSETS_TOPIC not in self._cache.image.topics:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group!r}")
+        described, committed = self._read(
+            group, lambda shard: (shard.describe(group), shard.image.of_group(group))
+        )
+        owners = await owners_of(described, self._scheduler)
+        return GroupLag(committed, owners, self._partitions)
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """Deletes the offsets of a topic in all groups."""
+        self._runtime.notify_all(lambda shard, moment: shard.on_topic_deleted(topic, moment))
+
+    def _write(self, group: str, event: Event) -> asyncio.Future[object]:
+        return self._runtime.write(self._number(group), event)
+
+    def _read(self, group: str, query: Callable[[GroupCoordinatorShard], V]) -> V:
+        return self._runtime.read(self._number(group), query)
+
+    def _number(self, group: str) -> int:
+        topic = self._cache.image.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return partition_for_group(group, topic.partition_count)
+
+    def _find(self, group: str, unavailable: ApiError | None) -> FoundCoordinator:
+        try:
+            check_group_id(group)
+        except ApiError as error:
+            return FoundCoordinator(group, None, error.with_traceback(None))
+        broker = None if unavailable is not None else self._leader(group)
+        if broker is not None:
+            return FoundCoordinator(group, broker, None)
+        none = unavailable or ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return FoundCoordinator(group, None, none)
+
+    def _leader(self, group: str) -> BrokerAddress | None:
+        """The broker that leads the group's partition; None when none does at the moment."""
+        leader = self._cache.image.topics[OFFSETS_TOPIC].partitions[self._number(group)].leader
+        return next((each for each in self._cluster.brokers if each.node_id == leader), None)
+
+    async def _create_topic(self) -> None:
         if OFFSETS_TOPIC in self._cache.image.topics:
             return
-        async with self._making:
+        async with self._creating:
             if OFFSETS_TOPIC in self._cache.image.topics:
                 return
             await self._topics.create(
@@ -100,75 +292,32 @@ class Groups:
                 configs=OFFSETS_TOPIC_SETTINGS,
                 is_internal=True,
             )
-            self._load(range(self._offsets_partitions))
-            # They are empty, so this takes no time, and the first member need not come again.
-            await asyncio.wait(self._loads)
+            # The partitions are empty, so the loads take no time, and the first member need not
+            # ask again.
+            await asyncio.wait(self._load_all())
 
-    def coordinator(self, group: str) -> Coordinator:
-        """The coordinator of a group, for questions. Raises `ApiError`."""
-        return self._shard(group).coordinator
-
-    def ask(self, group: str, event: Event) -> asyncio.Future[Result]:
-        """Runs an event of the group's coordinator; its answer comes later. Raises `ApiError`."""
-        shard = self._shard(group)
-        return shard.ask(lambda token, moment: event(shard.coordinator, token, moment))
-
-    def tell(self, group: str, event: Callable[[Coordinator, Moment], None]) -> None:
-        """Runs an event of the group's coordinator. Raises `ApiError`, also from the event."""
-        shard = self._shard(group)
-        shard.tell(lambda moment: event(shard.coordinator, moment))
-
-    def on_topic_deleted(self, topic: str) -> None:
-        """The offsets that groups have committed for a topic go with it."""
-        for shard in self._coordinating():
-            shard.tell(partial(shard.coordinator.on_topic_deleted, topic))
-
-    def listing(self) -> list[GroupListing]:
-        """All groups, by name. Raises `ApiError` while any coordinator is being loaded."""
-        found: list[GroupListing] = []
-        for shard in self._shards.values():
-            if isinstance(shard, ApiError):
-                raise shard
-            found += shard.coordinator.list_groups()
-        return sorted(found)
-
-    def states(self) -> Iterator[str]:
-        """The state of each group, but for those whose coordinator is being loaded."""
-        for shard in list(self._coordinating()):
-            try:
-                groups = shard.coordinator.list_groups()
-            except ApiError:
-                continue
-            yield from (group.state.value for group in groups)
-
-    def _coordinating(self) -> Iterator[GroupShard]:
-        return (shard for shard in self._shards.values() if isinstance(shard, GroupShard))
-
-    def _shard(self, group: str) -> GroupShard:
+    def _load_all(self) -> list[asyncio.Task[None]]:
         topic = self._cache.image.topics.get(OFFSETS_TOPIC)
-        if topic is None or self._is_closed:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        shard = self._shards.get(partition_for_group(group, topic.partition_count))
-        if shard is None:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if isinstance(shard, ApiError):
-            raise shard
-        return shard
-
-    def _load(self, numbers: range) -> None:
-        self._loads = [
-            self._env.spawn.task(self._load_one(number), name=f"groups {number}")
-            for number in numbers
+        if topic is None:
+            return []
+        loads = [
+            self._runtime.load(number, partition.leader_epoch, self._opener(number))
+            for number, partition in enumerate(topic.partitions)
         ]
+        return [load for load in loads if load is not None]
 
-    async def _load_one(self, number: int) -> None:
-        await self._partitions.until_opened(OFFSETS_TOPIC, number)
-        try:
-            partition = self._partitions.get(OFFSETS_TOPIC, number)
-            shard = GroupShard(partition, self._config, self._room, self._env, self._alarm)
-            # In its place before it is loaded: until then the coordinator itself refuses.
-            self._shards[number] = shard
-            await shard.load()
-        except ApiError as refused:
-            log.error("groups not served", partition=number, reason=refused.message)
-            self._shards[number] = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refused.message)
+    def _opener(self, number: int) -> Callable[[], Awaitable[Partition]]:
+        async def opened() -> Partition:
+            await self._partitions.until_opened(OFFSETS_TOPIC, number)
+            return self._partitions.get(OFFSETS_TOPIC, number)
+
+        return opened
+
+
+def _expect(result: object, kind: type[V]) -> V:
+    """The result, which has this type unless it is an `ApiError`: that is raised."""
+    if isinstance(result, ApiError):
+        # One error may be the reply to many requests, and each raises its own.
+        raise ApiError(result.code, result.message)
+    assert isinstance(result, kind)
+    return result

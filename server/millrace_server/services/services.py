@@ -13,7 +13,7 @@ from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.fetch import FetchService
-from millrace_server.services.groups import Groups
+from millrace_server.services.groups import GroupCoordinatorService
 from millrace_server.services.list_offsets import OffsetService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
@@ -31,7 +31,7 @@ class Services:
     fetch: FetchService
     offsets: OffsetService
     topics: Topics
-    groups: Groups
+    groups: GroupCoordinatorService
     producer_ids: ProducerIds
     cluster: ClusterService
     partitions: PartitionTable

@@ -33,14 +33,19 @@ from millrace._group.membership import Membership
 from millrace.assignors import chosen, decode_assigned
 from millrace.errors import ConnectionLost, InstanceFenced, MillraceError, broker_error
 from millrace.records import TopicPartition
-from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.group_membership import (
     JoinedMember,
     JoinGroupResponse,
     SyncGroupResponse,
 )
-from millrace_server.group.effects import Joined, Refusal, Synced
-from millrace_server.group.requests import LeavingMember, OfferedProtocol
+from millrace_server.api_error import ApiError
+from millrace_server.group.requests import (
+    JoinGroupResult,
+    LeavingMember,
+    MemberIdRequired,
+    OfferedProtocol,
+    SyncGroupResult,
+)
 from tests.server.group.shell import Shell
 
 TOPICS = ("flights", "ports")
@@ -199,11 +204,11 @@ class World:
         if isinstance(outcome, bool) or not isinstance(outcome, int):
             return outcome
         result = self.shell.replies[outcome]
-        if isinstance(result, Refusal):
-            if result.code is ErrorCode.MEMBER_ID_REQUIRED:
+        if isinstance(result, ApiError):
+            if isinstance(result, MemberIdRequired):
                 return JoinGroupResponse(-1, None, None, "", result.member_id, False, ())
             return broker_error(result.code, result.message)
-        if isinstance(result, Joined):
+        if isinstance(result, JoinGroupResult):
             return JoinGroupResponse(
                 result.generation,
                 result.protocol_type,
@@ -213,7 +218,7 @@ class World:
                 result.skip_assignment,
                 tuple(JoinedMember(*each) for each in result.members),
             )
-        if isinstance(result, Synced):
+        if isinstance(result, SyncGroupResult):
             return SyncGroupResponse(result.protocol_type, result.protocol, result.assignment)
         return result
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from millrace_protocol.consumer_protocol import decode_subscription
 from millrace_protocol.errors import ErrorCode
-from millrace_server.group.effects import Joined, Refusal, Synced
+from millrace_server.api_error import ApiError
+from millrace_server.group.requests import JoinGroupResult, MemberIdRequired, SyncGroupResult
 from tests.server.group.shell import Shell, offers, reads
 
 PARTITIONS: Mapping[str, int] = {"flights": 3, "ports": 2}
@@ -77,17 +78,17 @@ class Consumer:
         assert self.token is not None
         answer = shell.replies[self.token]
         self.token = None
-        if isinstance(answer, Joined):
+        if isinstance(answer, JoinGroupResult):
             self.member_id, self.generation = answer.member_id, answer.generation
             leads = answer.leader_id == answer.member_id and not answer.skip_assignment
             self.assignments = shared_out(answer) if leads else {}
             self.phase = "syncing"
-        elif isinstance(answer, Synced):
+        elif isinstance(answer, SyncGroupResult):
             self.owned = tuple(answer.assignment.decode().split())
             self.phase = "stable"
         else:
-            assert isinstance(answer, Refusal)
-            if answer.code is ErrorCode.MEMBER_ID_REQUIRED:
+            assert isinstance(answer, ApiError)
+            if isinstance(answer, MemberIdRequired):
                 self.member_id = answer.member_id
             self._obey(answer.code)
 
@@ -107,7 +108,7 @@ class Consumer:
         self.phase, self.token, self.owned = "joining", None, ()
 
 
-def shared_out(joined: Joined) -> dict[str, bytes]:
+def shared_out(joined: JoinGroupResult) -> dict[str, bytes]:
     """The leader's assignment: each partition of a topic to one of the members that read it."""
     readers: dict[str, list[str]] = {}
     for member in joined.members:

@@ -14,24 +14,28 @@ from typing import Any, TypeVar
 from millrace_protocol.consumer_protocol import ConsumerSubscription, encode_subscription
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.group.config import GroupConfig
-from millrace_server.group.coordinator import Coordinator
-from millrace_server.group.effects import Append, Effect, Joined, Refusal, Result, Synced
+from millrace_server.coordinator.shard import Append, Moment, UnknownRecord
+from millrace_server.coordinator.writer import coordinator_error
+from millrace_server.group.coordinator import GroupCoordinatorShard
 from millrace_server.group.image import GroupsImage
-from millrace_server.group.records import UnknownRecord, decode_record, encode_record
+from millrace_server.group.records import GroupRecord, decode_record, encode_record
 from millrace_server.group.requests import (
-    Commit,
+    GroupEffect,
+    GroupResult,
     Heartbeat,
-    Join,
-    Leave,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
     LeavingMember,
-    Moment,
+    MemberIdRequired,
     OfferedProtocol,
+    OffsetCommit,
     OffsetToCommit,
-    Sync,
+    SyncGroup,
+    SyncGroupResult,
     TopicPartition,
 )
-from millrace_server.group.room import Room
+from millrace_server.group_config import GroupConfig, MemoryQuota
 
 R = TypeVar("R")
 
@@ -56,20 +60,20 @@ class Shell:
     def __init__(self, **config: int) -> None:
         self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, **config})
         self.log: list[tuple[bytes, bytes | None]] = []
-        self.held: deque[Append] = deque()
+        self.held: deque[Append[GroupRecord]] = deque()
         self.hold = False
         self.now_ms = 5_000
-        self.replies: dict[int, Result] = {}
+        self.replies: dict[int, GroupResult | ApiError] = {}
         self.replied_at: dict[int, int] = {}
         """How long the log was when the token was answered."""
         self.tokens = 0
         self._ids = 0
-        self.room = Room(self.config.memory_bytes)
+        self.quota = MemoryQuota(self.config.memory_bytes)
         self.coordinator = self._new_coordinator()
         self.run(self.coordinator.on_loaded(self.moment))
 
-    def _new_coordinator(self) -> Coordinator:
-        return Coordinator(self.config, make_id=self._make_id, room=self.room)
+    def _new_coordinator(self) -> GroupCoordinatorShard:
+        return GroupCoordinatorShard(self.config, make_id=self._make_id, quota=self.quota)
 
     def _make_id(self) -> str:
         self._ids += 1
@@ -81,7 +85,7 @@ class Shell:
 
     # What happens to effects
 
-    def run(self, effects: Iterable[Effect]) -> None:
+    def run(self, effects: Iterable[GroupEffect]) -> None:
         for effect in effects:
             if isinstance(effect, Append):
                 self.held.append(effect)
@@ -106,7 +110,7 @@ class Shell:
         """One of the appends that are held back fails."""
         append = self.held[index]
         del self.held[index]
-        refused = ApiError(code, "as the test wants it")
+        refused = coordinator_error(ApiError(code, "as the test wants it"))
         self.run(self.coordinator.on_append_failed(append.append_id, refused, self.moment))
 
     def advance(self, duration_ms: int) -> None:
@@ -120,12 +124,12 @@ class Shell:
     def restart(self, *, compacted: bool = False) -> None:
         """The process dies with everything that is not durable, and another one begins."""
         self.held.clear()
-        self.room = Room(self.config.memory_bytes)
+        self.quota = MemoryQuota(self.config.memory_bytes)
         self.coordinator = self._new_coordinator()
         self.load(self.coordinator, compacted=compacted)
         self.run(self.coordinator.on_loaded(self.moment))
 
-    def load(self, coordinator: Coordinator, *, compacted: bool = False) -> None:
+    def load(self, coordinator: GroupCoordinatorShard, *, compacted: bool = False) -> None:
         records = self.log
         if compacted:
             latest = {key: position for position, (key, _) in enumerate(self.log)}
@@ -155,14 +159,14 @@ class Shell:
             "rebalance_timeout_ms": REBALANCE_MS,
             "client_id": "c",
         }
-        request = Join(group_id=group, member_id=member_id, **{**fields, **changes})
+        request = JoinGroup(group_id=group, member_id=member_id, **{**fields, **changes})
         self.run(self.coordinator.join(token, request, self.moment))
         return token
 
     def enter(self, **changes: Any) -> tuple[str, int]:
         """A dynamic newcomer: asks for its id and joins with it; returns id and token."""
-        answer = self.refusal(self.join(**changes), ErrorCode.MEMBER_ID_REQUIRED)
-        return answer.member_id, self.join(answer.member_id, **changes)
+        member_id = self.member_id(self.join(**changes))
+        return member_id, self.join(member_id, **changes)
 
     def sync(
         self,
@@ -174,7 +178,7 @@ class Shell:
         **changes: Any,
     ) -> int:
         token = self._token()
-        request = Sync(
+        request = SyncGroup(
             group_id=group,
             member_id=member_id,
             generation=generation,
@@ -204,7 +208,9 @@ class Shell:
 
     def leave(self, *members: LeavingMember, group: str = "g") -> int:
         token = self._token()
-        self.run(self.coordinator.leave(token, Leave(group_id=group, members=members), self.moment))
+        self.run(
+            self.coordinator.leave(token, LeaveGroup(group_id=group, members=members), self.moment)
+        )
         return token
 
     def commit(
@@ -224,7 +230,7 @@ class Shell:
         self, wanted: Iterable[OffsetToCommit], *, group: str = "g", **identity: Any
     ) -> int:
         token = self._token()
-        request = Commit(group_id=group, offsets=tuple(wanted), **identity)
+        request = OffsetCommit(group_id=group, offsets=tuple(wanted), **identity)
         self.run(self.coordinator.commit(token, request, self.moment))
         return token
 
@@ -248,27 +254,31 @@ class Shell:
         assert isinstance(answer, kind), answer
         return answer
 
-    def joined(self, token: int) -> Joined:
-        return self.result(token, Joined)
+    def joined(self, token: int) -> JoinGroupResult:
+        return self.result(token, JoinGroupResult)
 
     def assignment(self, token: int) -> bytes:
-        return self.result(token, Synced).assignment
+        return self.result(token, SyncGroupResult).assignment
 
-    def refusal(self, token: int, code: ErrorCode) -> Refusal:
-        refusal = self.result(token, Refusal)
-        assert refusal.code is code, refusal
-        return refusal
+    def error(self, token: int, code: ErrorCode) -> ApiError:
+        error = self.result(token, ApiError)
+        assert error.code is code, error
+        return error
+
+    def member_id(self, token: int) -> str:
+        """The id that a new member has to join again with."""
+        return self.result(token, MemberIdRequired).member_id
 
     def code(self, token: int) -> ErrorCode:
-        """The code of a reply: of the refusal, or of the only partition."""
+        """The code of a reply: of the error, or of the only partition."""
         answer = self.replies[token]
-        if isinstance(answer, Refusal):
+        if isinstance(answer, ApiError):
             return answer.code
         partitions = getattr(answer, "partitions", ())
         if not partitions:
             return ErrorCode.NONE
         (outcome,) = partitions
-        return outcome.refusal.code if outcome.refusal else ErrorCode.NONE
+        return outcome.error.code if outcome.error else ErrorCode.NONE
 
     def committed(self, *, group: str = "g", topic: str = "flights", partition: int = 0) -> int:
         """The durable offset, -1 for none."""

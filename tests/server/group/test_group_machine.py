@@ -13,18 +13,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.group.effects import GroupDeleted, PartitionOutcomes, Synced
-from millrace_server.group.group import Group
-from millrace_server.group.records import GroupForgotten, encode_record
-from millrace_server.group.requests import LeavingMember, TopicPartition
-from millrace_server.group.room import GROUP_BYTES
+from millrace_server.group.group import GROUP_BYTES, Group
+from millrace_server.group.records import GroupMetadataTombstone, encode_record
+from millrace_server.group.requests import (
+    DeleteGroupResult,
+    LeavingMember,
+    OffsetsResult,
+    SyncGroupResult,
+    TopicPartition,
+)
 from millrace_server.group.states import GroupState
 from tests.server.group.members import PARTITIONS, Consumer
 from tests.server.group.shell import SESSION_MS, Shell
 
 TOPICS = st.sampled_from([("flights",), ("ports",), ("flights", "ports")])
 ANY = st.integers(0, 1_000)
-GROUP_TOMBSTONE = encode_record(GroupForgotten("g"))
+GROUP_TOMBSTONE = encode_record(GroupMetadataTombstone("g"))
 """With each of these in the log a life of the group ends, and its generations begin anew."""
 
 
@@ -169,15 +173,15 @@ class GroupMachine(RuleBasedStateMachine):
         """Acknowledged commits count, in their order; a partition has one owner in a generation."""
         replies = list(self.shell.replies.items())
         for token, answer in replies[self.seen :]:
-            if isinstance(answer, PartitionOutcomes) and token in self.commits:
-                assert answer.partitions[0].refusal is None
+            if isinstance(answer, OffsetsResult) and token in self.commits:
+                assert answer.partitions[0].error is None
                 self.committed.update(self.commits[token])
-            elif isinstance(answer, GroupDeleted | PartitionOutcomes):
+            elif isinstance(answer, DeleteGroupResult | OffsetsResult):
                 outcomes = getattr(answer, "partitions", ())
-                if all(outcome.refusal is None for outcome in outcomes):
+                if all(outcome.error is None for outcome in outcomes):
                     for partition in self.deletions[token]:
                         self.committed.pop(partition, None)
-            elif isinstance(answer, Synced):
+            elif isinstance(answer, SyncGroupResult):
                 identity, generation = self.syncs[token]
                 life = self.shell.log[: self.shell.replied_at[token]].count(GROUP_TOMBSTONE)
                 for each in answer.assignment.decode().split():
@@ -223,7 +227,7 @@ class GroupMachine(RuleBasedStateMachine):
         )
         wanted = {
             f"{topic}-{number}"
-            for topic in group.topics or ()
+            for topic in group.subscribed_topics or ()
             for number in range(PARTITIONS[topic])
         }
         owned = [each for member in stored.members for each in member.assignment.decode().split()]
@@ -235,8 +239,8 @@ class GroupMachine(RuleBasedStateMachine):
         if group is not None:
             check_books(group)
         groups = self.shell.coordinator._groups
-        assert self.shell.room.held_bytes == sum(each._held_bytes for each in groups)
-        assert self.shell.room.pending_count == sum(len(each.pending) for each in groups)
+        assert self.shell.quota.held_bytes == sum(each._held_bytes for each in groups)
+        assert self.shell.quota.pending_count == sum(len(each.pending_join) for each in groups)
 
     def teardown(self) -> None:
         """The living are left alone with a disk that works: they settle by themselves."""
@@ -261,7 +265,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert {each.generation for each in living} == {described.generation}
         self.a_stable_group_is_the_one_in_the_log()
         self.replay_gives_what_is_durable()
-        assert self.shell.coordinator.appends_in_flight == 0
+        assert self.shell.coordinator.pending_appends == 0
 
     # The parts
 
@@ -285,11 +289,11 @@ def check_books(group: Group) -> None:
     members = group.members
     assert (group.leader_id is None) == (not members)
     assert group.leader_id is None or group.leader_id in members
-    assert group.unsynced <= members.keys()
-    assert not group.pending & members.keys()
+    assert group.pending_sync <= members.keys()
+    assert not group.pending_join & members.keys()
     assert group.awaiting_join == sum(each.join_token is not None for each in members.values())
     assert all(member_id == member.member_id for member_id, member in members.items())
-    assert group.static_ids == {
+    assert group.static_members == {
         each.instance_id: each.member_id for each in members.values() if each.instance_id
     }
     assert group.metadata_bytes == sum(each.metadata_bytes for each in members.values())

@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.group.effects import Left
-from millrace_server.group.requests import LeavingMember
+from millrace_server.group.requests import LeaveGroupResult, LeavingMember
 from tests.server.group.shell import REBALANCE_MS, SESSION_MS, Shell, offers, reads
 
 
 def test_a_newcomer_is_told_its_id_and_leads_the_first_generation() -> None:
     shell = Shell()
-    answer = shell.refusal(shell.join(), ErrorCode.MEMBER_ID_REQUIRED)
-    assert answer.member_id == "c-0001"
-    joined = shell.joined(shell.join(answer.member_id))
+    member_id = shell.member_id(shell.join())
+    assert member_id == "c-0001"
+    joined = shell.joined(shell.join(member_id))
     assert (joined.member_id, joined.leader_id, joined.generation) == ("c-0001", "c-0001", 1)
     assert (joined.protocol_type, joined.protocol) == ("consumer", "range")
     assert [each.member_id for each in joined.members] == ["c-0001"]
@@ -42,7 +41,7 @@ def test_only_the_leader_is_told_the_members() -> None:
 
 def test_an_unknown_member_id_does_not_create_a_group() -> None:
     shell = Shell()
-    shell.refusal(shell.join("c-0815"), ErrorCode.UNKNOWN_MEMBER_ID)
+    shell.error(shell.join("c-0815"), ErrorCode.UNKNOWN_MEMBER_ID)
     assert shell.coordinator.list_groups() == []
 
 
@@ -110,24 +109,24 @@ def test_the_protocol_that_most_members_like_best_is_chosen() -> None:
 def test_a_member_that_has_nothing_in_common_is_refused(changes: dict[str, Any]) -> None:
     shell = Shell()
     shell.stable(1)
-    refusal = shell.refusal(shell.join(**changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    assert "'g'" in refusal.message
+    error = shell.error(shell.join(**changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    assert "'g'" in error.message
     assert shell.state() == "Stable"
 
 
 @pytest.mark.parametrize("changes", [{"protocols": ()}, {"protocol_type": ""}])
 def test_an_empty_group_takes_no_member_without_a_protocol(changes: dict[str, Any]) -> None:
     shell = Shell()
-    shell.refusal(shell.join(**changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    shell.error(shell.join(**changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     assert shell.coordinator.list_groups() == [], "a refused join leaves no trace"
 
 
 def test_a_protocol_that_is_offered_twice_is_refused() -> None:
     shell = Shell()
-    refusal = shell.refusal(
+    error = shell.error(
         shell.join(protocols=offers("a", "a")), ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     )
-    assert "each once" in refusal.message
+    assert "each once" in error.message
 
 
 def test_a_group_that_was_emptied_may_be_of_another_type() -> None:
@@ -205,7 +204,7 @@ def test_a_leader_that_does_not_rejoin_is_followed_by_one_that_did() -> None:
 def test_a_pending_newcomer_is_waited_for() -> None:
     shell = Shell()
     (leader,) = shell.stable(1)
-    newcomer = shell.refusal(shell.join(), ErrorCode.MEMBER_ID_REQUIRED).member_id
+    newcomer = shell.member_id(shell.join())
     token = shell.join(leader)
     assert shell.waits(token)
     shell.join(newcomer)
@@ -215,13 +214,13 @@ def test_a_pending_newcomer_is_waited_for() -> None:
 def test_a_pending_newcomer_that_never_comes_is_waited_for_no_longer_than_its_session() -> None:
     shell = Shell()
     (leader,) = shell.stable(1)
-    newcomer = shell.refusal(shell.join(), ErrorCode.MEMBER_ID_REQUIRED).member_id
+    newcomer = shell.member_id(shell.join())
     token = shell.join(leader)
     shell.advance(SESSION_MS - 1)
     assert shell.waits(token)
     shell.advance(1)
     assert len(shell.joined(token).members) == 1
-    shell.refusal(shell.join(newcomer), ErrorCode.UNKNOWN_MEMBER_ID)
+    shell.error(shell.join(newcomer), ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def test_a_later_join_of_a_member_takes_the_place_of_the_one_that_waits() -> None:
@@ -229,7 +228,7 @@ def test_a_later_join_of_a_member_takes_the_place_of_the_one_that_waits() -> Non
     leader, _ = shell.stable(2)
     first = shell.join(leader)
     second = shell.join(leader)
-    shell.refusal(first, ErrorCode.REBALANCE_IN_PROGRESS)
+    shell.error(first, ErrorCode.REBALANCE_IN_PROGRESS)
     assert shell.waits(second)
 
 
@@ -278,7 +277,7 @@ def test_a_leader_that_syncs_twice_is_answered_once_and_written_once() -> None:
     shell.hold = True
     first = shell.sync(leader, 1, {leader: b"a"})
     second = shell.sync(leader, 1, {leader: b"b"})
-    shell.refusal(first, ErrorCode.REBALANCE_IN_PROGRESS)
+    shell.error(first, ErrorCode.REBALANCE_IN_PROGRESS)
     assert len(shell.held) == 1
     shell.make_durable()
     assert shell.assignment(second) == b"a"
@@ -291,9 +290,9 @@ def test_a_member_that_joins_during_the_sync_phase_sends_everybody_back() -> Non
     generation = shell.joined(shell.join(leader)).generation
     waiting = shell.sync(follower, generation)
     shell.enter()
-    shell.refusal(waiting, ErrorCode.REBALANCE_IN_PROGRESS)
+    shell.error(waiting, ErrorCode.REBALANCE_IN_PROGRESS)
     late = shell.sync(leader, generation, {leader: b"x"})
-    shell.refusal(late, ErrorCode.REBALANCE_IN_PROGRESS)
+    shell.error(late, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def test_an_assignment_that_becomes_durable_too_late_is_given_to_nobody() -> None:
@@ -302,7 +301,7 @@ def test_an_assignment_that_becomes_durable_too_late_is_given_to_nobody() -> Non
     shell.hold = True
     token = shell.sync(leader, 1, {leader: b"all"})
     shell.enter()
-    shell.refusal(token, ErrorCode.REBALANCE_IN_PROGRESS)
+    shell.error(token, ErrorCode.REBALANCE_IN_PROGRESS)
     shell.make_durable()
     assert shell.state() == "PreparingRebalance"
     assert shell.joined(shell.join(leader)).generation == 2
@@ -333,7 +332,7 @@ def test_who_does_not_sync_within_the_rebalance_timeout_is_dropped() -> None:
     shell.advance(REBALANCE_MS - 1)
     assert shell.waits(waiting)
     shell.advance(1)
-    shell.refusal(waiting, ErrorCode.REBALANCE_IN_PROGRESS)
+    shell.error(waiting, ErrorCode.REBALANCE_IN_PROGRESS)
     assert shell.heartbeat(leader, generation) is ErrorCode.UNKNOWN_MEMBER_ID
     joined = shell.joined(shell.join(follower, session_timeout_ms=600_000))
     assert (joined.leader_id, joined.generation) == (follower, generation + 1)
@@ -357,17 +356,17 @@ def test_a_follower_that_never_syncs_is_dropped_from_a_stable_group() -> None:
 def test_a_sync_for_another_protocol_is_refused(changes: dict[str, Any]) -> None:
     shell = Shell()
     (leader,) = shell.stable(1)
-    refusal = shell.refusal(shell.sync(leader, 1, **changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    assert next(iter(changes.values())) in refusal.message
+    error = shell.error(shell.sync(leader, 1, **changes), ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    assert next(iter(changes.values())) in error.message
 
 
 def test_a_stale_generation_is_told_which_holds_and_who_leads_it() -> None:
     shell = Shell()
     leader, follower = shell.stable(2)
-    refusal = shell.refusal(shell.sync(follower, 1), ErrorCode.ILLEGAL_GENERATION)
-    assert "Generation 1" in refusal.message
-    assert "generation 2" in refusal.message
-    assert leader in refusal.message
+    error = shell.error(shell.sync(follower, 1), ErrorCode.ILLEGAL_GENERATION)
+    assert "Generation 1" in error.message
+    assert "generation 2" in error.message
+    assert leader in error.message
     assert shell.heartbeat(follower, 1) is ErrorCode.ILLEGAL_GENERATION
     assert shell.heartbeat(follower, 3) is ErrorCode.ILLEGAL_GENERATION
     assert shell.heartbeat("nobody", 2) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -384,7 +383,7 @@ def test_an_assignment_that_cannot_be_written_is_told_to_everybody_and_done_agai
     leading = shell.sync(leader, generation, {leader: b"x"})
     shell.fail_append()
     for token in (waiting, leading):
-        assert "as the test wants it" in shell.refusal(token, ErrorCode.DISK_FULL).message
+        assert "as the test wants it" in shell.error(token, ErrorCode.DISK_FULL).message
     assert shell.heartbeat(leader, generation) is ErrorCode.REBALANCE_IN_PROGRESS
     assert "g" not in shell.coordinator.image.groups
     tokens = [shell.join(leader), shell.join(follower)]
@@ -395,7 +394,7 @@ def test_an_assignment_that_no_record_can_hold_is_refused() -> None:
     shell = Shell(group_metadata_bytes_max=1_000)
     leader, _ = shell.enter()
     token = shell.sync(leader, 1, {leader: bytes(1_000)})
-    assert "1000" in shell.refusal(token, ErrorCode.UNKNOWN_SERVER_ERROR).message
+    assert "1000" in shell.error(token, ErrorCode.UNKNOWN_SERVER_ERROR).message
     assert shell.log == []
 
 
@@ -465,7 +464,7 @@ def test_a_newcomer_whose_connection_is_gone_does_not_wait_for_ever() -> None:
     shell.advance(19_999)
     assert shell.waits(token)
     shell.advance(1)
-    shell.refusal(token, ErrorCode.UNKNOWN_MEMBER_ID)
+    shell.error(token, ErrorCode.UNKNOWN_MEMBER_ID)
     assert [each.member_id for each in shell.coordinator.describe("g").members] == [leader]
 
 
@@ -482,8 +481,8 @@ def test_the_last_member_that_leaves_empties_the_group_in_a_generation_of_its_ow
 def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
     shell = Shell()
     leader, follower = shell.stable(2)
-    left = shell.result(shell.leave(LeavingMember(leader)), Left)
-    assert left.members[0].refusal is None
+    left = shell.result(shell.leave(LeavingMember(leader)), LeaveGroupResult)
+    assert left.members[0].error is None
     assert shell.heartbeat(follower, 2) is ErrorCode.REBALANCE_IN_PROGRESS
     assert shell.joined(shell.join(follower)).leader_id == follower
 
@@ -491,7 +490,7 @@ def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
 def test_a_leave_answers_each_member_for_itself() -> None:
     shell = Shell()
     members = shell.stable(2)
-    pending = shell.refusal(shell.join(), ErrorCode.MEMBER_ID_REQUIRED).member_id
+    pending = shell.member_id(shell.join())
     token = shell.leave(
         LeavingMember(members[0]),
         LeavingMember("stranger"),
@@ -500,7 +499,8 @@ def test_a_leave_answers_each_member_for_itself() -> None:
         LeavingMember(members[1], "no-such-instance"),
     )
     codes = [
-        each.refusal.code if each.refusal else None for each in shell.result(token, Left).members
+        each.error.code if each.error else None
+        for each in shell.result(token, LeaveGroupResult).members
     ]
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     assert codes == [None, unknown, None, unknown, unknown]
@@ -512,19 +512,19 @@ def test_who_leaves_while_its_request_waits_gets_an_answer_to_that_too() -> None
     leader, follower = shell.stable(2)
     joining = shell.join(leader)
     shell.leave(LeavingMember(leader))
-    shell.refusal(joining, ErrorCode.UNKNOWN_MEMBER_ID)
+    shell.error(joining, ErrorCode.UNKNOWN_MEMBER_ID)
     generation = shell.joined(shell.join(follower)).generation
     third, _ = shell.enter()
     generation = shell.joined(shell.join(follower)).generation
     syncing = shell.sync(third, generation)
     shell.leave(LeavingMember(third))
-    shell.refusal(syncing, ErrorCode.UNKNOWN_MEMBER_ID)
+    shell.error(syncing, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def test_leaving_a_group_that_does_not_exist_answers_every_member() -> None:
     shell = Shell()
-    left = shell.result(shell.leave(LeavingMember("a"), LeavingMember("b")), Left)
-    codes = [each.refusal.code for each in left.members if each.refusal]
+    left = shell.result(shell.leave(LeavingMember("a"), LeavingMember("b")), LeaveGroupResult)
+    codes = [each.error.code for each in left.members if each.error]
     assert codes == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
 
 
@@ -532,7 +532,7 @@ def test_leaving_a_group_that_does_not_exist_answers_every_member() -> None:
 def test_a_session_timeout_out_of_bounds_is_refused(session_timeout_ms: int) -> None:
     shell = Shell()
     token = shell.join(session_timeout_ms=session_timeout_ms)
-    assert "6000 to 1800000" in shell.refusal(token, ErrorCode.INVALID_SESSION_TIMEOUT).message
+    assert "6000 to 1800000" in shell.error(token, ErrorCode.INVALID_SESSION_TIMEOUT).message
 
 
 def test_the_bounds_of_session_timeouts_are_allowed_and_can_be_lowered() -> None:
@@ -544,7 +544,7 @@ def test_the_bounds_of_session_timeouts_are_allowed_and_can_be_lowered() -> None
 @pytest.mark.parametrize("group", ["", "x" * 250])
 def test_a_group_id_has_bounds(group: str) -> None:
     shell = Shell()
-    shell.refusal(shell.join(group=group), ErrorCode.INVALID_GROUP_ID)
+    shell.error(shell.join(group=group), ErrorCode.INVALID_GROUP_ID)
     assert shell.heartbeat("m", 1, group=group) is ErrorCode.INVALID_GROUP_ID
     assert shell.code(shell.commit(1, group=group)) is ErrorCode.INVALID_GROUP_ID
     assert shell.enter(group="x" * 249)
@@ -552,17 +552,17 @@ def test_a_group_id_has_bounds(group: str) -> None:
 
 def test_an_empty_instance_id_and_endless_names_are_refused() -> None:
     shell = Shell()
-    shell.refusal(shell.join(instance_id=""), ErrorCode.INVALID_REQUEST)
-    refusal = shell.refusal(shell.join(client_id="x" * 100_000), ErrorCode.INVALID_REQUEST)
-    assert len(refusal.message) <= 1_000
-    shell.refusal(shell.join(protocols=offers("x" * 1_025)), ErrorCode.INVALID_REQUEST)
+    shell.error(shell.join(instance_id=""), ErrorCode.INVALID_REQUEST)
+    error = shell.error(shell.join(client_id="x" * 100_000), ErrorCode.INVALID_REQUEST)
+    assert len(error.message) <= 1_000
+    shell.error(shell.join(protocols=offers("x" * 1_025)), ErrorCode.INVALID_REQUEST)
 
 
 def test_a_full_group_takes_nobody_else_and_its_members_rejoin() -> None:
     shell = Shell(group_size_max=2)
     leader, follower = shell.stable(2)
-    refusal = shell.refusal(shell.join(), ErrorCode.GROUP_MAX_SIZE_REACHED)
-    assert "group.max.size" in refusal.message
+    error = shell.error(shell.join(), ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert "group.max.size" in error.message
     tokens = [shell.join(leader), shell.join(follower)]
     assert all(shell.joined(token).generation == 3 for token in tokens)
 
@@ -572,7 +572,7 @@ def test_metadata_that_no_record_can_hold_is_refused() -> None:
     shell.stable(1)
     big = offers("range", metadata=bytes(3_000))
     assert (
-        "3000" in shell.refusal(shell.join(protocols=big), ErrorCode.GROUP_MAX_SIZE_REACHED).message
+        "3000" in shell.error(shell.join(protocols=big), ErrorCode.GROUP_MAX_SIZE_REACHED).message
     )
     assert shell.state() == "Stable"
 

@@ -8,10 +8,15 @@ import pytest
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.group.effects import GroupDeleted, PartitionOutcomes
 from millrace_server.group.image import OFFSET_BYTES
 from millrace_server.group.records import CommittedOffset
-from millrace_server.group.requests import LeavingMember, OffsetToCommit, TopicPartition
+from millrace_server.group.requests import (
+    DeleteGroupResult,
+    LeavingMember,
+    OffsetsResult,
+    OffsetToCommit,
+    TopicPartition,
+)
 from tests.server.group.shell import WALL_MS, Shell, offers, reads
 
 HOUR_MS = 3_600_000
@@ -45,9 +50,9 @@ def test_who_takes_over_can_wait_for_the_commit_that_is_being_written() -> None:
     shell.commit(2)
     asked = [TopicPartition("flights", 0), TopicPartition("flights", 1)]
     first, second = shell.coordinator.fetch_offsets("g", asked, require_stable=True)
-    assert first.refusal is not None
-    assert first.refusal.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
-    assert (second.committed, second.refusal) == (None, None)
+    assert first.error is not None
+    assert first.error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert (second.committed, second.error) == (None, None)
     shell.make_durable()
     first, _ = shell.coordinator.fetch_offsets("g", asked, require_stable=True)
     assert first.committed is not None
@@ -59,7 +64,7 @@ def test_a_commit_that_cannot_be_written_is_refused_and_not_seen() -> None:
     shell.hold = True
     token = shell.commit(42)
     shell.fail_append(ErrorCode.MESSAGE_TOO_LARGE)
-    shell.refusal(token, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+    shell.error(token, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
     assert shell.committed() == -1
     assert shell.coordinator.list_groups() == [], "a group that never came to be leaves no trace"
 
@@ -75,7 +80,7 @@ def test_the_members_of_an_older_generation_cannot_commit() -> None:
     shell = Shell()
     leader, follower = shell.stable(2)
     token = shell.commit(5, member_id=follower, generation=1)
-    assert leader in shell.refusal(token, ErrorCode.ILLEGAL_GENERATION).message
+    assert leader in shell.error(token, ErrorCode.ILLEGAL_GENERATION).message
     assert shell.code(shell.commit(5, member_id="c-9", generation=2)) is ErrorCode.UNKNOWN_MEMBER_ID
     assert shell.committed() == -1
 
@@ -83,7 +88,7 @@ def test_the_members_of_an_older_generation_cannot_commit() -> None:
 def test_a_commit_for_a_group_that_does_not_exist_is_one_of_an_older_generation() -> None:
     shell = Shell()
     token = shell.commit(5, member_id="m", generation=3)
-    shell.refusal(token, ErrorCode.ILLEGAL_GENERATION)
+    shell.error(token, ErrorCode.ILLEGAL_GENERATION)
     assert shell.coordinator.list_groups() == []
 
 
@@ -96,9 +101,9 @@ def test_what_was_read_before_a_rebalance_can_be_committed_until_it_completes() 
     shell.join(follower)
     assert shell.state() == "CompletingRebalance"
     late = shell.commit(6, member_id=follower, generation=2)
-    shell.refusal(late, ErrorCode.ILLEGAL_GENERATION)
+    shell.error(late, ErrorCode.ILLEGAL_GENERATION)
     early = shell.commit(7, member_id=follower, generation=3)
-    shell.refusal(early, ErrorCode.REBALANCE_IN_PROGRESS)
+    shell.error(early, ErrorCode.REBALANCE_IN_PROGRESS)
     assert shell.committed() == 5
 
 
@@ -114,8 +119,8 @@ def test_nobody_commits_from_outside_while_a_group_has_members() -> None:
     shell = Shell()
     assert shell.code(shell.commit(1)) is ErrorCode.NONE
     (member,) = shell.stable(1)
-    refusal = shell.refusal(shell.commit(2), ErrorCode.UNKNOWN_MEMBER_ID)
-    assert "1 members" in refusal.message
+    error = shell.error(shell.commit(2), ErrorCode.UNKNOWN_MEMBER_ID)
+    assert "1 members" in error.message
     shell.leave(LeavingMember(member))
     assert shell.code(shell.commit(3)) is ErrorCode.NONE
     assert shell.committed() == 3
@@ -134,9 +139,9 @@ def test_parts_of_a_commit_that_are_refused_do_not_hold_up_the_others() -> None:
             OffsetToCommit("flights", -1, 10),
         ]
     )
-    outcomes = shell.result(token, PartitionOutcomes).partitions
+    outcomes = shell.result(token, OffsetsResult).partitions
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-    assert [each.refusal.code if each.refusal else None for each in outcomes] == [
+    assert [each.error.code if each.error else None for each in outcomes] == [
         None,
         too_large,
         None,
@@ -301,10 +306,10 @@ def test_an_offset_is_deleted_unless_a_member_reads_the_topic() -> None:
     for topic in ("flights", "ports"):
         shell.commit(1, member_id=member, generation=1, topic=topic)
     flights, ports = TopicPartition("flights", 0), TopicPartition("ports", 0)
-    outcomes = shell.result(shell.delete_offsets(flights, ports), PartitionOutcomes).partitions
-    assert outcomes[0].refusal is not None
-    assert outcomes[0].refusal.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    assert outcomes[1].refusal is None
+    outcomes = shell.result(shell.delete_offsets(flights, ports), OffsetsResult).partitions
+    assert outcomes[0].error is not None
+    assert outcomes[0].error.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert outcomes[1].error is None
     assert (shell.committed(), shell.committed(topic="ports")) == (1, -1)
     shell.leave(LeavingMember(member))
     assert shell.code(shell.delete_offsets(flights)) is ErrorCode.NONE
@@ -315,7 +320,7 @@ def test_offsets_of_a_living_group_of_an_unknown_type_cannot_be_deleted() -> Non
     shell = Shell()
     shell.stable(1, protocol_type="connect")
     token = shell.delete_offsets(TopicPartition("flights", 0))
-    shell.refusal(token, ErrorCode.NON_EMPTY_GROUP)
+    shell.error(token, ErrorCode.NON_EMPTY_GROUP)
 
 
 def test_deleting_an_offset_that_is_not_there_is_done_at_once() -> None:
@@ -325,19 +330,19 @@ def test_deleting_an_offset_that_is_not_there_is_done_at_once() -> None:
     assert shell.code(shell.delete_offsets(TopicPartition("ports", 0))) is ErrorCode.NONE
     assert len(shell.log) == written
     token = shell.delete_offsets(TopicPartition("ports", 0), group="other")
-    shell.refusal(token, ErrorCode.GROUP_ID_NOT_FOUND)
+    shell.error(token, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def test_a_group_is_deleted_with_its_offsets_only_when_it_is_empty() -> None:
     shell = Shell()
     (member,) = shell.stable(1)
     shell.commit(1, member_id=member, generation=1)
-    assert "1 members" in shell.refusal(shell.delete_group(), ErrorCode.NON_EMPTY_GROUP).message
+    assert "1 members" in shell.error(shell.delete_group(), ErrorCode.NON_EMPTY_GROUP).message
     shell.leave(LeavingMember(member))
-    assert shell.result(shell.delete_group(), GroupDeleted) == GroupDeleted("g")
+    assert shell.result(shell.delete_group(), DeleteGroupResult) == DeleteGroupResult("g")
     assert shell.committed() == -1
     assert not list(shell.image_of_log().names())
-    shell.refusal(shell.delete_group(), ErrorCode.GROUP_ID_NOT_FOUND)
+    shell.error(shell.delete_group(), ErrorCode.GROUP_ID_NOT_FOUND)
     with pytest.raises(ApiError) as refused:
         shell.coordinator.describe("g")
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
@@ -350,7 +355,7 @@ def test_a_commit_in_flight_does_not_outlive_the_deletion_of_its_group() -> None
     deleting = shell.delete_group()
     shell.make_durable()
     assert shell.code(committing) is ErrorCode.NONE
-    shell.result(deleting, GroupDeleted)
+    shell.result(deleting, DeleteGroupResult)
     assert shell.coordinator.fetch_offsets("g") == []
     assert not list(shell.image_of_log().names())
 
@@ -361,12 +366,12 @@ def test_a_group_that_is_being_deleted_asks_everybody_to_come_back() -> None:
     shell.hold = True
     deleting = shell.delete_group()
     unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    shell.refusal(shell.join(), unavailable)
-    shell.refusal(shell.commit(2), unavailable)
+    shell.error(shell.join(), unavailable)
+    shell.error(shell.commit(2), unavailable)
     assert shell.heartbeat("m", 1) is unavailable
     assert shell.coordinator.list_groups() == []
     shell.make_durable()
-    shell.result(deleting, GroupDeleted)
+    shell.result(deleting, DeleteGroupResult)
     assert shell.joined(shell.enter()[1]).generation == 1
 
 
@@ -378,7 +383,7 @@ def test_a_group_whose_deletion_cannot_be_written_is_as_it_was() -> None:
     shell.hold = True
     deleting = shell.delete_group()
     shell.fail_append(ErrorCode.DISK_FULL)
-    shell.refusal(deleting, ErrorCode.DISK_FULL)
+    shell.error(deleting, ErrorCode.DISK_FULL)
     assert (shell.state(), shell.generation(), shell.committed()) == ("Empty", 2, 1)
 
 
@@ -391,7 +396,7 @@ def test_a_deletion_that_takes_several_appends_is_answered_after_the_last() -> N
     shell.make_durable(1)
     assert shell.waits(deleting)
     shell.make_durable()
-    shell.result(deleting, GroupDeleted)
+    shell.result(deleting, DeleteGroupResult)
     assert not list(shell.image_of_log().names())
 
 
@@ -402,10 +407,10 @@ def test_a_deletion_of_which_a_part_fails_is_refused_and_the_rest_is_still_known
     deleting = shell.delete_group()
     shell.fail_append(ErrorCode.DISK_FULL)
     shell.make_durable()
-    shell.refusal(deleting, ErrorCode.DISK_FULL)
+    shell.error(deleting, ErrorCode.DISK_FULL)
     assert len(shell.coordinator.fetch_offsets("g")) == 1_000
     shell.hold = False
-    shell.result(shell.delete_group(), GroupDeleted)
+    shell.result(shell.delete_group(), DeleteGroupResult)
     assert not list(shell.image_of_log().names())
 
 

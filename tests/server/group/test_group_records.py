@@ -6,28 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace_server.coordinator.shard import UnknownRecord, UnreadableRecord
 from millrace_server.group.image import GroupsImage, held_bytes
-from millrace_server.group.offsets_topic import java_string_hash, partition_for_group
 from millrace_server.group.records import (
     CommittedOffset,
-    GroupForgotten,
+    GroupMetadataRecord,
+    GroupMetadataTombstone,
+    GroupMetadataValue,
     GroupRecord,
-    GroupWritten,
-    OffsetForgotten,
-    OffsetWritten,
-    StoredGroup,
-    StoredMember,
-    UnknownRecord,
-    UnreadableRecord,
+    MemberMetadata,
+    OffsetCommitRecord,
+    OffsetCommitTombstone,
     decode_record,
     encode_record,
+    java_string_hash,
+    partition_for_group,
 )
+from millrace_server.group_config import MemoryQuota
 
 TEXT = st.text(max_size=20)
 I32 = st.integers(-(2**31), 2**31 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
 MEMBERS = st.builds(
-    StoredMember,
+    MemberMetadata,
     member_id=TEXT,
     instance_id=st.none() | TEXT,
     client_id=TEXT,
@@ -38,13 +39,13 @@ MEMBERS = st.builds(
     assignment=st.binary(max_size=20),
 )
 RECORDS = st.one_of(
-    st.builds(OffsetWritten, TEXT, TEXT, I32, st.builds(CommittedOffset, I64, I32, TEXT, I64)),
-    st.builds(OffsetForgotten, TEXT, TEXT, I32),
+    st.builds(OffsetCommitRecord, TEXT, TEXT, I32, st.builds(CommittedOffset, I64, I32, TEXT, I64)),
+    st.builds(OffsetCommitTombstone, TEXT, TEXT, I32),
     st.builds(
-        GroupWritten,
+        GroupMetadataRecord,
         TEXT,
         st.builds(
-            StoredGroup,
+            GroupMetadataValue,
             TEXT,
             I32,
             st.none() | TEXT,
@@ -53,7 +54,7 @@ RECORDS = st.one_of(
             st.lists(MEMBERS, max_size=3).map(tuple),
         ),
     ),
-    st.builds(GroupForgotten, TEXT),
+    st.builds(GroupMetadataTombstone, TEXT),
 )
 
 OFFSET_KEY = bytes.fromhex("0001 0001 67 0002 7470 00000007")
@@ -69,34 +70,34 @@ EMPTY_GROUP_VALUE = bytes.fromhex(
 
 
 def test_a_committed_offset_has_the_bytes_of_kafka() -> None:
-    record = OffsetWritten("g", "tp", 7, CommittedOffset(42, 5, "hi", 1_700_000_000_000))
+    record = OffsetCommitRecord("g", "tp", 7, CommittedOffset(42, 5, "hi", 1_700_000_000_000))
     assert encode_record(record) == (OFFSET_KEY, OFFSET_VALUE)
     assert decode_record(OFFSET_KEY, OFFSET_VALUE) == record
 
 
 def test_a_generation_has_the_bytes_of_kafka() -> None:
-    member = StoredMember("m", None, "c", "h", 60_000, 10_000, b"\1\2", b"\3")
-    stored = StoredGroup("consumer", 4, "range", "m", 1_700_000_000_000, (member,))
-    assert encode_record(GroupWritten("g", stored)) == (GROUP_KEY, GROUP_VALUE)
-    assert decode_record(GROUP_KEY, GROUP_VALUE) == GroupWritten("g", stored)
+    member = MemberMetadata("m", None, "c", "h", 60_000, 10_000, b"\1\2", b"\3")
+    stored = GroupMetadataValue("consumer", 4, "range", "m", 1_700_000_000_000, (member,))
+    assert encode_record(GroupMetadataRecord("g", stored)) == (GROUP_KEY, GROUP_VALUE)
+    assert decode_record(GROUP_KEY, GROUP_VALUE) == GroupMetadataRecord("g", stored)
 
 
 def test_an_empty_group_has_the_bytes_of_kafka() -> None:
-    stored = StoredGroup("consumer", 5, None, None, 1_700_000_000_000, ())
-    assert encode_record(GroupWritten("g", stored)) == (GROUP_KEY, EMPTY_GROUP_VALUE)
-    assert decode_record(GROUP_KEY, EMPTY_GROUP_VALUE) == GroupWritten("g", stored)
+    stored = GroupMetadataValue("consumer", 5, None, None, 1_700_000_000_000, ())
+    assert encode_record(GroupMetadataRecord("g", stored)) == (GROUP_KEY, EMPTY_GROUP_VALUE)
+    assert decode_record(GROUP_KEY, EMPTY_GROUP_VALUE) == GroupMetadataRecord("g", stored)
 
 
 def test_a_tombstone_is_a_null_value() -> None:
-    assert encode_record(OffsetForgotten("g", "tp", 7)) == (OFFSET_KEY, None)
-    assert encode_record(GroupForgotten("g")) == (GROUP_KEY, None)
-    assert decode_record(OFFSET_KEY, None) == OffsetForgotten("g", "tp", 7)
-    assert decode_record(GROUP_KEY, None) == GroupForgotten("g")
+    assert encode_record(OffsetCommitTombstone("g", "tp", 7)) == (OFFSET_KEY, None)
+    assert encode_record(GroupMetadataTombstone("g")) == (GROUP_KEY, None)
+    assert decode_record(OFFSET_KEY, None) == OffsetCommitTombstone("g", "tp", 7)
+    assert decode_record(GROUP_KEY, None) == GroupMetadataTombstone("g")
 
 
 def test_a_key_of_version_0_is_an_offset_as_well() -> None:
     found = decode_record(b"\0\0" + OFFSET_KEY[2:], OFFSET_VALUE)
-    assert isinstance(found, OffsetWritten)
+    assert isinstance(found, OffsetCommitRecord)
     assert found.committed.offset == 42
 
 
@@ -148,7 +149,7 @@ def test_a_key_of_another_kind_is_passed_over_with_a_note(key: bytes | None) -> 
 
 @given(st.lists(RECORDS, max_size=20), st.randoms())
 def test_a_compacted_topic_gives_the_same_image(records: list[GroupRecord], rng: object) -> None:
-    whole, compacted = GroupsImage(), GroupsImage()
+    whole, compacted = GroupsImage(MemoryQuota(0)), GroupsImage(MemoryQuota(0))
     latest = {}
     for record in records:
         whole.replay(record)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.group.effects import Left
-from millrace_server.group.requests import LeavingMember
+from millrace_server.group.requests import LeaveGroupResult, LeavingMember
 from tests.server.group.shell import REBALANCE_MS, SESSION_MS, Shell, offers, reads
 
 
@@ -56,7 +55,7 @@ def test_a_new_id_that_cannot_be_written_leaves_the_old_one_in_place() -> None:
     token = shell.join(instance_id="b")
     assert shell.heartbeat(follower, 2, instance_id="b") is ErrorCode.FENCED_INSTANCE_ID
     shell.fail_append(ErrorCode.KAFKA_STORAGE_ERROR)
-    shell.refusal(token, ErrorCode.NOT_COORDINATOR)
+    shell.error(token, ErrorCode.NOT_COORDINATOR)
     assert shell.heartbeat(follower, 2, instance_id="b") is ErrorCode.NONE
     assert shell.heartbeat(leader, 2, instance_id="a") is ErrorCode.NONE
 
@@ -81,14 +80,14 @@ def test_the_old_process_is_fenced_in_everything_it_says() -> None:
     current = shell.joined(shell.join(instance_id="b")).member_id
     fenced = ErrorCode.FENCED_INSTANCE_ID
     assert shell.heartbeat(follower, 2, instance_id="b") is fenced
-    refusal = shell.refusal(shell.sync(follower, 2, instance_id="b"), fenced)
-    assert current in refusal.message
-    shell.refusal(shell.join(follower, instance_id="b"), fenced)
+    error = shell.error(shell.sync(follower, 2, instance_id="b"), fenced)
+    assert current in error.message
+    shell.error(shell.join(follower, instance_id="b"), fenced)
     commit = shell.commit(5, member_id=follower, generation=2, instance_id="b")
     assert shell.code(commit) is fenced
-    left = shell.result(shell.leave(LeavingMember(follower, "b")), Left)
-    assert left.members[0].refusal is not None
-    assert left.members[0].refusal.code is fenced
+    left = shell.result(shell.leave(LeavingMember(follower, "b")), LeaveGroupResult)
+    assert left.members[0].error is not None
+    assert left.members[0].error.code is fenced
     assert shell.heartbeat(current, 2, instance_id="b") is ErrorCode.NONE
 
 
@@ -144,7 +143,7 @@ def test_a_restart_during_the_sync_phase_is_a_rebalance_and_fences_who_waits() -
     follower = shell.joined(first).member_id
     waiting = shell.sync(follower, 2, instance_id="b")
     again = shell.join(instance_id="b")
-    shell.refusal(waiting, ErrorCode.FENCED_INSTANCE_ID)
+    shell.error(waiting, ErrorCode.FENCED_INSTANCE_ID)
     assert shell.waits(again)
     assert shell.state() == "PreparingRebalance"
 
@@ -155,7 +154,7 @@ def test_a_restart_while_joins_wait_fences_who_waits_and_takes_its_place() -> No
     other = offers("range", metadata=reads("ports"))
     waiting = shell.join(follower, instance_id="b", protocols=other)
     again = shell.join(instance_id="b", protocols=other)
-    shell.refusal(waiting, ErrorCode.FENCED_INSTANCE_ID)
+    shell.error(waiting, ErrorCode.FENCED_INSTANCE_ID)
     joined = shell.joined(shell.join(leader, instance_id="a"))
     current = shell.joined(again).member_id
     assert [each.member_id for each in joined.members] == [leader, current]
@@ -182,7 +181,7 @@ def test_a_rebalance_that_no_static_member_joins_waits_for_their_sessions() -> N
     shell.sync(leader, 1)
     newcomer, token = shell.enter()
     shell.leave(LeavingMember(newcomer))
-    shell.refusal(token, ErrorCode.UNKNOWN_MEMBER_ID)
+    shell.error(token, ErrorCode.UNKNOWN_MEMBER_ID)
     assert shell.state() == "PreparingRebalance"
     shell.advance(REBALANCE_MS)
     assert shell.state() == "PreparingRebalance"
@@ -194,8 +193,8 @@ def test_a_rebalance_that_no_static_member_joins_waits_for_their_sessions() -> N
 def test_a_static_member_is_removed_by_its_instance_id() -> None:
     shell = Shell()
     leader, _ = two_instances(shell)
-    left = shell.result(shell.leave(LeavingMember("", "b", "scaled down")), Left)
-    assert left.members[0].refusal is None
+    left = shell.result(shell.leave(LeavingMember("", "b")), LeaveGroupResult)
+    assert left.members[0].error is None
     assert [each.member_id for each in shell.coordinator.describe("g").members] == [leader]
 
 
@@ -203,17 +202,17 @@ def test_a_static_member_can_restart_in_a_full_group() -> None:
     shell = Shell(group_size_max=2)
     two_instances(shell)
     assert shell.joined(shell.join(instance_id="b")).generation == 2
-    shell.refusal(shell.join(instance_id="c"), ErrorCode.GROUP_MAX_SIZE_REACHED)
+    shell.error(shell.join(instance_id="c"), ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
 def test_an_id_that_was_given_to_a_dynamic_member_is_no_static_members() -> None:
     shell = Shell()
-    pending = shell.refusal(shell.join(), ErrorCode.MEMBER_ID_REQUIRED).member_id
-    shell.refusal(shell.join(pending, instance_id="a"), ErrorCode.INVALID_REQUEST)
+    pending = shell.member_id(shell.join())
+    shell.error(shell.join(pending, instance_id="a"), ErrorCode.INVALID_REQUEST)
 
 
 def test_an_instance_that_has_left_has_to_begin_again() -> None:
     shell = Shell()
     _, follower = two_instances(shell)
     shell.leave(LeavingMember(follower, "b"))
-    shell.refusal(shell.join(follower, instance_id="b"), ErrorCode.UNKNOWN_MEMBER_ID)
+    shell.error(shell.join(follower, instance_id="b"), ErrorCode.UNKNOWN_MEMBER_ID)

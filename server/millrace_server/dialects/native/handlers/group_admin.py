@@ -6,9 +6,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import group_admin as messages
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.native.handlers.bounds import check_once
-from millrace_server.dialects.native.handlers.group_results import expect
 from millrace_server.dialects.native.response_body import Handled
-from millrace_server.group.effects import GroupDeleted
 from millrace_server.group.states import GroupState
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
@@ -18,21 +16,12 @@ def list_groups(
     services: Services, context: RequestContext, request: messages.ListGroupsRequest
 ) -> Handled:
     """The groups, or those in the states asked for."""
-    states = frozenset(request.states)
-    unknown = states - {state.value for state in GroupState}
-    if unknown:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"A group is never {min(unknown)!r}; the states are "
-            f"{', '.join(state.value for state in GroupState)}",
-        )
     return messages.ListGroupsResponse(
         tuple(
             messages.ListedGroup(
                 found.group_id, found.state.value, found.protocol_type, found.member_count
             )
-            for found in services.groups.listing()
-            if not states or found.state.value in states
+            for found in services.groups.list_groups(request.states)
         )
     )
 
@@ -46,11 +35,10 @@ def describe(
 
 def _describe(services: Services, group: str) -> messages.DescribedGroup:
     try:
-        found = services.groups.coordinator(group).describe(group)
-    except ApiError as refused:
-        code, message = refused.code, refused.message
+        found = services.groups.describe(group)
+    except ApiError as error:
         return messages.DescribedGroup(
-            group, code, message, GroupState.DEAD.value, -1, "", "", "", ()
+            group, error.code, error.message, GroupState.DEAD.value, -1, "", "", "", ()
         )
     return messages.DescribedGroup(
         group,
@@ -68,7 +56,7 @@ def _describe(services: Services, group: str) -> messages.DescribedGroup:
 async def delete(
     services: Services, context: RequestContext, request: messages.DeleteGroupsRequest
 ) -> messages.DeleteGroupsResponse:
-    """Each group for itself, when it is durable that it is deleted."""
+    """Each group for itself, when its deletion is durable."""
     check_once(request.groups, "group")
     return messages.DeleteGroupsResponse(
         tuple([await _delete(services, group) for group in request.groups])
@@ -77,10 +65,7 @@ async def delete(
 
 async def _delete(services: Services, group: str) -> messages.DeletedGroup:
     try:
-        result = await services.groups.ask(
-            group, lambda c, token, moment: c.delete_group(token, group, moment)
-        )
-        expect(result, GroupDeleted)
-    except ApiError as refused:
-        return messages.DeletedGroup(group, refused.code, refused.message)
+        await services.groups.delete(group)
+    except ApiError as error:
+        return messages.DeletedGroup(group, error.code, error.message)
     return messages.DeletedGroup(group, ErrorCode.NONE, None)

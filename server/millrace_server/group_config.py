@@ -1,24 +1,25 @@
-"""What a coordinator is told once: timeouts, delays and bounds, each with its reason.
+"""Limits of group coordinators: settings, and the memory quota that enforces two of them.
 
-Owns the numbers and how they relate. Refuses to know the names users write; the broker maps
-`group.min.session.timeout.ms` and its like to these fields. Source of the defaults: Kafka's broker
-configuration, where it has one.
+Owns the numbers and how they relate. The names that users write are in `config`. Source of the
+defaults: Kafka's broker configuration, where it has one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
+
 GROUP_ID_LENGTH_MAX = 249
-"""Characters; as for topics, and it is in the key of every record of the group."""
+"""Characters, as for topics: the id is in the key of every record of the group."""
 NAME_LENGTH_MAX = 1_024
 """Characters of a member id, instance id, client id or protocol name: each is in the group's
 records, where a string has at most 32,767 bytes."""
 PROTOCOLS_MAX = 32
 """Assignors that one member may offer; Kafka's clients offer one to three."""
 TOMBSTONES_PER_APPEND = 1_000
-"""A tombstone is some 60 bytes, at the very worst 2.4 kB: such an append fits a batch of 1 MiB
-with any names that are real, and is split finer where it would not."""
+"""A tombstone has about 60 bytes and at most 2.4 kB, so such an append fits a batch of 1 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,19 +27,19 @@ class GroupConfig:
     """Limits of one coordinator. Raises `ValueError` when they contradict each other."""
 
     session_timeout_min_ms: int = 6_000
-    """Kafka's `group.min.session.timeout.ms`: below it heartbeats are a load. An embedded broker
-    in a test may go lower."""
+    """Kafka's `group.min.session.timeout.ms`: shorter sessions need more heartbeats. An embedded
+    broker in a test may go lower."""
 
     session_timeout_max_ms: int = 1_800_000
     """Kafka's `group.max.session.timeout.ms`: a dead member holds its partitions that long."""
 
     initial_rebalance_delay_ms: int = 3_000
-    """How long an empty group waits for more members after its first, again after each further
-    one up to the rebalance timeout; 0 begins at once."""
+    """Kafka's `group.initial.rebalance.delay.ms`: an empty group waits this long for more members
+    after its first, and again after each further one up to the rebalance timeout; 0 for no wait."""
 
     new_member_join_timeout_ms: int = 300_000
     """A new member cannot heartbeat while its first join is parked, and its connection may be
-    gone: after this it is dropped. Kafka's five minutes."""
+    gone: after this it is removed. Kafka's five minutes."""
 
     group_size_max: int = 1_000
     """Members of one group: completing a rebalance costs time and a record in their number."""
@@ -47,34 +48,35 @@ class GroupConfig:
     """Groups of one coordinator, of which a broker has one per partition of the offsets topic."""
 
     pending_members_max: int = 10_000
-    """Member ids given out and not used yet, in all groups of a broker, some 500 bytes each, and
-    3,000 with a group of its own. Above it a coordinator forgets its oldest; who comes back with
-    it has to begin again."""
+    """Member ids given out and not used yet, in all groups of a broker: some 500 bytes each, and
+    3,000 with a group of its own. Above it a coordinator drops its oldest, and a member that joins
+    with a dropped id has to start without one."""
 
     memory_bytes: int = 64 << 20
-    """Groups and members of all coordinators of a broker, with what they say and are assigned:
-    twenty thousand members. At the limit nobody is let in."""
+    """Groups and members of all coordinators of a broker, with their metadata and assignments:
+    twenty thousand members. At the limit no member is added."""
 
     group_metadata_bytes_max: int = 900_000
-    """What the members of a group say of themselves, all together, and the record of a group with
-    its assignment: it has to fit one batch of the default `max.message.bytes`, 1 MiB."""
+    """The metadata of all members of a group, and the record of a group with its assignment: it has
+    to fit one batch of the default `max.message.bytes`, 1 MiB."""
 
     offset_metadata_bytes_max: int = 4_096
     """UTF-8 bytes of the text beside one committed offset; Kafka's `offset.metadata.max.bytes`."""
 
     offsets_bytes_max: int = 96 << 20
     """Committed offsets of all coordinators of a broker: 300,000 with a short text beside each, in
-    memory and replayed at start in a second or two. At the limit those there are can move on."""
+    memory and replayed at start in a second or two. At the limit no offset of a further partition
+    is committed."""
 
     offsets_retention_ms: int = 10_080 * 60_000
     """Kafka's `offsets.retention.minutes`, a week: counted from when a group became empty, for
     commits without membership from the commit."""
 
     offsets_retention_check_interval_ms: int = 600_000
-    """How often offsets are looked through for such as have expired."""
+    """Kafka's `offsets.retention.check.interval.ms`."""
 
     expiry_slice: int = 20_000
-    """Offsets looked at in one go, some milliseconds; the rest has to wait its turn."""
+    """Offsets checked for expiry in one go, some milliseconds; the rest is checked later."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.session_timeout_min_ms <= self.session_timeout_max_ms:
@@ -107,3 +109,31 @@ class GroupConfig:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+class MemoryQuota:
+    """What the groups of one broker hold in memory, all its coordinators together.
+
+    `held_bytes` is that of groups and members, `offsets_bytes` that of committed offsets, and
+    `pending_count` is the number of pending member ids. The quota limits what is added; what is
+    held already is never refused.
+    """
+
+    __slots__ = ("_bytes_max", "held_bytes", "offsets_bytes", "pending_count")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.held_bytes = 0
+        self.offsets_bytes = 0
+        self.pending_count = 0
+
+    def check(self, size_bytes: int) -> None:
+        """Raises `ApiError` unless groups and members may grow by `size_bytes`."""
+        if size_bytes > 0 and self.held_bytes + size_bytes > self._bytes_max:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The groups of this broker and their members take {self.held_bytes} bytes of "
+                f"memory of at most {self._bytes_max}, and there is no room for {size_bytes} more; "
+                "delete unused groups, have fewer members, or raise the broker's "
+                "group_memory_max_bytes",
+            )

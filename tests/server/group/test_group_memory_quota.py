@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.group.coordinator import Coordinator
+from millrace_server.group.coordinator import GroupCoordinatorShard
+from millrace_server.group.group import GROUP_BYTES, MEMBER_BYTES
 from millrace_server.group.requests import LeavingMember
-from millrace_server.group.room import GROUP_BYTES, MEMBER_BYTES
 from tests.server.group.shell import SESSION_MS, Shell, offers
 
 SAID_BYTES = 20_000
@@ -25,11 +25,11 @@ def filled(**config: int) -> Shell:
 
 def test_whoever_joins_ever_new_groups_is_refused_when_there_is_no_room() -> None:
     shell = filled()
-    held = shell.room.held_bytes
+    held = shell.quota.held_bytes
     token = shell.join(group="g8", instance_id="one", protocols=SAYING)
-    sentence = shell.refusal(token, ErrorCode.GROUP_MAX_SIZE_REACHED).message
+    sentence = shell.error(token, ErrorCode.GROUP_MAX_SIZE_REACHED).message
     assert "210000" in sentence
-    assert shell.room.held_bytes == held, "a group that nobody could join is no group"
+    assert shell.quota.held_bytes == held, "a group that nobody could join is no group"
 
 
 def test_members_may_come_again_but_not_say_more() -> None:
@@ -37,7 +37,7 @@ def test_members_may_come_again_but_not_say_more() -> None:
     member_id = shell.coordinator.describe("g3").members[0].member_id
     assert shell.joined(shell.join(group="g3", instance_id="one", protocols=SAYING))
     more = offers("range", metadata=bytes(2 * SAID_BYTES))
-    shell.refusal(
+    shell.error(
         shell.join(group="g3", instance_id="one", protocols=more),
         ErrorCode.GROUP_MAX_SIZE_REACHED,
     )
@@ -48,7 +48,7 @@ def test_an_assignment_that_there_is_no_room_for_is_refused() -> None:
     shell = filled()
     member_id = shell.coordinator.describe("g0").members[0].member_id
     token = shell.sync(member_id, 1, {member_id: bytes(SAID_BYTES)}, group="g0")
-    assert "no room" in shell.refusal(token, ErrorCode.UNKNOWN_SERVER_ERROR).message
+    assert "no room" in shell.error(token, ErrorCode.UNKNOWN_SERVER_ERROR).message
 
 
 @pytest.mark.parametrize("how", ["leave", "silence", "unload"])
@@ -59,8 +59,8 @@ def test_room_is_given_back(how: str) -> None:
     elif how == "silence":
         shell.advance(2 * SESSION_MS)
     else:
-        shell.coordinator.unload()
-        assert shell.room.held_bytes == 0
+        shell.coordinator.on_unloaded()
+        assert shell.quota.held_bytes == 0
         return
     token = shell.join(group="g8", instance_id="one", protocols=SAYING)
     assert shell.joined(token).generation == 1
@@ -68,10 +68,10 @@ def test_room_is_given_back(how: str) -> None:
 
 def test_the_coordinators_of_a_broker_share_the_room() -> None:
     shell = filled()
-    shell.coordinator = Coordinator(shell.config, make_id=lambda: "id", room=shell.room)
+    shell.coordinator = GroupCoordinatorShard(shell.config, make_id=lambda: "id", quota=shell.quota)
     shell.coordinator.on_loaded(shell.moment)
     token = shell.join(group="g8", instance_id="one", protocols=SAYING)
-    shell.refusal(token, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    shell.error(token, ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
 def test_a_restart_finds_the_room_as_it_was() -> None:
@@ -79,8 +79,8 @@ def test_a_restart_finds_the_room_as_it_was() -> None:
     for number in range(8):
         member_id = shell.coordinator.describe(f"g{number}").members[0].member_id
         shell.sync(member_id, 1, {member_id: b"all"}, group=f"g{number}")
-    held = shell.room.held_bytes
+    held = shell.quota.held_bytes
     names_bytes = len("range") + 2 * len("c") + 2 * len("one")
     assert held == 8 * (GROUP_BYTES + MEMBER_BYTES + names_bytes + SAID_BYTES + len("all"))
     shell.restart()
-    assert shell.room.held_bytes == held
+    assert shell.quota.held_bytes == held
