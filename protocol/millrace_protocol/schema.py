@@ -20,6 +20,7 @@ import dataclasses
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import IO, Any, ClassVar, TypeVar, cast
 
 import construct
@@ -162,6 +163,7 @@ def arrays_of(type_: StructOf) -> Iterator[ArrayOf]:
                 yield from arrays_of(field_type.element)
 
 
+@cache
 def has_records(type_: StructOf) -> bool:
     """Whether a message carries record batches, which are not copied."""
     elements = [array.element for array in arrays_of(type_)]

@@ -22,6 +22,7 @@ from millrace_protocol.messages.group_offsets import (
 )
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
+from millrace_server.environment.seams import File
 from millrace_server.limits import Limits
 from millrace_server.partitions.partition_table import NotOpenYet
 from millrace_server.statistics import metrics
@@ -41,6 +42,9 @@ class ColdPages:
 
     def is_cold(self, *_: object) -> bool:
         return self.is_on
+
+    def read_warm(self, file: File, size: int, position: int) -> bytes | None:
+        return None if self.is_on else file.pread(size, position)
 
 
 async def test_requests_are_counted_by_api(broker: Broker, wire: Wire) -> None:

@@ -31,6 +31,7 @@ from millrace_protocol.records import (
     read_header,
     seal,
     stamp_log_append_time,
+    validate,
 )
 
 
@@ -265,6 +266,47 @@ def test_a_log_may_hold_what_a_client_may_not_send(edits: dict[str, int], senten
     with pytest.raises(CorruptBatch, match=sentence) as caught:
         check_produced_batch(batch, max_bytes=1 << 20)
     assert caught.value.reason is Fault.FIELD
+
+
+HEADER_EDITS = st.dictionaries(
+    st.sampled_from(
+        (
+            "base_offset",
+            "attributes",
+            "last_offset_delta",
+            "base_timestamp",
+            "max_timestamp",
+            "producer_id",
+            "producer_epoch",
+            "base_sequence",
+            "record_count",
+        )
+    ),
+    st.sampled_from([-(2**15), -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 100, 2**15 - 1]),
+    max_size=4,
+)
+
+
+def outcome(batch: bytearray, max_bytes: int) -> object:
+    try:
+        return check_produced_batch(batch, max_bytes=max_bytes)
+    except (CorruptBatch, BatchTooLarge) as error:
+        return str(error)
+
+
+@given(HEADER_EDITS, st.sampled_from([60, 61, 70, 1 << 20]), st.booleans(), st.integers(-1, 1))
+def test_the_condition_of_an_ordinary_batch_is_that_of_the_named_checks(
+    edits: dict[str, int], max_bytes: int, has_crc: bool, more: int
+) -> None:
+    batch = edited(edits)
+    if not has_crc:
+        batch[-1] ^= 1
+    batch = batch + b"x" if more > 0 else batch[: len(batch) + more]
+    found = outcome(batch, max_bytes)
+    with pytest.MonkeyPatch.context() as patch:
+        # No batch is ordinary then.
+        patch.setattr(validate, "_CODECS", frozenset())
+        assert outcome(batch, max_bytes) == found
 
 
 def test_an_idempotent_producers_batch_is_accepted() -> None:

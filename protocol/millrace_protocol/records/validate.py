@@ -45,6 +45,8 @@ _OFFSET_MAX = 2**63 - 1
 _ORDINARY_OFFSET_MAX = 2**62
 """No last offset delta leads from here beyond `_OFFSET_MAX`."""
 _CODEC_MAX = max(Codec)
+_CODECS = frozenset(map(int, Codec))
+"""The attributes of an ordinary batch: a codec and no other."""
 
 
 def batch_crc(buf: ReadBuffer, position: int, size_bytes: int) -> int:
@@ -161,7 +163,30 @@ def check_produced_batch(buf: ReadBuffer, *, max_bytes: int) -> BatchHeader:
 
     Raises `BatchTooLarge` before the bytes are read, and `CorruptBatch`.
     """
-    if len(buf) >= HEADER_SIZE:
+    size = len(buf)
+    if HEADER_SIZE <= size <= max_bytes:
+        # Each call made per batch costs time. So the conditions of nearly every batch are checked
+        # here; the checks below decide all others, and name what is wrong.
+        header = read_header(buf)
+        count = header.record_count
+        if (
+            header.magic == MAGIC
+            and header.batch_length == size - LENGTH_END
+            and header.attributes in _CODECS
+            and 0 < count <= RECORD_COUNT_MAX
+            and count == header.last_offset_delta + 1
+            and RECORD_SIZE_MIN * count <= (size - HEADER_SIZE) * EXPANSION_MAX[header.attributes]
+            and 0 <= header.base_offset <= _ORDINARY_OFFSET_MAX
+            and -1 <= header.base_timestamp <= header.max_timestamp
+            and (
+                header.producer_epoch >= 0 and header.base_sequence >= 0
+                if header.producer_id >= 0
+                else header.producer_id == header.producer_epoch == header.base_sequence == -1
+            )
+            and crc32c.crc32c(memoryview(buf)[CRC_START:]) == header.crc
+        ):
+            return header
+    if size >= HEADER_SIZE:
         size_bytes = batch_extent(buf)[1]
         if size_bytes > max_bytes:
             raise BatchTooLarge(size_bytes, max_bytes)

@@ -172,6 +172,9 @@ class ColdReads(Protocol):
     def is_cold(self, file: File, position: int, size: int) -> bool:
         """Whether `sendfile` of the range would wait for the disk. Does not block."""
 
+    def read_warm(self, file: File, size: int, position: int) -> ReadBuffer | None:
+        """Reads the range, or returns None if that would wait for the disk or fails."""
+
     def passing(self, file: File) -> ReadableFile:
         """The file for a reader of all of it, once, that must not evict the pages of other readers.
 

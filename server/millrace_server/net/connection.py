@@ -22,20 +22,19 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Coroutine
 from typing import Protocol, cast
 
 from millrace_server.environment.seams import Response
 from millrace_server.limits import FRAME_BYTES_MIN
 from millrace_server.loop.completion import Completion
 from millrace_server.net.connection_timeouts import Activity, ConnectionTimeouts
-from millrace_server.net.dialect import Handled, Session
+from millrace_server.net.dialect import Session
 from millrace_server.net.memory_account import UNGATED_BYTES, MemoryAccount
 from millrace_server.net.output import Output, OutputError
 from millrace_server.net.pending_response import PendingResponse
 from millrace_server.net.response_queue import ResponseQueue
 from millrace_server.net.shared import Shared
-from millrace_server.net.socket_transport import SocketWire, TransportWire
+from millrace_server.net.socket_transport import SocketWire, TransportWire, peer_name, wire_of
 from millrace_wire.frame_reader import FrameReader, FramingError
 
 REQUESTS_AT_ONCE = 64
@@ -146,13 +145,13 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def pending_count(self) -> int:
         """Requests without a response, but for one that is being handled."""
-        return len(self._responses)
+        return len(self._responses.pending)
 
     @property
     def held_bytes(self) -> int:
         """Memory of requests in progress and of responses not yet sent, but not of a request
         that is still being received."""
-        return self._responses.held_bytes + self._output.held_bytes
+        return self._responses.held_bytes
 
     def lift_frame_limit(self) -> None:
         """Frames may have the size that a peer may send after its greeting."""
@@ -164,9 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         For a coroutine in its first step. Further requests are taken meanwhile, and their responses
         wait; `finish` ends the stream.
         """
-        pending = self._responses.last
-        pending.is_stream = True
-        return pending
+        return self._responses.stream(self)
 
     def send_part(self, stream: PendingResponse, parts: Response) -> bool:
         """Sends a part of a stream.
@@ -200,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
         self._phase = Phase.FINISHING
         self.close_reason = reason
         self._stop_reading()
-        for pending in [each for each in self._responses if each.is_stream]:
+        for pending in [each for each in self._responses.pending if each.is_stream]:
             pending.close()
             self._responses.complete(pending, [])
         self._advance_soon()
@@ -220,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         self._responses.complete(pending, response)
         if self._is_handling:
             return
-        if self._responses:
+        if self._responses.pending:
             self._advance_soon()
         else:
             self._advance()
@@ -249,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
                 bytes_out=output.bytes_sent,
                 partial=self._reader.unread_bytes > 0 and not self._is_paused,
                 holds_scarce_memory=self._holds_scarce_memory(),
-                response_due=bool(self._responses) or not output.empty,
+                response_due=bool(self._responses.pending or output.unsent),
                 waits_for_peer=output.waits_for_peer,
                 input_ended=self._input_ended,
                 lingers=self._phase is Phase.LINGERING,
@@ -263,12 +260,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         shared = self._shared
         self._transport = cast("asyncio.Transport", transport)
-        self.peer = _peer_name(transport.get_extra_info("peername"))
-        borrowed = transport.get_extra_info("socket")
-        if borrowed is None or transport.get_extra_info("sslcontext") is not None:
-            self._wire = TransportWire(self._transport, shared.loop)
-        else:
-            self._wire = SocketWire(borrowed.fileno(), shared.loop)
+        self.peer = peer_name(self._transport)
+        self._wire = wire_of(self._transport, shared.loop)
         self._output = Output(
             self._wire,
             scheduler=shared.scheduler,
@@ -277,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
             traffic=shared.traffic,
             wake=self._advance,
         )
-        self._responses = ResponseQueue(self._output)
+        self._responses = ResponseQueue(self._output, shared.limits, shared.memory)
         self._timeouts = ConnectionTimeouts(shared.limits, shared.clock.monotonic_ms())
         self._is_refused = not self._owner.opened(self)
 
@@ -368,10 +361,11 @@ class Connection(asyncio.BufferedProtocol):
         if session is None:
             self._has_more = False
             return
+        responses, is_sequential = self._responses, session.is_sequential
         began_ms = -1
         self._has_more = True
         for taken in range(1, count_max + 1):
-            if self._phase is not Phase.OPEN or not self._has_room(session):
+            if self._phase is not Phase.OPEN or not responses.has_room(is_sequential=is_sequential):
                 return
             request = session.next_request(reader)
             if request is None and self._input_ended:
@@ -386,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
             owned = reader.owned
             if owned:
                 self._account.end_frame()
-            self._respond(session.handle(request, owned=owned), len(request))
+            self._responses.take(session.handle(request, owned=owned), len(request), self)
             if not owned and isinstance(request, memoryview):
                 # A handler that kept the view would read other connections' bytes.
                 request.release()
@@ -407,42 +401,14 @@ class Connection(asyncio.BufferedProtocol):
             if recognized is None:
                 return None
             if recognized:
-                break
-        else:
-            self.abort("no dialect begins with these bytes")
-            return None
-        self._session = session = dialect.open(self)
-        if self._is_refused:
-            limit = self._shared.limits.connections_max
-            self._responses.respond(session.refuse_connection(limit))
-            self.finish(f"there are {limit} connections already")
-        return session
-
-    def _respond(self, handled: Handled, request_bytes: int) -> None:
-        if type(handled) is list:
-            self._responses.respond(handled)
-        elif isinstance(handled, Coroutine):
-            pending = PendingResponse(self, handled, request_bytes)
-            self._responses.open(pending)
-            pending.step()
-        elif handled is not None:
-            raise TypeError(f"a request leads to a list, a coroutine or None, not {handled!r}")
-
-    def _has_room(self, session: Session) -> bool:
-        """Whether one more request may be taken."""
-        shared = self._shared
-        limits = shared.limits
-        output = self._output
-        responses = self._responses
-        if not responses and output.empty:
-            return True
-        return (
-            len(responses) + output.unsent_replies < limits.inflight_requests_max
-            and not (session.is_sequential and responses and not responses.last.is_stream)
-            and not responses.is_yielding
-            and self.held_bytes < limits.buffered_bytes_max
-            and (output.empty or not shared.memory.exhausted)
-        )
+                self._session = session = dialect.open(self)
+                if self._is_refused:
+                    limit = self._shared.limits.connections_max
+                    self._responses.respond(session.refuse_connection(limit))
+                    self.finish(f"there are {limit} connections already")
+                return session
+        self.abort("no dialect begins with these bytes")
+        return None
 
     def _memory_granted(self) -> None:
         self._reader.allocate()
@@ -456,19 +422,20 @@ class Connection(asyncio.BufferedProtocol):
     # Sending, reading or not, and ending
 
     def _send(self) -> None:
+        output, responses = self._output, self._responses
         try:
-            self._output.pump()
+            output.pump()
         except OutputError as error:
             self.abort(str(error))
             return
         if self._phase is Phase.CLOSED:
             return
-        self._account.settle(self.held_bytes)
-        is_idle = not self._responses and self._output.empty
-        if self._drained is not None and self._output.empty:
+        self._account.settle(responses.held_bytes)
+        is_idle = not (responses.pending or output.unsent)
+        if self._drained is not None and not output.unsent:
             drained, self._drained = self._drained, None
             drained.complete(None)
-        if self._responses.is_behind:
+        if not is_idle and responses.is_behind:
             self._enter_scheduler()
         if self._phase is not Phase.OPEN:
             self._pause_reading(False)
@@ -476,14 +443,16 @@ class Connection(asyncio.BufferedProtocol):
                 self._end_output()
             return
         session = self._session
-        has_room = session is None or self._has_room(session)
+        has_room = (
+            is_idle or session is None or responses.has_room(is_sequential=session.is_sequential)
+        )
         if self._has_more and has_room:
             self._enter_scheduler()
         if self._input_ended:
             if is_idle and not self._has_more:
                 self._transport.close()
             return
-        self._pause_reading(self._has_more or self._account.waits or not has_room)
+        self._pause_reading(self._has_more or not has_room or self._account.waits)
 
     def _pause_reading(self, pause: bool) -> None:
         if pause is self._is_paused or self._input_ended or self._transport.is_closing():
@@ -534,12 +503,3 @@ class Connection(asyncio.BufferedProtocol):
             }
         )
         self.abort(f"a bug in the broker: {error!r}")
-
-
-def _peer_name(address: object) -> str:
-    match address:
-        case (str(host), int(port)):
-            return f"{host}:{port}"
-        case (str(host), int(port), _, _):
-            return f"[{host}]:{port}"
-    return "local" if not address else str(address)

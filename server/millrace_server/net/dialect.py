@@ -6,17 +6,13 @@ one folder below `dialects` and one line in `dialects.ALL`.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from millrace_server.environment.seams import ReadBuffer, Response
 from millrace_server.loop.completion import Completion
+from millrace_server.net.pending_response import Handled as Handled
 from millrace_server.net.pending_response import PendingResponse
 from millrace_wire.frame_reader import FrameReader, FramingError
-
-Handled = Response | Coroutine[Any, Any, Response] | None
-"""What comes of a request: its response, a coroutine that returns it, or None when the request has
-no response."""
 
 
 class Peer(Protocol):

@@ -44,11 +44,9 @@ COPY_COST = 8
 """How many bytes of a file are sent while one is copied, when its pages are there."""
 JOINED_BYTES = 64 << 10
 """Small parts are joined up to this size; a part this large is not copied."""
-SMALL_SLICE_BYTES = 1 << 10
-"""A slice of a file up to this size is read and joined as well, when it is one of many: `sendfile`
-takes 5 to 10 us for any size, reading a few bytes takes 1."""
-MANY_PARTS = 32
-"""From so many parts in the queue on, small slices are joined."""
+SMALL_SLICE_BYTES = 16 << 10
+"""A slice of a file up to this size is read and joined as well: `sendfile` and the call for the
+bytes before it take more than copying so little twice."""
 JOINED_SLICES = 64
 """The most slices that are joined for one call: each is a read."""
 SMALL_SLICE_COST = 16 << 10
@@ -85,7 +83,6 @@ class Output:
         "_check_error",
         "_closed",
         "_cold_reads",
-        "_queue",
         "_ready_until",
         "_scheduler",
         "_spawn",
@@ -95,6 +92,7 @@ class Output:
         "_wire",
         "bytes_sent",
         "held_bytes",
+        "unsent",
         "unsent_replies",
     )
 
@@ -114,7 +112,7 @@ class Output:
         self._cold_reads = cold_reads
         self._traffic = traffic
         self._wake: Callable[[], None] | None = wake
-        self._queue: deque[ResponsePart] = deque()
+        self.unsent: deque[ResponsePart] = deque()
         self._wait = Wait.NOTHING
         self._ready_until = -1
         self._check_error: BaseException | None = None
@@ -123,10 +121,6 @@ class Output:
         self.bytes_sent = 0
         self.unsent_replies = 0
         """Replies appended since the queue was last empty."""
-
-    @property
-    def empty(self) -> bool:
-        return not self._queue
 
     @property
     def waits_for_peer(self) -> bool:
@@ -146,14 +140,14 @@ class Output:
                 self.held_bytes += len(part)
             else:
                 continue
-            self._queue.append(part)
+            self.unsent.append(part)
         self.unsent_replies += 1
 
     def pump(self) -> None:
         """Sends until the queue is empty or must wait. Raises `OutputError`."""
         if self._wait is not Wait.NOTHING or self._closed:
             return
-        queue = self._queue
+        queue = self.unsent
         turn = TURN_BYTES
         try:
             while queue:
@@ -182,7 +176,7 @@ class Output:
         """Lets go of the wire; returns what was not sent, whose slices the caller releases."""
         self._closed = True
         self._wake = None
-        unsent, self._queue = self._queue, deque()
+        unsent, self.unsent = self.unsent, deque()
         self.held_bytes = 0
         self._wire.close()
         return unsent
@@ -190,7 +184,7 @@ class Output:
     def _send_bytes(self, data: ReadBuffer) -> int:
         """Sends the head of the queue, joined with the small parts behind it; returns what that
         counts for."""
-        queue = self._queue
+        queue = self.unsent
         size = len(data)
         cost = 0
         if len(queue) > 1 and size < JOINED_BYTES:
@@ -211,7 +205,7 @@ class Output:
 
     def _join(self) -> tuple[ReadBuffer, int]:
         """Takes small parts off the head of the queue, as one; and how many of them were slices."""
-        queue = self._queue
+        queue = self.unsent
         run: list[ReadBuffer] = []
         size = slices = 0
         while queue and size < JOINED_BYTES and slices < JOINED_SLICES:
@@ -229,23 +223,18 @@ class Output:
             queue.popleft()
         return run[0] if len(run) == 1 else b"".join(run), slices
 
-    def _read_small(self, part: FileSlice) -> bytes | None:
+    def _read_small(self, part: FileSlice) -> ReadBuffer | None:
         """A slice that is better copied, when that needs no disk and no check."""
-        if part.size > SMALL_SLICE_BYTES or len(self._queue) < MANY_PARTS:
+        position, size = part.position, part.size
+        if size > SMALL_SLICE_BYTES or not part.source.is_checked(position, position + size):
             return None
-        file, position = part.file, part.position
-        if not part.source.is_checked(position, position + part.size):
-            return None
-        if self._is_cold(file, position, part.size):
-            return None
-        try:
-            data = file.pread(part.size, position)
-        except OSError:
-            # Left to `_send_slice`, which says what is wrong.
-            return None
-        if len(data) != part.size:
-            return None
-        self._traffic.cached_reads.value += 1
+        data: ReadBuffer | None
+        if self._cold_reads is not None:
+            data = self._cold_reads.read_warm(part.file, size, position)
+        else:
+            data = _read(part.file, size, position)
+        if data is not None:
+            self._traffic.cached_reads.value += 1
         return data
 
     def _send_slice(self, part: FileSlice, turn: int) -> int:
@@ -269,7 +258,7 @@ class Output:
         self.bytes_sent += sent
         self._traffic.sent.value += sent
         if not part.size:
-            self._queue.popleft()
+            self.unsent.popleft()
             self._ready_until = -1
             part.release()
         return sent
@@ -336,3 +325,12 @@ class Output:
         self._wait = Wait.NOTHING
         if self._wake is not None:
             self._wake()
+
+
+def _read(file: File, size: int, position: int) -> bytes | None:
+    try:
+        data = file.pread(size, position)
+    except OSError:
+        # Left to `_send_slice`, which says what is wrong.
+        return None
+    return data if len(data) == size else None

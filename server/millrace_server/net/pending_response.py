@@ -20,6 +20,10 @@ from millrace_server.environment.seams import Response
 from millrace_server.loop.completion import Completion
 from millrace_server.loop.fair_scheduler import Turn
 
+Handled = Response | Coroutine[Any, Any, Response] | None
+"""What comes of a request: its response, a coroutine that returns it, or None when the request has
+no response."""
+
 
 class Responder(Protocol):
     """The connection, as a pending response knows it."""
@@ -52,15 +56,10 @@ class PendingResponse:
         "request_bytes",
     )
 
-    def __init__(
-        self,
-        responder: Responder | None,
-        coroutine: Coroutine[Any, Any, Response] | None,
-        request_bytes: int,
-    ) -> None:
-        """Without a coroutine it is the place of a response that is ready before its turn."""
+    def __init__(self, responder: Responder | None, request_bytes: int) -> None:
+        """Without a responder it is the place of a response that is ready before its turn."""
         self._responder = responder
-        self._coroutine = coroutine
+        self._coroutine: Coroutine[Any, Any, Response] | None = None
         self._awaited: asyncio.Future[Any] | None = None
         self.parts: Response = []
         self.is_complete = False
@@ -69,6 +68,16 @@ class PendingResponse:
         self.is_yielding = False
         """Whether the coroutine waits for the fair scheduler."""
         self.request_bytes = request_bytes
+
+    def drive(self, coroutine: Coroutine[Any, Any, Response], awaited: Any) -> None:
+        """Drives a coroutine whose first step has led to `awaited`."""
+        self._coroutine = coroutine
+        if self._responder is None:
+            # The first step has ended its own connection.
+            self._awaited = awaited
+            self.close()
+        else:
+            self._wait_for(awaited)
 
     def step(self) -> None:
         """Runs the coroutine to its next `await` that has to wait, or to its end."""

@@ -53,6 +53,27 @@ class Wire(Protocol):
         """Lets go of the connection without closing it; called when it is lost."""
 
 
+def wire_of(
+    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop
+) -> SocketWire | TransportWire:
+    """How bytes leave by a transport."""
+    borrowed = transport.get_extra_info("socket")
+    if borrowed is None or transport.get_extra_info("sslcontext") is not None:
+        return TransportWire(transport, loop)
+    return SocketWire(borrowed.fileno(), loop)
+
+
+def peer_name(transport: asyncio.Transport) -> str:
+    """Address and port of the peer, as text."""
+    match transport.get_extra_info("peername"):
+        case (str(host), int(port)):
+            return f"{host}:{port}"
+        case (str(host), int(port), _, _):
+            return f"[{host}]:{port}"
+        case address:
+            return "local" if not address else str(address)
+
+
 class SocketWire:
     """Output straight on the descriptor of a plaintext socket of any family."""
 

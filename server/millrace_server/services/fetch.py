@@ -94,8 +94,7 @@ class FetchService:
         results = await self._read(wanted, max_bytes)
         if (
             max_wait_ms <= 0
-            or sum(found.size for found in results) >= min_bytes
-            or any(found.code is not ErrorCode.NONE for found in results)
+            or _is_enough(results, min_bytes)
             or not self._may_park(context, len(wanted))
         ):
             return results
@@ -263,6 +262,17 @@ class _WatchedPartition:
             size = min(max(self._max_bytes, size), size + grown)
         more, self._size = size - self._size, size
         self._fetch.grew(more)
+
+
+def _is_enough(results: Sequence[Fetched], min_bytes: int) -> bool:
+    """Whether results are to be returned at once: there are `min_bytes`, or an error."""
+    size = 0
+    for found in results:
+        if found.code is not ErrorCode.NONE:
+            return True
+        if found.records is not None:
+            size += found.records.size
+    return size >= min_bytes
 
 
 def release(results: Sequence[Fetched]) -> None:

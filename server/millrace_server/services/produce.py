@@ -72,23 +72,15 @@ class ProduceService:
         self._lookups = lookups
         self._disk_full_lines = LogRateLimiter(env.clock, lines=1, period_ms=DISK_FULL_LINE_MS)
 
-    def needs_stable_batches(self, batches: Sequence[tuple[str, int, memoryview]]) -> bool:
-        """Whether `append` awaits before it has appended the last batch.
-
-        The caller then keeps the bytes as they are until `append` returns.
-        """
-        return len(batches) > CHUNK_BATCHES or any(
-            is_long(batch) and self._is_compacted(topic, number) for topic, number, batch in batches
-        )
-
     async def append(
         self, batches: Sequence[tuple[str, int, memoryview]], *, acks: int, timeout_ms: int
     ) -> list[Produced]:
         """Appends each (topic, partition, batch); results in the same order, when acked.
 
-        The views must be writable: offsets are written into them. Raises `ApiError` when `acks`
-        is not 0, 1 or -1; nothing is appended then. When it is closed at an `await`, the batches
-        that were not reached are not appended.
+        The views must be writable: offsets are written into them. Their bytes are valid until the
+        first `await`; of more than `CHUNK_BATCHES` batches, until the end. Raises `ApiError` when
+        `acks` is not 0, 1 or -1; nothing is appended then. When it is closed at an `await`, the
+        batches that were not reached are not appended.
         """
         if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise ApiError(
@@ -96,13 +88,19 @@ class ProduceService:
             )
         results: list[Produced] = []
         wait: _AckWait | None = None
-        for index, (topic, number, batch) in enumerate(batches):
+        is_borrowed = len(batches) <= CHUNK_BATCHES
+        for index in range(len(batches)):
             if index and not index % CHUNK_BATCHES:
                 await self._scheduler.yield_()
+            topic, number, batch = batches[index]
             try:
                 partition, header = self._check(topic, number, batch)
                 if partition.log.config.compacts:
                     if is_long(batch):
+                        if is_borrowed:
+                            is_borrowed = False
+                            batches = _copies(batches)
+                            batch = batches[index][2]
                         await look_for_keys(topic, batch, header, self._lookups)
                         partition, header = self._check(topic, number, batch)
                     else:
@@ -119,9 +117,11 @@ class ProduceService:
                 Produced(
                     topic,
                     number,
-                    base_offset=appended.base_offset,
-                    log_append_time_ms=appended.log_append_time_ms,
-                    log_start_offset=partition.log.start_offset,
+                    ErrorCode.NONE,
+                    None,
+                    appended.base_offset,
+                    appended.log_append_time_ms,
+                    partition.log.start_offset,
                 )
             )
         if wait is not None:
@@ -137,12 +137,6 @@ class ProduceService:
             await wait.completion
         finally:
             self._purgatory.remove(wait)
-
-    def _is_compacted(self, topic: str, number: int) -> bool:
-        try:
-            return self._partitions.get(topic, number).log.config.compacts
-        except ApiError:
-            return False
 
     def _refusal(self, topic: str, number: int, error: Exception) -> ApiError:
         refused = as_api_error(error)
@@ -193,6 +187,10 @@ class ProduceService:
                 f"InitProducerId has replaced epoch {header.producer_epoch} of producer "
                 f"{header.producer_id}; only the newest identity writes",
             )
+
+
+def _copies(batches: Sequence[tuple[str, int, memoryview]]) -> list[tuple[str, int, memoryview]]:
+    return [(topic, number, memoryview(bytearray(batch))) for topic, number, batch in batches]
 
 
 class _AckWait:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from millrace_protocol.api import APIS, Api, ApiKey
+from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import Decoder, Encoder, decode, encode, entry_count
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_protocol.framing import (
@@ -31,7 +31,7 @@ from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
-from millrace_server.dialects.native.handlers import HANDLERS
+from millrace_server.dialects.native.handlers import HANDLERS, Handler
 from millrace_server.dialects.native.request_statistics import RESULTS, api_table, count_errors
 from millrace_server.dialects.native.response_body import Body, BodyParts, CloseConnection
 from millrace_server.environment.seams import ReadBuffer, Response
@@ -50,7 +50,11 @@ LONG_PRODUCE_BYTES = 1 << 10
 CHUNK_ENTRIES = 100
 """Array elements decoded or encoded in one chunk, some 200 us."""
 
-_SERVED = {int(key): api for key, api in APIS.items() if key in HANDLERS}
+_ROUTES: dict[tuple[int, int], tuple[type[Message], Handler]] = {
+    (key, version): (APIS[ApiKey(key)].request, handle)
+    for key, handle in HANDLERS.items()
+    for version in range(APIS[ApiKey(key)].min_version, APIS[ApiKey(key)].max_version + 1)
+}
 
 log = get_logger("millrace.native")
 
@@ -140,17 +144,17 @@ class NativeSession:
             kept = frame if owned else memoryview(bytearray(frame))
             return self._respond_in_chunks(header, kept, counted, began_ns)
         try:
-            api = _known_api(header)
+            request_type, handle = _route(header)
             try:
-                message = decode(api.request, frame[header.body_position :], header.version)
+                message = decode(request_type, frame[header.body_position :], header.version)
             except WireError as error:
                 raise _broken_body(header, error) from None
-            handled = HANDLERS[header.api](self._services, self._context, message)
-            if isinstance(handled, Coroutine):
-                return self._respond(header, handled, counted, began_ns)
-            self._note_greeting(header)
+            handled = handle(self._services, self._context, message)
             if handled is None:
                 return None
+            if not isinstance(handled, (Message, BodyParts)):
+                return self._respond(header, handled, counted, began_ns)
+            self._note_greeting(header)
             if RESULTS[header.api]:
                 count_errors(counted, header.api, handled)
             response = _encoded(header, handled)
@@ -173,7 +177,7 @@ class NativeSession:
             response: Response = []
             if body is not None:
                 count_errors(counted, header.api, body)
-                if isinstance(body, Message) and _has_many_entries(body):
+                if isinstance(body, Message):
                     body = await self._encoded_in_chunks(header, body)
                 response = _encoded(header, body)
         except Exception as error:
@@ -189,16 +193,17 @@ class NativeSession:
         scheduler = self._services.scheduler
         try:
             await scheduler.yield_()
-            api = _known_api(header)
-            decoder = Decoder(api.request, frame[header.body_position :], header.version)
+            request_type, handle = _route(header)
+            decoder = Decoder(request_type, frame[header.body_position :], header.version)
             try:
                 while not decoder.step(CHUNK_ENTRIES):
                     await scheduler.yield_()
             except WireError as error:
                 raise _broken_body(header, error) from None
             await scheduler.yield_()
-            handled = HANDLERS[api.key](self._services, self._context, decoder.result)
-            body = await handled if isinstance(handled, Coroutine) else handled
+            body = handle(self._services, self._context, decoder.result)
+            if isinstance(body, Coroutine):
+                body = await body
             self._note_greeting(header)
             response: Response = []
             if body is not None:
@@ -255,21 +260,25 @@ class NativeSession:
         connection.abort(f"no frame of this protocol: {error}")
 
 
-def _known_api(header: RequestHeader) -> Api:
-    """The requested api. Raises `ApiError` when there is none, or not in this version."""
-    api = _SERVED.get(header.api)
-    if api is None:
+def _route(header: RequestHeader) -> tuple[type[Message], Handler]:
+    """The message and the handler of a request.
+
+    Raises `ApiError` when there is no such api, or not in this version.
+    """
+    route = _ROUTES.get((header.api, header.version))
+    if route is not None:
+        return route
+    if header.api not in HANDLERS:
         raise ApiError(
             ErrorCode.UNKNOWN_API,
             f"The broker has no api with key {header.api}; Hello lists the apis",
         )
-    if not api.min_version <= header.version <= api.max_version:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"The broker has {api.name} in versions {api.min_version} to {api.max_version}, not in "
-            f"{header.version}",
-        )
-    return api
+    api = APIS[ApiKey(header.api)]
+    raise ApiError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"The broker has {api.name} in versions {api.min_version} to {api.max_version}, not in "
+        f"{header.version}",
+    )
 
 
 def _broken_body(header: RequestHeader, error: WireError) -> ApiError:
@@ -287,23 +296,6 @@ def _is_long(header: RequestHeader, frame: memoryview) -> bool:
         body = frame[header.body_position :]
         return entry_count(ProduceRequest, body, header.version) > CHUNK_BATCHES
     return len(frame) > LONG_BODY_BYTES
-
-
-def _has_many_entries(body: Message) -> bool:
-    """Whether encoding a response takes more than one chunk."""
-    entries = 0
-    messages = [body]
-    while messages:
-        message = messages.pop()
-        name: str
-        for name in type(message).__slots__:
-            value = getattr(message, name)
-            if type(value) is tuple:
-                entries += len(value)
-                if entries > CHUNK_ENTRIES:
-                    return True
-                messages += (each for each in value if isinstance(each, Message))
-    return False
 
 
 def _encoded(header: RequestHeader, body: Body) -> Response:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.produce import (
     ProducePartitionResult,
@@ -24,34 +22,29 @@ async def handle(
 
     That is the only way to tell such a client that its records were not stored.
     """
-    check_once([(p.topic, p.partition) for p in request.partitions], "partition")
-    batches = [(p.topic, p.partition, memoryview(p.records)) for p in request.partitions]
-    if services.produce.needs_stable_batches(batches):
-        # Of many batches the dialect keeps the whole frame, but a few may be long ones.
-        batches = [(t, number, memoryview(bytearray(batch))) for t, number, batch in batches]
+    partitions = request.partitions
+    if len(partitions) > 1:
+        check_once([(p.topic, p.partition) for p in partitions], "partition")
+    # Of more than `CHUNK_BATCHES` batches the dialect keeps the whole frame.
+    batches = [(p.topic, p.partition, memoryview(p.records)) for p in partitions]
     produced = await services.produce.append(
         batches, acks=request.acks, timeout_ms=request.timeout_ms
     )
     if request.acks != ACKS_NONE:
-        return _response(produced)
+        return ProduceResponse(tuple([_result(each) for each in produced]))
     errors = [result.code for result in produced if result.code is not ErrorCode.NONE]
     if errors:
         raise CloseConnection("a batch sent with acks 0 was refused", errors)
     return None
 
 
-def _response(results: Sequence[Produced]) -> ProduceResponse:
-    return ProduceResponse(
-        tuple(
-            ProducePartitionResult(
-                r.topic,
-                r.partition,
-                r.code,
-                r.message,
-                r.base_offset,
-                r.log_append_time_ms,
-                r.log_start_offset,
-            )
-            for r in results
-        )
+def _result(produced: Produced) -> ProducePartitionResult:
+    return ProducePartitionResult(
+        produced.topic,
+        produced.partition,
+        produced.code,
+        produced.message,
+        produced.base_offset,
+        produced.log_append_time_ms,
+        produced.log_start_offset,
     )
