@@ -11,6 +11,7 @@ brings the flags.
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import signal
 import sys
@@ -28,7 +29,6 @@ from millrace_server.disk.lock import DataDirectoryLocked, DirectoryLock
 from millrace_server.disk.os_disk import DIRECTORY_MODE, DiskError
 from millrace_server.log.errors import CorruptLog, LogFailed
 from millrace_server.logs import get_logger
-from millrace_server.loop import garbage
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.net.server import ListenError
@@ -52,6 +52,10 @@ class Exit(IntEnum):
     """The data cannot be read at the start, or written while running."""
 
 
+GC_THRESHOLDS = (400, 2, 12_500)
+"""Nothing that a request leaves behind is a cycle. So the collector looks at young objects, a few
+at a time, and at all of them once in ten million: thousands of long polls are half a million
+objects, which takes it 250 ms."""
 SWITCH_S = 0.000_1
 """How long a thread waits for the interpreter before it asks for it. A worker that compacts keeps
 the event loop waiting so long each time. And a flush needs the interpreter twice: if it never
@@ -74,7 +78,8 @@ def serve(
         return _ended(Exit.CONFIG, error)
     logs.configure(level=config.log_level, style=config.log_format)
     raise_open_files_limit(config.limits.connections_max)
-    garbage.collect_seldom()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_S)
     data = Path(config.data)
     try:
@@ -133,7 +138,6 @@ def raise_open_files_limit(connections_max: int) -> None:
 async def _run(config: BrokerConfig) -> Exit:
     stop = _stop_on_signals(asyncio.get_running_loop())
     spawn = LoopSpawn()
-    sweeping = spawn.task(garbage.sweep_young(), name="garbage")
     try:
         node = Node(config, this_machine(config.data, spawn), cold_reads=PageCache())
         try:
@@ -154,7 +158,6 @@ async def _run(config: BrokerConfig) -> Exit:
         await node.stop()
         return Exit.OK
     finally:
-        sweeping.cancel()
         spawn.close()
 
 
