@@ -16,7 +16,6 @@ from tests.structure import (
 )
 
 LARGE_FILES: set[str] = {
-    "connection",
     "membership",
     "partition_log",
     "recovery",

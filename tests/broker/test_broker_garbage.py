@@ -53,7 +53,7 @@ async def leave_a_long_poll(env: Environment, broker: Broker) -> None:
         read(connection, 1 << 20, max_wait_ms=NEVER_MS, timeout_ms=NEVER_MS)
     )
     connections = broker.node.server.connections
-    await until(lambda: any(accepted.requests == 2 for accepted in connections))
+    await until(lambda: any(accepted._input.requests == 2 for accepted in connections))
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     connection.close()

@@ -2,8 +2,8 @@
 
 Owns the life of a connection, and decides when it is read, when a request is handled and when it
 ends. Does not know any wire format: requests go to the session of its dialect. The parts do the
-work: `FrameReader` cuts the input, `ResponseQueue` keeps the order, `Output` sends, `MemoryAccount`
-counts the memory, `ConnectionTimeouts` the time.
+work: `RequestInput` cuts the input into requests, `ResponseQueue` keeps the order, `Output` sends,
+`ConnectionTimeouts` counts the time.
 
     OPEN -----> FINISHING -----> LINGERING -----> CLOSED
     requests    responses are    our side ended,   lost or aborted,
@@ -25,17 +25,16 @@ import enum
 from typing import Protocol, cast
 
 from millrace_server.environment.seams import Response
-from millrace_server.limits import FRAME_BYTES_MIN
 from millrace_server.loop.completion import Completion
 from millrace_server.net.connection_timeouts import Activity, ConnectionTimeouts
 from millrace_server.net.dialect import Session
-from millrace_server.net.memory_account import UNGATED_BYTES, MemoryAccount
 from millrace_server.net.output import Output, OutputError
 from millrace_server.net.pending_response import PendingResponse
+from millrace_server.net.request_input import RequestInput, UnknownDialect
 from millrace_server.net.response_queue import ResponseQueue
 from millrace_server.net.shared import Shared
 from millrace_server.net.socket_transport import SocketWire, TransportWire, peer_name, wire_of
-from millrace_wire.frame_reader import FrameReader, FramingError
+from millrace_wire.frame_reader import FramingError
 
 REQUESTS_AT_ONCE = 64
 """One read can hold thousands of small requests; other connections go in between."""
@@ -72,11 +71,9 @@ class Connection(asyncio.BufferedProtocol):
     """One peer. Sessions of dialects use the public attributes and methods."""
 
     __slots__ = (
-        "_account",
         "_advance_due",
         "_drained",
-        "_has_more",
-        "_input_ended",
+        "_input",
         "_is_handling",
         "_is_paused",
         "_is_refused",
@@ -84,17 +81,13 @@ class Connection(asyncio.BufferedProtocol):
         "_output",
         "_owner",
         "_phase",
-        "_reader",
         "_responses",
-        "_session",
         "_shared",
         "_timeouts",
         "_transport",
         "_wire",
-        "bytes_in",
         "close_reason",
         "peer",
-        "requests",
     )
 
     _transport: asyncio.Transport
@@ -104,35 +97,25 @@ class Connection(asyncio.BufferedProtocol):
     _timeouts: ConnectionTimeouts
 
     def __init__(self, shared: Shared, owner: Owner) -> None:
-        limits = shared.limits
         self._owner = owner
         self._shared = shared
-        self._reader = FrameReader(
-            shared.scratch,
-            frame_bytes_max=limits.frame_bytes_max_before_hello,
-            frame_bytes_min=FRAME_BYTES_MIN,
-        )
+        self._input = RequestInput(shared, self._advance_soon)
         self._phase = Phase.OPEN
-        self._session: Session | None = None
-        self._account = MemoryAccount(
-            shared.memory, limits.buffered_bytes_max, self._memory_granted
-        )
         self._drained: Completion[None] | None = None
-        self._has_more = False
-        """The reader may hold whole requests."""
         self._is_handling = False
         self._is_scheduled = False
         """The fair scheduler will call `_continue`."""
         self._advance_due = False
         self._is_paused = False
         self._is_refused = False
-        self._input_ended = False
         self.peer = ""
-        self.requests = 0
-        self.bytes_in = 0
         self.close_reason = ""
 
     # What a session calls
+
+    @property
+    def bytes_in(self) -> int:
+        return self._input.bytes_received
 
     @property
     def bytes_out(self) -> int:
@@ -143,11 +126,6 @@ class Connection(asyncio.BufferedProtocol):
         return self._phase is Phase.CLOSED
 
     @property
-    def pending_count(self) -> int:
-        """Requests without a response, but for one that is being handled."""
-        return len(self._responses.pending)
-
-    @property
     def held_bytes(self) -> int:
         """Memory of requests in progress and of responses not yet sent, but not of a request
         that is still being received."""
@@ -155,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def lift_frame_limit(self) -> None:
         """Frames may have the size that a peer may send after its greeting."""
-        self._reader.frame_bytes_max = self._shared.limits.frame_bytes_max
+        self._input.reader.frame_bytes_max = self._shared.limits.frame_bytes_max
 
     def stream(self) -> PendingResponse:
         """The response of the request that is being handled, to be sent part by part.
@@ -196,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._phase = Phase.FINISHING
         self.close_reason = reason
-        self._stop_reading()
+        self._input.discard()
         for pending in [each for each in self._responses.pending if each.is_stream]:
             pending.close()
             self._responses.complete(pending, [])
@@ -237,18 +215,18 @@ class Connection(asyncio.BufferedProtocol):
         """Ends the connection when a time limit has passed."""
         if self._phase is Phase.CLOSED:
             return
-        output = self._output
+        source, output = self._input, self._output
         overdue = self._timeouts.overdue(
             now_ms,
             Activity(
-                requests=self.requests,
-                bytes_in=self.bytes_in,
+                requests=source.requests,
+                bytes_in=source.bytes_received,
                 bytes_out=output.bytes_sent,
-                partial=self._reader.unread_bytes > 0 and not self._is_paused,
-                holds_scarce_memory=self._holds_scarce_memory(),
+                partial=source.reader.unread_bytes > 0 and not self._is_paused,
+                holds_scarce_memory=source.holds_scarce_memory and not self._is_paused,
                 response_due=bool(self._responses.pending or output.unsent),
                 waits_for_peer=output.waits_for_peer,
-                input_ended=self._input_ended,
+                input_ended=source.is_ended,
                 lingers=self._phase is Phase.LINGERING,
             ),
         )
@@ -276,20 +254,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._phase is Phase.OPEN:
-            return self._reader.buffer()
+            return self._input.reader.buffer()
         return self._shared.scratch.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.bytes_in += nbytes
-        self._shared.traffic.received.value += nbytes
         if self._phase is not Phase.OPEN:
+            self._input.bytes_received += nbytes
+            self._shared.traffic.received.value += nbytes
             return
-        self._reader.received(nbytes)
+        self._input.received(nbytes)
         self._advance()
-        self._reader.release_scratch()
+        self._input.reader.release_scratch()
 
     def eof_received(self) -> bool:
-        self._input_ended = True
+        self._input.is_ended = True
         if self._phase is Phase.LINGERING:
             return False
         self._advance()
@@ -307,16 +285,14 @@ class Connection(asyncio.BufferedProtocol):
         # The descriptor is still open here; it is closed after this returns.
         self._phase = Phase.CLOSED
         self.close_reason = self.close_reason or (str(exc) if exc else "the peer closed")
-        self._stop_reading()
+        self._input.disconnect()
         unsent = self._output.close()
         unsent.extend(self._responses.close())
-        self._account.disconnect()
         if self._drained is not None:
             self._drained.cancel()
             self._drained = None
         self._owner.lost(self)
-        self._shared.deferred_release.take(unsent, self._account.close)
-        self._session = None
+        self._shared.deferred_release.take(unsent, self._input.account.close)
 
     # Taking requests
 
@@ -346,9 +322,12 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._take_requests(count_max)
         except FramingError as error:
-            assert self._session is not None
-            self._responses.respond(self._session.refuse(error))
+            session = self._input.session
+            assert session is not None
+            self._responses.respond(session.refuse(error))
             self.finish(str(error))
+        except UnknownDialect as error:
+            self.abort(str(error))
         except Exception as error:
             self._report(error)
         finally:
@@ -356,35 +335,26 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_requests(self, count_max: int) -> None:
         """Takes up to `count_max` requests, for about `ADVANCE_MS`."""
-        session = self._session or self._open_session()
-        reader = self._reader
+        source = self._input
+        session = source.session or self._open_session()
         if session is None:
-            self._has_more = False
+            source.has_more = False
             return
         responses, is_sequential = self._responses, session.is_sequential
         began_ms = -1
-        self._has_more = True
+        source.has_more = True
         for taken in range(1, count_max + 1):
             if self._phase is not Phase.OPEN or not responses.has_room(is_sequential=is_sequential):
                 return
-            request = session.next_request(reader)
-            if request is None and self._input_ended:
-                request = session.last_request(reader)
+            request = source.next_request(session, responses.held_bytes)
             if request is None:
-                self._has_more = False
-                wanted = reader.wanted_bytes
-                if wanted and self._account.place_frame(wanted, self.held_bytes):
-                    reader.allocate()
                 return
-            self.requests += 1
-            owned = reader.owned
-            if owned:
-                self._account.end_frame()
-            self._responses.take(session.handle(request, owned=owned), len(request), self)
+            owned = source.reader.owned
+            responses.take(session.handle(request, owned=owned), len(request), self)
             if not owned and isinstance(request, memoryview):
                 # A handler that kept the view would read other connections' bytes.
                 request.release()
-            if not taken % CLOCK_EVERY and reader.unread_bytes:
+            if not taken % CLOCK_EVERY and source.reader.unread_bytes:
                 now_ms = self._shared.clock.monotonic_ms()
                 if began_ms < 0:
                     began_ms = now_ms
@@ -392,37 +362,17 @@ class Connection(asyncio.BufferedProtocol):
                     return
 
     def _open_session(self) -> Session | None:
-        """The session of the dialect that recognizes the first bytes; None until it is known."""
-        first_bytes = self._reader.unread
-        if not first_bytes:
-            return None
-        for dialect in self._shared.dialects:
-            recognized = dialect.recognizes(first_bytes)
-            if recognized is None:
-                return None
-            if recognized:
-                self._session = session = dialect.open(self)
-                if self._is_refused:
-                    limit = self._shared.limits.connections_max
-                    self._responses.respond(session.refuse_connection(limit))
-                    self.finish(f"there are {limit} connections already")
-                return session
-        self.abort("no dialect begins with these bytes")
-        return None
-
-    def _memory_granted(self) -> None:
-        self._reader.allocate()
-        self._advance_soon()
-
-    def _stop_reading(self) -> None:
-        self._reader.discard()
-        self._has_more = False
-        self._account.drop_frame()
+        session = self._input.open_session(self)
+        if session is not None and self._is_refused:
+            limit = self._shared.limits.connections_max
+            self._responses.respond(session.refuse_connection(limit))
+            self.finish(f"there are {limit} connections already")
+        return session
 
     # Sending, reading or not, and ending
 
     def _send(self) -> None:
-        output, responses = self._output, self._responses
+        source, output, responses = self._input, self._output, self._responses
         try:
             output.pump()
         except OutputError as error:
@@ -430,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._phase is Phase.CLOSED:
             return
-        self._account.settle(responses.held_bytes)
+        source.account.settle(responses.held_bytes)
         is_idle = not (responses.pending or output.unsent)
         if self._drained is not None and not output.unsent:
             drained, self._drained = self._drained, None
@@ -442,20 +392,20 @@ class Connection(asyncio.BufferedProtocol):
             if is_idle:
                 self._end_output()
             return
-        session = self._session
+        session = source.session
         has_room = (
             is_idle or session is None or responses.has_room(is_sequential=session.is_sequential)
         )
-        if self._has_more and has_room:
+        if source.has_more and has_room:
             self._enter_scheduler()
-        if self._input_ended:
-            if is_idle and not self._has_more:
+        if source.is_ended:
+            if is_idle and not source.has_more:
                 self._transport.close()
             return
-        self._pause_reading(self._has_more or not has_room or self._account.waits)
+        self._pause_reading(source.has_more or not has_room or source.account.waits)
 
     def _pause_reading(self, pause: bool) -> None:
-        if pause is self._is_paused or self._input_ended or self._transport.is_closing():
+        if pause is self._is_paused or self._input.is_ended or self._transport.is_closing():
             return
         self._is_paused = pause
         if pause:
@@ -469,7 +419,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._phase = Phase.LINGERING
         try:
-            lingers = not self._input_ended and self._wire.shut()
+            lingers = not self._input.is_ended and self._wire.shut()
         except OSError:
             lingers = False
         if not lingers:
@@ -484,14 +434,6 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_scheduled:
             self._is_scheduled = True
             self._shared.scheduler.enter(self._continue)
-
-    def _holds_scarce_memory(self) -> bool:
-        """Whether an unfinished frame holds memory that other connections wait for."""
-        return (
-            self._account.frame_bytes > UNGATED_BYTES
-            and not self._is_paused
-            and self._shared.memory.waiting_count > 0
-        )
 
     def _report(self, error: BaseException) -> None:
         self._shared.loop.call_exception_handler(

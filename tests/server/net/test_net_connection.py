@@ -119,7 +119,7 @@ async def test_peer_that_ends_its_input_still_gets_what_is_pending(serve: Serve)
     await peer.send(frame_of(b"MR hello"))
     peer.end_input()
     connection = await place.connected()
-    await until(lambda: connection.requests == 1 and connection._input_ended)
+    await until(lambda: connection._input.requests == 1 and connection._input.is_ended)
     future.set_result([b"at last"])
     assert await peer.receive_to_end() == b"at last"
     await until(lambda: place.handler.lost == [connection])
@@ -189,7 +189,7 @@ async def test_connection_counts_what_passed(serve: Serve) -> None:
     await peer.send(frame_of(b"MR hello") * 3)
     await peer.receive(36)
     connection = await place.connected()
-    assert (connection.requests, connection.bytes_in, connection.bytes_out) == (3, 36, 36)
+    assert (connection._input.requests, connection.bytes_in, connection.bytes_out) == (3, 36, 36)
     host, port = peer.socket.getsockname()
     assert connection.peer == f"{host}:{port}"
 

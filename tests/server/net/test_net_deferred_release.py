@@ -127,8 +127,8 @@ async def test_answers_that_waited_for_one_go_out_in_their_order_and_not_all_at_
     left: list[int] = []
     first.set_result([b"1"])
     await asyncio.sleep(0)
-    while connection.pending_count:
-        left.append(connection.pending_count)
+    while len(connection._responses.pending):
+        left.append(len(connection._responses.pending))
         await asyncio.sleep(0)
     assert set(left) == {1, 2, 3, 4, 5}
     expected = b"1" + b"".join(b"%d" % number * parts for number in range(2, 7))

@@ -275,7 +275,7 @@ async def test_second_large_frame_waits_for_the_answer_to_the_first(serve: Serve
     loop = asyncio.get_running_loop()
     sending = loop.create_task(loop.sock_sendall(sock, data))
     connection = await place.connected()
-    await until(lambda: connection._account.held_back)
+    await until(lambda: connection._input.account.held_back)
     assert len(futures) == 1
     assert connection.held_bytes == million + 4
     futures[0].set_result([b"done"])

@@ -97,7 +97,7 @@ async def test_stream_goes_on_after_its_peer_ended_its_input(serve: Serve) -> No
     await peer.send(b"TAIL\n")
     peer.end_input()
     connection = await place.connected()
-    await until(lambda: connection._input_ended)
+    await until(lambda: connection._input.is_ended)
     tail.streams[0].send([b"still here\n"])
     assert await peer.receive(11) == b"still here\n"
     tail.streams[0].finish([])
