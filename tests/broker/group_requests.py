@@ -31,7 +31,7 @@ from millrace_protocol.schema import Message
 def group_requests(
     group: str, member: str, *, topic: str = "a", states: tuple[str, ...] = ()
 ) -> dict[ApiKey, Message]:
-    """By api; the member is nobody's, so most are refused unless it is empty."""
+    """By api; no group has the member, so most are refused unless its id is empty."""
     return {
         ApiKey.FIND_COORDINATOR: FindCoordinatorRequest((group,)),
         ApiKey.JOIN_GROUP: JoinGroupRequest(

@@ -142,7 +142,7 @@ async def test_offsets_that_are_committed_are_there_after_a_restart(
         assert await committed(again) == {("clicks", 0): 7, ("clicks", 1): 3}
 
 
-async def test_a_member_lives_on_through_a_restart_of_the_broker(
+async def test_a_member_stays_in_its_group_through_a_restart_of_the_broker(
     broker: Broker, wire: Wire
 ) -> None:
     joined = await join_alone(wire)
@@ -176,9 +176,9 @@ async def test_a_second_member_makes_the_first_join_again(broker: Broker, wire: 
         waiting = asyncio.ensure_future(sync(other, second))
         shares = {first.member_id: b"0", second.member_id: b"1"}
         assert (await sync(wire, again, shares), await waiting) == (b"0", b"1")
-        code, sentence = await wire.refused(beat)
+        code, message = await wire.refused(beat)
         assert code is ErrorCode.ILLEGAL_GENERATION
-        assert str(again.generation) in sentence
+        assert str(again.generation) in message
 
 
 async def test_a_member_that_leaves_is_not_waited_for(wire: Wire) -> None:
@@ -196,7 +196,7 @@ async def test_the_offsets_of_a_deleted_topic_go_with_it(broker: Broker, wire: W
         await wire.create(name)
     await wire.ask(commit(None, ("clicks", 0, 7), ("views", 0, 9)), OffsetCommitResponse)
     await wire.delete("clicks")
-    # Written behind the deletion; nobody is told when.
+    # Deleted after the topic, without a response.
     while ("clicks", 0) in await committed(wire):
         pass
     await broker.restart()
@@ -204,7 +204,7 @@ async def test_the_offsets_of_a_deleted_topic_go_with_it(broker: Broker, wire: W
         assert await committed(again) == {("views", 0): 9}
 
 
-async def test_who_waits_to_join_is_told_when_the_broker_stops(broker: Broker, wire: Wire) -> None:
+async def test_a_parked_join_is_answered_when_the_broker_stops(broker: Broker, wire: Wire) -> None:
     await join_alone(wire)
     async with connect(broker.port) as other:
         member_id = await new_id(other)
@@ -246,7 +246,7 @@ async def test_requests_are_refused_while_the_coordinator_loads_as_kafka_refuses
         faults.errnos.clear()
 
 
-async def test_nobody_coordinates_before_the_first_group_is_looked_for(wire: Wire) -> None:
+async def test_no_broker_coordinates_before_the_first_find_coordinator(wire: Wire) -> None:
     """W-4.12"""
     code, _ = await wire.refused(joining())
     assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -39,7 +39,7 @@ GROUP = "hourly"
 @pytest.fixture
 async def text(broker: Broker) -> AsyncIterator[Text]:
     async with connect_text(broker.port) as connected:
-        # Who has said something may then be silent for longer than the disk takes.
+        # After its first line a connection may be silent for longer than the disk takes.
         assert (await connected.ask("HELP"))[-1] == "OK"
         yield connected
 
@@ -156,7 +156,7 @@ async def test_a_group_cannot_forge_a_line_or_a_column(wire: Wire, text: Text) -
         ("GROUPS all", "INVALID_REQUEST Type GROUPS"),
         ("LAG", "INVALID_REQUEST Type LAG GROUP"),
         ("LAG a b", "INVALID_REQUEST Type LAG GROUP"),
-        ("LAG nobody", "GROUP_ID_NOT_FOUND There is no group 'nobody'"),
+        ("LAG unknown", "GROUP_ID_NOT_FOUND There is no group 'unknown'"),
     ],
 )
 @pytest.mark.parametrize("topic_is_there", [False, True])

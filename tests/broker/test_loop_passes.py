@@ -12,14 +12,24 @@ import os
 import selectors
 import socket
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
+from millrace_protocol.messages.group_membership import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from millrace_protocol.messages.group_offsets import (
+    CommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
 from millrace_server.testing import Broker
-from tests.broker.wire import batch, connect
+from tests.broker.wire import Wire, batch, connect
 
 PASSES_MAX = 1
 """From the pass in which the worker thread wakes the loop, not included, to the pass that sends."""
@@ -81,25 +91,39 @@ class AckPasses:
             self._durable_in = None
 
 
+async def produce(wire: Wire) -> None:
+    await wire.produce("t", batch(b"v"))
+
+
+async def commit(wire: Wire) -> None:
+    request = OffsetCommitRequest("g", -1, "", None, (CommitPartition("t", 0, 1, -1, ""),))
+    response = await wire.ask(request, OffsetCommitResponse)
+    assert response.partitions[0].error_code == 0
+
+
+@pytest.mark.parametrize("request_once", [produce, commit])
 def test_an_ack_leaves_few_passes_of_the_loop_after_its_batch_is_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request_once: Callable[[Wire], Awaitable[None]],
 ) -> None:
     selector = CountingSelector()
 
-    async def produce(port: int, passes: AckPasses) -> None:
+    async def request_all(port: int, passes: AckPasses) -> None:
         async with connect(port) as wire:
             await wire.create("t")
-            await wire.produce("t", batch(b"first"))
+            await wire.ask(FindCoordinatorRequest(("g",)), FindCoordinatorResponse)
+            await request_once(wire)
             with monkeypatch.context() as patch:
                 passes.watch(patch)
                 for _ in range(ACKS):
-                    await wire.produce("t", batch(b"v"))
+                    await request_once(wire)
 
     async def serve() -> list[int]:
         passes = AckPasses(selector)
         async with Broker(data=tmp_path / "data") as broker:
             # The client has a thread and a loop of its own, so that its passes do not count.
-            await asyncio.to_thread(asyncio.run, produce(broker.port, passes))
+            await asyncio.to_thread(asyncio.run, request_all(broker.port, passes))
         return passes.counts
 
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:

@@ -46,7 +46,7 @@ class ContextState(Enum):
 
 
 class CoordinatorContext(Generic[S]):
-    """A shard from the start of its load to its end, in the leader epoch `epoch`.
+    """A shard from the start of its load to its end, in one leader epoch.
 
     Invariants: a shard takes events only while Active; each pending request gets one reply; what a
     load or an append brings after the end is dropped.
@@ -62,8 +62,8 @@ class CoordinatorContext(Generic[S]):
         scheduler: FairScheduler,
         alarm: Alarm[CoordinatorContext[S]],
     ) -> None:
-        self.epoch = epoch
-        self.progress = LoadProgress()
+        self._epoch = epoch
+        self._progress = LoadProgress()
         self._name = name
         self._shard = shard
         self._serde = serde
@@ -81,11 +81,6 @@ class CoordinatorContext(Generic[S]):
     def is_active(self) -> bool:
         return self._state is ContextState.ACTIVE
 
-    @property
-    def pending_count(self) -> int:
-        """Requests that have no reply yet."""
-        return len(self._pending)
-
     async def load(
         self,
         loader: CoordinatorLoader,
@@ -100,14 +95,14 @@ class CoordinatorContext(Generic[S]):
             partition = await opened()
             async with slots:
                 began_ms = self._env.clock.monotonic_ms()
-                await loader.load(partition, self._shard, self.progress)
+                await loader.load(partition, self._shard, self._progress)
         except ApiError as error:
             log.error("coordinator not loaded", coordinator=self._name, reason=error.message)
             self.close(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message))
             return
         self._writer = PartitionWriter(
             partition,
-            self.epoch,
+            self._epoch,
             self._serde,
             self._env,
             self._scheduler,
@@ -116,12 +111,12 @@ class CoordinatorContext(Generic[S]):
         )
         self._state = ContextState.ACTIVE
         self._run(self._shard.on_loaded(self._moment()))
-        if self.progress.record_count:
+        if self._progress.record_count:
             log.info(
                 "coordinator loaded",
                 coordinator=self._name,
-                epoch=self.epoch,
-                records=self.progress.record_count,
+                epoch=self._epoch,
+                records=self._progress.record_count,
                 after_ms=self._env.clock.monotonic_ms() - began_ms,
             )
 
@@ -166,7 +161,7 @@ class CoordinatorContext(Generic[S]):
             return self._shard
         if self._error is not None:
             raise ApiError(self._error.code, self._error.message)
-        progress = self.progress
+        progress = self._progress
         raise ApiError(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             f"The coordinator {self._name} is loading and is at offset {progress.offset} of "

@@ -6,7 +6,6 @@ scheduler places between other work. Kafka's `CoordinatorLoader`.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +58,7 @@ class CoordinatorLoader:
         """
         try:
             await self._replay(partition, shard, progress)
-        except (UnreadableRecord, CorruptBatch, struct.error) as error:
+        except (UnreadableRecord, CorruptBatch) as error:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{partition.topic}-{partition.number} cannot be read, so its coordinator is not "

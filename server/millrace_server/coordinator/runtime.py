@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.coordinator.context import CoordinatorContext, S
-from millrace_server.coordinator.loader import CoordinatorLoader, LoadProgress
+from millrace_server.coordinator.loader import CoordinatorLoader
 from millrace_server.coordinator.shard import AnyEffects, Moment, RecordSerde, Token
 from millrace_server.environment.seams import Environment
 from millrace_server.loop.alarm import Alarm
@@ -135,13 +135,9 @@ class CoordinatorRuntime(Generic[S]):
 
     def notify_all(self, event: Callable[[S, Moment], AnyEffects]) -> None:
         """Runs an event without a reply on every active shard."""
-        for context in self._contexts.values():
+        for context in list(self._contexts.values()):
             if context.is_active:
                 context.notify(event)
-
-    def progress(self, number: int) -> LoadProgress:
-        """How far the load of a shard is. Raises `ApiError` if it is not here."""
-        return self._context(number).progress
 
     def _is_newer(self, number: int, epoch: int) -> bool:
         if epoch <= self._epochs.get(number, -1):

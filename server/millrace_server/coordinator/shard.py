@@ -91,10 +91,9 @@ class UnreadableRecord(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RecordSerde(Generic[R]):
-    """The bytes of the records of one coordinator; a value of None is a tombstone.
+    """The bytes of the records of one coordinator: key and value, which is None for a tombstone.
 
-    `decode` raises `UnreadableRecord`; `encode` raises `ValueError` or `struct.error` for what no
-    record can hold.
+    `encode` takes every record that a shard makes; `decode` raises `UnreadableRecord`.
     """
 
     encode: Callable[[R], tuple[bytes, bytes | None]]

@@ -87,11 +87,12 @@ class PartitionWriter:
         """Writes behind all earlier appends."""
         entry = _InFlight(append)
         self._in_flight.append(entry)
-        if self._encoding is None and len(append.records) <= CHUNK_RECORDS:
+        if self._encoding is not None:
+            self._queued.append(entry)
+        elif len(append.records) <= CHUNK_RECORDS:
             self._write(entry, list(map(self._serde.encode, append.records)))
-            return
-        self._queued.append(entry)
-        if self._encoding is None:
+        else:
+            self._queued.append(entry)
             self._encoding = self._env.spawn.task(self._write_queued(), name="coordinator append")
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""The consumer-group coordinator: who is in a group, who leads, what they have committed."""
+"""The group coordinator: members, generations and committed offsets of consumer groups."""

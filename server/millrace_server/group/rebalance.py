@@ -193,7 +193,7 @@ class Rebalance:
             self._store_assignment(group, request, effects)
 
     def on_sync_timeout(self, group: Group, effects: GroupEffects) -> None:
-        """The rebalance timeout has passed since the generation began: who did not sync goes."""
+        """The rebalance timeout has passed in the sync phase: members that did not sync go."""
         if not group.pending_sync:
             return
         error = ApiError(

@@ -101,9 +101,7 @@ class GroupCoordinatorService:
 
         The requests of a group get COORDINATOR_LOAD_IN_PROGRESS until its coordinator is loaded.
         """
-        loads = self._load_all()
-        if loads:
-            await asyncio.wait(loads, timeout=wait_ms / 1000)
+        await self._load_all(timeout_s=wait_ms / 1000)
 
     async def stop(self) -> None:
         """Ends every coordinator; none appends after that."""
@@ -294,17 +292,19 @@ class GroupCoordinatorService:
             )
             # The partitions are empty, so the loads take no time, and the first member need not
             # ask again.
-            await asyncio.wait(self._load_all())
+            await self._load_all()
 
-    def _load_all(self) -> list[asyncio.Task[None]]:
+    async def _load_all(self, *, timeout_s: float | None = None) -> None:
+        """Starts the loads of all partitions; they go on after the timeout."""
         topic = self._cache.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
-            return []
-        loads = [
+            return
+        started = [
             self._runtime.load(number, partition.leader_epoch, self._opener(number))
             for number, partition in enumerate(topic.partitions)
         ]
-        return [load for load in loads if load is not None]
+        if loads := [load for load in started if load is not None]:
+            await asyncio.wait(loads, timeout=timeout_s)
 
     def _opener(self, number: int) -> Callable[[], Awaitable[Partition]]:
         async def opened() -> Partition:

@@ -38,7 +38,7 @@ class Consumer:
 
     @property
     def identity(self) -> str:
-        """Who owns what it is given: a static member's instance, however often it restarts."""
+        """The owner of its partitions: a static member's instance outlives a restart."""
         return self.instance_id or self.member_id
 
     def step(self, shell: Shell) -> None:

@@ -164,7 +164,7 @@ class Shell:
         return token
 
     def enter(self, **changes: Any) -> tuple[str, int]:
-        """A dynamic newcomer: asks for its id and joins with it; returns id and token."""
+        """A new dynamic member: asks for its id and joins with it; returns id and token."""
         member_id = self.member_id(self.join(**changes))
         return member_id, self.join(member_id, **changes)
 

@@ -67,17 +67,17 @@ class GroupMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.living)
     @rule(rounds=st.integers(1, 8))
-    def everybody_carries_on(self, rounds: int) -> None:
+    def all_carry_on(self, rounds: int) -> None:
         for _ in range(rounds):
             for consumer in self.living:
                 self.step(consumer)
 
     @precondition(lambda self: self.living)
     @rule()
-    def everybody_settles(self) -> None:
-        """Enough rounds and time for those who only wait for each other."""
+    def all_settle(self) -> None:
+        """Enough rounds and time for members that only wait for each other."""
         for _ in range(4):
-            self.everybody_carries_on(6)
+            self.all_carry_on(6)
             self.shell.advance(SESSION_MS // 3)
 
     @precondition(lambda self: self.living)
@@ -316,7 +316,7 @@ def test_members_that_settle_share_everything_and_each_partition_once() -> None:
     machine.teardown()
     owned = [each for consumer in machine.living for each in consumer.owned]
     assert sorted(owned) == ["flights-0", "flights-1", "flights-2", "ports-0", "ports-1"]
-    assert machine.shell.heartbeat("stranger", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert machine.shell.heartbeat("unknown", 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 TestGroup = GroupMachine.TestCase

@@ -11,7 +11,7 @@ from millrace_server.group.requests import LeaveGroupResult, LeavingMember
 from tests.server.group.shell import REBALANCE_MS, SESSION_MS, Shell, offers, reads
 
 
-def test_a_newcomer_is_told_its_id_and_leads_the_first_generation() -> None:
+def test_a_new_member_gets_its_id_and_leads_the_first_generation() -> None:
     shell = Shell()
     member_id = shell.member_id(shell.join())
     assert member_id == "c-0001"
@@ -51,7 +51,7 @@ def test_the_initial_delay_lets_more_members_into_the_first_generation() -> None
     shell.advance(2_999)
     second, second_token = shell.enter()
     shell.advance(1)
-    assert shell.waits(first_token), "a newcomer extends the delay"
+    assert shell.waits(first_token), "a new member extends the delay"
     shell.advance(2_999)
     assert shell.waits(first_token)
     shell.advance(1)
@@ -72,7 +72,7 @@ def test_the_initial_delay_is_extended_up_to_the_rebalance_timeout() -> None:
     assert len(shell.joined(token).members) == 8
 
 
-def test_the_initial_delay_is_not_extended_when_nobody_joins() -> None:
+def test_the_initial_delay_is_not_extended_when_no_member_joins() -> None:
     shell = Shell(initial_rebalance_delay_ms=3_000)
     _, token = shell.enter()
     shell.advance(3_000)
@@ -94,7 +94,7 @@ def test_the_protocol_that_most_members_like_best_is_chosen() -> None:
         for names in (("a", "b", "c"), ("c", "b", "x"), ("b", "c"))
     ]
     shell.advance(30)
-    # "a" and "x" are not everybody's; of "b" and "c" two members prefer "b".
+    # Not all members support "a" and "x"; of "b" and "c" two members prefer "b".
     assert {shell.joined(token).protocol for token in tokens} == {"b"}
 
 
@@ -201,26 +201,26 @@ def test_a_leader_that_does_not_rejoin_is_followed_by_one_that_did() -> None:
     assert len(shell.joined(tokens[0]).members) == 2
 
 
-def test_a_pending_newcomer_is_waited_for() -> None:
+def test_a_pending_member_is_waited_for() -> None:
     shell = Shell()
     (leader,) = shell.stable(1)
-    newcomer = shell.member_id(shell.join())
+    new_member = shell.member_id(shell.join())
     token = shell.join(leader)
     assert shell.waits(token)
-    shell.join(newcomer)
+    shell.join(new_member)
     assert len(shell.joined(token).members) == 2
 
 
-def test_a_pending_newcomer_that_never_comes_is_waited_for_no_longer_than_its_session() -> None:
+def test_a_pending_member_that_never_joins_is_waited_for_no_longer_than_its_session() -> None:
     shell = Shell()
     (leader,) = shell.stable(1)
-    newcomer = shell.member_id(shell.join())
+    new_member = shell.member_id(shell.join())
     token = shell.join(leader)
     shell.advance(SESSION_MS - 1)
     assert shell.waits(token)
     shell.advance(1)
     assert len(shell.joined(token).members) == 1
-    shell.error(shell.join(newcomer), ErrorCode.UNKNOWN_MEMBER_ID)
+    shell.error(shell.join(new_member), ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def test_a_later_join_of_a_member_takes_the_place_of_the_one_that_waits() -> None:
@@ -259,13 +259,13 @@ def test_who_syncs_late_gets_the_same_assignment() -> None:
     assert shell.assignment(shell.sync(follower, 2)) == follower.encode()
 
 
-def test_members_that_the_leader_forgot_get_an_empty_assignment_and_strangers_none() -> None:
+def test_members_that_the_leader_forgot_get_an_empty_assignment_and_unknown_ids_none() -> None:
     shell = Shell()
     leader, _ = shell.enter()
     follower, _ = shell.enter()
     generation = shell.joined(shell.join(leader)).generation
     waiting = shell.sync(follower, generation)
-    shell.sync(leader, generation, {leader: b"all", "stranger": b"much"})
+    shell.sync(leader, generation, {leader: b"all", "unknown": b"much"})
     assert shell.assignment(waiting) == b""
     members = shell.coordinator.image.groups["g"].members
     assert {each.member_id for each in members} == {leader, follower}
@@ -283,7 +283,7 @@ def test_a_leader_that_syncs_twice_is_answered_once_and_written_once() -> None:
     assert shell.assignment(second) == b"a"
 
 
-def test_a_member_that_joins_during_the_sync_phase_sends_everybody_back() -> None:
+def test_a_member_that_joins_during_the_sync_phase_makes_all_join_again() -> None:
     shell = Shell()
     leader, _ = shell.enter()
     follower, _ = shell.enter()
@@ -295,7 +295,7 @@ def test_a_member_that_joins_during_the_sync_phase_sends_everybody_back() -> Non
     shell.error(late, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def test_an_assignment_that_becomes_durable_too_late_is_given_to_nobody() -> None:
+def test_an_assignment_that_becomes_durable_too_late_is_given_to_no_member() -> None:
     shell = Shell()
     leader, _ = shell.enter()
     shell.hold = True
@@ -312,13 +312,13 @@ def test_an_assignment_of_an_older_generation_is_never_taken_for_that_of_the_nex
     leader, _ = shell.enter()
     shell.hold = True
     shell.sync(leader, 1, {leader: b"old"})
-    newcomer, _ = shell.enter()
+    new_member, _ = shell.enter()
     assert shell.joined(shell.join(leader)).generation == 2
-    waiting = shell.sync(newcomer, 2)
+    waiting = shell.sync(new_member, 2)
     shell.make_durable()
     assert shell.waits(waiting)
     assert shell.state() == "CompletingRebalance"
-    shell.sync(leader, 2, {newcomer: b"new"})
+    shell.sync(leader, 2, {new_member: b"new"})
     shell.make_durable()
     assert shell.assignment(waiting) == b"new"
 
@@ -369,11 +369,11 @@ def test_a_stale_generation_is_told_which_holds_and_who_leads_it() -> None:
     assert leader in error.message
     assert shell.heartbeat(follower, 1) is ErrorCode.ILLEGAL_GENERATION
     assert shell.heartbeat(follower, 3) is ErrorCode.ILLEGAL_GENERATION
-    assert shell.heartbeat("nobody", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert shell.heartbeat("unknown", 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert shell.heartbeat(leader, 2) is ErrorCode.NONE
 
 
-def test_an_assignment_that_cannot_be_written_is_told_to_everybody_and_done_again() -> None:
+def test_an_assignment_that_cannot_be_written_fails_all_syncs_and_is_computed_again() -> None:
     shell = Shell()
     leader, _ = shell.enter()
     follower, _ = shell.enter()
@@ -457,7 +457,7 @@ def test_members_that_wait_for_the_others_do_not_time_out() -> None:
     assert shell.heartbeat(follower, generation) is ErrorCode.NONE
 
 
-def test_a_newcomer_whose_connection_is_gone_does_not_wait_for_ever() -> None:
+def test_a_new_member_whose_connection_is_gone_is_removed_after_a_time() -> None:
     shell = Shell(new_member_join_timeout_ms=20_000)
     (leader,) = shell.stable(1, session_timeout_ms=600_000, rebalance_timeout_ms=600_000)
     _, token = shell.enter()
@@ -493,7 +493,7 @@ def test_a_leave_answers_each_member_for_itself() -> None:
     pending = shell.member_id(shell.join())
     token = shell.leave(
         LeavingMember(members[0]),
-        LeavingMember("stranger"),
+        LeavingMember("unknown"),
         LeavingMember(pending),
         LeavingMember("", "no-such-instance"),
         LeavingMember(members[1], "no-such-instance"),
@@ -558,7 +558,7 @@ def test_an_empty_instance_id_and_endless_names_are_refused() -> None:
     shell.error(shell.join(protocols=offers("x" * 1_025)), ErrorCode.INVALID_REQUEST)
 
 
-def test_a_full_group_takes_nobody_else_and_its_members_rejoin() -> None:
+def test_a_full_group_takes_no_further_member_and_its_members_rejoin() -> None:
     shell = Shell(group_size_max=2)
     leader, follower = shell.stable(2)
     error = shell.error(shell.join(), ErrorCode.GROUP_MAX_SIZE_REACHED)

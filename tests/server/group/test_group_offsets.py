@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit and delete, what is seen when, and what expires."""
+"""Committed offsets: commits, deletions, when they are seen, and expiry."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_commit_is_answered_and_seen_when_it_is_durable() -> None:
     assert found.committed == CommittedOffset(42, -1, "by hand", WALL_MS + shell.now_ms)
 
 
-def test_who_takes_over_can_wait_for_the_commit_that_is_being_written() -> None:
+def test_a_stable_read_is_refused_while_a_commit_is_being_written() -> None:
     shell = Shell()
     shell.commit(1)
     shell.hold = True
@@ -115,7 +115,7 @@ def test_committing_is_a_sign_of_life() -> None:
         assert shell.code(shell.commit(offset, member_id=member, generation=1)) is ErrorCode.NONE
 
 
-def test_nobody_commits_from_outside_while_a_group_has_members() -> None:
+def test_only_members_commit_while_a_group_has_members() -> None:
     shell = Shell()
     assert shell.code(shell.commit(1)) is ErrorCode.NONE
     (member,) = shell.stable(1)
@@ -360,7 +360,7 @@ def test_a_commit_in_flight_does_not_outlive_the_deletion_of_its_group() -> None
     assert not list(shell.image_of_log().names())
 
 
-def test_a_group_that_is_being_deleted_asks_everybody_to_come_back() -> None:
+def test_requests_of_a_group_that_is_being_deleted_are_to_be_retried() -> None:
     shell = Shell()
     shell.commit(1)
     shell.hold = True

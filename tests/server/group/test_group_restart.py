@@ -49,14 +49,14 @@ def test_members_have_a_new_session_after_a_restart() -> None:
 def test_members_carry_on_after_a_restart_in_the_middle_of_the_join_phase() -> None:
     shell = Shell()
     leader, follower = shell.stable(2)
-    newcomer, _ = shell.enter()
+    new_member, _ = shell.enter()
     shell.join(follower)
     assert shell.state() == "PreparingRebalance"
     shell.restart()
     assert shell.state() == "Stable"
     assert shell.heartbeat(leader, 2) is ErrorCode.NONE
-    shell.error(shell.join(newcomer), ErrorCode.UNKNOWN_MEMBER_ID)
-    newcomer, joining = shell.enter()
+    shell.error(shell.join(new_member), ErrorCode.UNKNOWN_MEMBER_ID)
+    new_member, joining = shell.enter()
     assert shell.heartbeat(leader, 2) is ErrorCode.REBALANCE_IN_PROGRESS
     tokens = [joining, shell.join(leader), shell.join(follower)]
     assert {shell.joined(token).generation for token in tokens} == {3}
@@ -147,7 +147,7 @@ def test_an_append_that_comes_back_out_of_order_is_a_bug_that_is_seen() -> None:
         shell.coordinator.on_appended(first, shell.moment)
 
 
-def test_a_hundred_thousand_ids_that_nobody_comes_back_with_harm_nobody() -> None:
+def test_a_hundred_thousand_pending_ids_do_not_keep_a_member_from_joining() -> None:
     serial = iter(range(1_000_000))
     config = GroupConfig(initial_rebalance_delay_ms=0, pending_members_max=1_000)
     quota = MemoryQuota(config.memory_bytes)
@@ -176,7 +176,7 @@ def test_a_hundred_thousand_ids_that_nobody_comes_back_with_harm_nobody() -> Non
     assert answer.token == "last"
     member_id = effect.result.member_id
     assert isinstance(answer.result, JoinGroupResult), (
-        "who comes back at once is in before the flood"
+        "a member that joins at once with its id is added before the flood"
     )
     sync = SyncGroup(group_id="g", member_id=member_id, generation=1)
     (append,) = coordinator.sync("sync", sync, Moment(0, 0))
@@ -188,7 +188,7 @@ def test_a_hundred_thousand_ids_that_nobody_comes_back_with_harm_nobody() -> Non
     assert coordinator.describe("g").members == ()
 
 
-def test_groups_that_nobody_ever_joined_are_forgotten_with_the_last_pending_id() -> None:
+def test_a_group_without_members_is_removed_with_its_last_pending_id() -> None:
     shell = Shell()
     shell.join()
     assert [each.group_id for each in shell.coordinator.list_groups()] == ["g"]
@@ -197,12 +197,12 @@ def test_groups_that_nobody_ever_joined_are_forgotten_with_the_last_pending_id()
     assert shell.log == []
 
 
-def test_groups_of_strangers_give_way_and_groups_with_members_or_offsets_do_not() -> None:
+def test_groups_of_pending_ids_give_way_and_groups_with_members_or_offsets_do_not() -> None:
     shell = Shell(groups_max=3)
     (member,) = shell.stable(1, group="alive")
     shell.commit(1, group="committed")
     for number in range(50):
-        shell.error(shell.join(group=f"stranger{number}"), ErrorCode.MEMBER_ID_REQUIRED)
+        shell.error(shell.join(group=f"pending{number}"), ErrorCode.MEMBER_ID_REQUIRED)
     assert shell.heartbeat(member, 1, group="alive") is ErrorCode.NONE
     assert len(shell.coordinator.list_groups()) == 3
     shell.commit(1, group="third")

@@ -19,7 +19,7 @@ def two_instances(shell: Shell) -> tuple[str, str]:
     return leader, follower
 
 
-def test_a_static_newcomer_joins_at_once_under_an_id_made_of_its_instance_id() -> None:
+def test_a_new_static_member_joins_at_once_under_an_id_made_of_its_instance_id() -> None:
     shell = Shell()
     assert shell.joined(shell.join(instance_id="a")).member_id == "a-0001"
 
@@ -179,8 +179,8 @@ def test_a_rebalance_that_no_static_member_joins_waits_for_their_sessions() -> N
     shell.join(instance_id="a", session_timeout_ms=100_000)
     leader = shell.coordinator.describe("g").members[0].member_id
     shell.sync(leader, 1)
-    newcomer, token = shell.enter()
-    shell.leave(LeavingMember(newcomer))
+    new_member, token = shell.enter()
+    shell.leave(LeavingMember(new_member))
     shell.error(token, ErrorCode.UNKNOWN_MEMBER_ID)
     assert shell.state() == "PreparingRebalance"
     shell.advance(REBALANCE_MS)
