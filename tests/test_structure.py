@@ -17,9 +17,6 @@ from tests.structure import (
 
 LARGE_FILES: set[str] = {
     "membership",
-    "partition_log",
-    "recovery",
-    "segment",
 }
 LONG_FUNCTIONS: set[str] = {
     "_Payload._read_one_by_one",

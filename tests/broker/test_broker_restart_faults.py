@@ -52,7 +52,7 @@ async def data(tmp_path: Path) -> Path:
         for value in RECORDS[1:]:
             await wire.produce("t", batch(value))
         shutil.copytree(first, second)
-    (second / "t-0" / "durable").unlink()
+    (second / "t-0" / "recovery-point").unlink()
     return second
 
 
@@ -283,7 +283,7 @@ async def test_a_log_without_its_checkpoint_is_a_warning_with_its_offsets(
     assert len(segments) > 2
     segments[gone].unlink()
     (tmp_path / "t-0" / "checkpoint").unlink()
-    (tmp_path / "t-0" / "durable").unlink()
+    (tmp_path / "t-0" / "recovery-point").unlink()
     async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
         begin, end = (await wire.offset("t", -2)).offset, (await wire.offset("t", -1)).offset
     assert (begin > 0) == (gone == 0)

@@ -1,8 +1,8 @@
 """What was durable when a process was killed, damaged byte by byte, and refused by the next start.
 
-A power cut may leave an old durable mark, and `log_states` looks at these. After a kill the mark
-is exact: all that was acked lies before it or the checkpoint, and no damage behind the checkpoint
-and before the mark may be taken for a torn tail.
+A power cut may leave an old recovery point, and `log_states` looks at these. After a kill it is
+exact: all that was acked lies before it or the checkpoint, and no damage behind the checkpoint and
+before the recovery point may be taken for a torn tail.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from millrace_protocol.records import HEADER_SIZE, batch_extent
 from millrace_server.log import CorruptLog, LogConfig, PartitionLog
 from millrace_server.log.checkpoint import read_checkpoint
-from millrace_server.log.durable_mark import read_mark
+from millrace_server.log.recovery_point import read_recovery_point
 from tests.crash.durable_states import MomentDisk, Tally, states
 from tests.crash.log_states import Live, moments_of
 from tests.server.log.log_model import DIRECTORY
@@ -36,15 +36,18 @@ def check_kills(live: Live, config: LogConfig, *, flips: int) -> int:
             continue
         *_, killed = states(moment, Tally(), limit=2, rng=rng)
         contents = killed.contents()
-        checkpoint, mark = read_checkpoint(killed, DIRECTORY), read_mark(killed, DIRECTORY)
+        checkpoint, point = (
+            read_checkpoint(killed, DIRECTORY),
+            read_recovery_point(killed, DIRECTORY),
+        )
         assert checkpoint is not None
-        known = max(checkpoint.recovery_offset, mark.end_offset if mark else 0)
+        known = max(checkpoint.end_offset, point.end_offset if point else 0)
         assert moment.facts.is_recovering or known >= moment.facts.durable, (
             "what was acked is known to be durable"
         )
-        if (checkpoint, mark) in seen:
+        if (checkpoint, point) in seen:
             continue
-        seen.add((checkpoint, mark))
+        seen.add((checkpoint, point))
         for path, position, size_bytes in durable_batches(killed):
             for _ in range(flips):
                 place = rng.choice((rng.randrange(HEADER_SIZE), rng.randrange(size_bytes)))
@@ -58,13 +61,13 @@ def check_kills(live: Live, config: LogConfig, *, flips: int) -> int:
 
 
 def durable_batches(disk: MomentDisk) -> Iterator[tuple[str, int, int]]:
-    """Path, position and size of each batch behind the checkpoint and before the mark."""
-    checkpoint, mark = read_checkpoint(disk, DIRECTORY), read_mark(disk, DIRECTORY)
-    if checkpoint is None or mark is None or mark.end_offset <= checkpoint.recovery_offset:
+    """Path, position and size of each batch behind the checkpoint and before the recovery point."""
+    checkpoint, point = read_checkpoint(disk, DIRECTORY), read_recovery_point(disk, DIRECTORY)
+    if checkpoint is None or point is None or point.end_offset <= checkpoint.end_offset:
         return
-    offset, base = checkpoint.recovery_offset, checkpoint.active_base_offset
+    offset, base = checkpoint.end_offset, checkpoint.active_base_offset
     position = checkpoint.position
-    while offset < mark.end_offset:
+    while offset < point.end_offset:
         path = f"{DIRECTORY}/{base:020d}.log"
         content = disk.contents()[path] or b""
         found, size_bytes = batch_extent(content, position) if content[position:] else (-1, 0)
@@ -76,7 +79,7 @@ def durable_batches(disk: MomentDisk) -> Iterator[tuple[str, int, int]]:
         yield path, position, size_bytes
         offset = found + 1
         position += size_bytes
-    assert (base, position) == (mark.base_offset, mark.position) or not mark.position
+    assert (base, position) == (point.base_offset, point.position) or not point.position
 
 
 def _check_refused(disk: MomentDisk, config: LogConfig) -> None:

@@ -44,8 +44,8 @@ class Promise:
     """`durable` of the `sent` values must be there; none below `start` has to be, and none below
     `deleted` may be.
 
-    `is_recovering` from a power cut, which may have left an old durable mark. Compaction was never
-    asked to clean beyond `clean_end`.
+    `is_recovering` from a power cut, which may have left an old recovery point. Compaction was
+    never asked to clean beyond `clean_end`.
     """
 
     is_created: bool
@@ -153,7 +153,7 @@ class LogLife:
 
     def clean(self, now_ms: int = 2_000) -> None:
         """A pass of compaction, as far as the disk lets it."""
-        cleaning = self.log.begin_cleaning(
+        cleaning = self.log.cleaner.begin(
             now_ms, high_watermark=self.log.durable_offset, keys_max=100
         )
         if cleaning is None:
@@ -171,11 +171,11 @@ class LogLife:
         while (done := cleaning.step()) is not None:
             if isinstance(done, int):
                 continue
-            if not self.log.swap(done):
+            if not self.log.cleaner.swap(done):
                 done.discard()
                 return
             self.flush()
-        self.log.finish_cleaning(cleaning)
+        self.log.cleaner.finish(cleaning)
 
     def roll(self, now_ms: int = 2_000) -> None:
         """Closes a segment that is too old to wait for more."""
@@ -291,7 +291,7 @@ def compact(life: LogLife) -> None:
     life.flush()
 
 
-def compact_what_the_mark_names(life: LogLife) -> None:
+def compact_what_the_recovery_point_names(life: LogLife) -> None:
     """The last segment that was written to is closed by its age, and cleaned."""
     life.append(300, 300)
     life.flush()
@@ -440,7 +440,7 @@ LIVES: dict[str, tuple[Live, LogConfig]] = {
     "follow a compacted leader": (follow_a_compacted_leader, SMALL),
     "reserve space": (reserve_space, BIG),
     "compact": (compact, COMPACTED),
-    "compact what the mark names": (compact_what_the_mark_names, COMPACTED),
+    "compact what the recovery point names": (compact_what_the_recovery_point_names, COMPACTED),
     "compact and stop": (compact_and_stop, COMPACTED),
 }
 

@@ -14,16 +14,16 @@ import pytest
 from millrace_server.environment.seams import Disk
 from millrace_server.log import (
     LogConfig,
-    PartitionLog,
     Swap,
     checkpoint,
-    recovery,
+    verdicts,
 )
 from millrace_server.log.compaction import cleaned_segment, cleaning
 from millrace_server.log.compaction.cleaned_segment import CleanedSegment
-from millrace_server.log.durable_mark import DurableMark, MarkFile
+from millrace_server.log.compaction.cleaner import LogCleaner
 from millrace_server.log.flush import FlushTicket
 from millrace_server.log.integrity.scan import Ending
+from millrace_server.log.recovery_point import RecoveryPoint, RecoveryPointFile
 from millrace_server.partitions import storage
 from tests.crash import broker_life, broker_states, log_states
 from tests.crash.durable_states import MomentDisk, Tally, states
@@ -65,7 +65,8 @@ def test_after_a_kill_no_damage_to_what_was_acked_is_taken_for_a_torn_tail(
 
 
 @pytest.mark.parametrize(
-    "live", [log_states.compact, log_states.compact_what_the_mark_names, compact_into_parts]
+    "live",
+    [log_states.compact, log_states.compact_what_the_recovery_point_names, compact_into_parts],
 )
 def test_a_compacted_log_that_lost_its_checkpoint_says_the_same(
     monkeypatch: pytest.MonkeyPatch, live: log_states.Live
@@ -180,30 +181,30 @@ def with_removals_before_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def with_damage_refused_behind_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = dict(recovery._TABLE)
+    table = dict(verdicts._TABLE)
     for ending in (Ending.BAD, Ending.DAMAGED, Ending.MISSING, Ending.TORN):
         durable, _, last, earlier = table[ending]
-        table[ending] = (durable, recovery.Verdict.REFUSE, last, earlier)
-    monkeypatch.setattr(recovery, "_TABLE", table)
+        table[ending] = (durable, verdicts.Verdict.REFUSE, last, earlier)
+    monkeypatch.setattr(verdicts, "_TABLE", table)
 
 
-def with_the_mark_before_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_the_recovery_point_before_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     sync = FlushTicket.sync
 
-    def mark_first(ticket: FlushTicket) -> None:
-        if ticket.mark_file is not None:
-            ticket._write_mark(ticket.mark_file)
+    def note_first(ticket: FlushTicket) -> None:
+        if ticket.recovery_point is not None:
+            ticket._write_recovery_point(ticket.recovery_point)
         sync(ticket)
 
-    monkeypatch.setattr(FlushTicket, "sync", mark_first)
+    monkeypatch.setattr(FlushTicket, "sync", note_first)
 
 
-def with_the_mark_before_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_the_recovery_point_before_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     def sync(ticket: FlushTicket) -> None:
         for file in ticket.dirty:
             file.sync()
-        if ticket.mark_file is not None:
-            ticket._write_mark(ticket.mark_file)
+        if ticket.recovery_point is not None:
+            ticket._write_recovery_point(ticket.recovery_point)
         if ticket.sync_directory:
             ticket.disk.sync_directory(ticket.directory)
 
@@ -211,14 +212,14 @@ def with_the_mark_before_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_replaced_segments_removed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    swap = PartitionLog.swap
+    swap = LogCleaner.swap
 
-    def remove_first(log: PartitionLog, done: Swap) -> bool:
+    def remove_first(cleaner: LogCleaner, done: Swap) -> bool:
         for segment in done.replaced:
             segment.remove_files()
-        return swap(log, done)
+        return swap(cleaner, done)
 
-    monkeypatch.setattr(PartitionLog, "swap", remove_first)
+    monkeypatch.setattr(LogCleaner, "swap", remove_first)
 
 
 def with_cleaned_segments_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +249,8 @@ def with_cleaned_segments_named_and_not_synced(monkeypatch: pytest.MonkeyPatch) 
         with_replaced_segments_removed_at_once,
         with_cleaned_segments_not_synced,
         with_cleaned_segments_named_and_not_synced,
-        with_the_mark_before_the_data,
-        with_the_mark_before_the_directory,
+        with_the_recovery_point_before_the_data,
+        with_the_recovery_point_before_the_directory,
         with_the_oldest_segment_synced_last_and_not_at_all,
         with_the_checkpoint_before_the_data,
         with_removals_before_the_checkpoint,
@@ -265,28 +266,33 @@ def test_a_log_that_leaves_a_step_out_is_caught(
             log_states.check_life(live, config, limit=300)
 
 
-def without_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MarkFile, "write", lambda file, mark: None)
+def without_a_recovery_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecoveryPointFile, "write", lambda file, point: None)
 
 
-def with_a_mark_after_the_ack(monkeypatch: pytest.MonkeyPatch) -> None:
-    write, waiting = MarkFile.write, list[DurableMark]()
+def with_a_recovery_point_after_the_ack(monkeypatch: pytest.MonkeyPatch) -> None:
+    write, waiting = RecoveryPointFile.write, list[RecoveryPoint]()
 
-    def one_late(file: MarkFile, mark: DurableMark) -> None:
-        waiting.append(mark)
+    def one_late(file: RecoveryPointFile, point: RecoveryPoint) -> None:
+        waiting.append(point)
         if len(waiting) > 1:
             write(file, waiting[-2])
 
-    monkeypatch.setattr(MarkFile, "write", one_late)
+    monkeypatch.setattr(RecoveryPointFile, "write", one_late)
 
 
-def with_damage_cut_before_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = {ending: (row[1], *row[1:]) for ending, row in recovery._TABLE.items()}
-    monkeypatch.setattr(recovery, "_TABLE", table)
+def with_damage_cut_before_the_recovery_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {ending: (row[1], *row[1:]) for ending, row in verdicts._TABLE.items()}
+    monkeypatch.setattr(verdicts, "_TABLE", table)
 
 
 @pytest.mark.parametrize(
-    "break_it", [without_a_mark, with_a_mark_after_the_ack, with_damage_cut_before_the_mark]
+    "break_it",
+    [
+        without_a_recovery_point,
+        with_a_recovery_point_after_the_ack,
+        with_damage_cut_before_the_recovery_point,
+    ],
 )
 def test_a_log_that_cuts_what_was_acked_is_caught(
     monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None]

@@ -45,7 +45,7 @@ def _batches(log: PartitionLog) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     offset = log.start_offset
     while offset < log.end_offset:
-        read = log.read(offset, max_bytes=1, end_offset=log.end_offset)
+        read = log.reader.read(offset, max_bytes=1, end_offset=log.end_offset)
         assert read.slice is not None
         header = check_batch(read.slice.file.pread(read.slice.size, read.slice.position))
         read.slice.release()

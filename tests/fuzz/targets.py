@@ -75,9 +75,9 @@ from millrace_protocol.records import (
 from millrace_protocol.schema import Message
 from millrace_server.config import ConfigError, load
 from millrace_server.log.checkpoint import Checkpoint, ClosedSegment
-from millrace_server.log.durable_mark import MARK_SIZE, DurableMark
 from millrace_server.log.offset_index import OffsetIndex
 from millrace_server.log.producers import Producers
+from millrace_server.log.recovery_point import RECOVERY_POINT_SIZE, RecoveryPoint
 from millrace_server.log.time_index import TimeIndex
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import UnreadableMetadata, decode_record
@@ -287,15 +287,15 @@ def _checkpoint(data: bytes) -> None:
         assert len(producers) <= len(candidate)
 
 
-def _durable_mark(data: bytes) -> None:
+def _recovery_point(data: bytes) -> None:
     """Also with a checksum that fits, behind which the fields are read."""
     import crc32c
 
-    crc = struct.pack(">I", crc32c.crc32c(data[12:MARK_SIZE]))
+    crc = struct.pack(">I", crc32c.crc32c(data[12:RECOVERY_POINT_SIZE]))
     for candidate in (data, data[:8] + crc + data[12:]):
-        mark = DurableMark.decode(candidate)
+        mark = RecoveryPoint.decode(candidate)
         if mark is not None:
-            assert mark.encode() == candidate[:MARK_SIZE]
+            assert mark.encode() == candidate[:RECOVERY_POINT_SIZE]
 
 
 def _producers(data: bytes) -> None:
@@ -457,7 +457,7 @@ TARGETS = (
         (struct.pack(">iiii", 1, 100, 5, 900), struct.pack(">qiqi", 5, 1, 6, 9)),
         200,
     ),
-    Target("durable mark", _durable_mark, (DurableMark(9, 5, 900).encode(),)),
+    Target("recovery point", _recovery_point, (RecoveryPoint(9, 5, 900).encode(),)),
     Target("checkpoint", _checkpoint, (_checkpoint_seed(),)),
     Target("producers", _producers, (_checkpoint_seed()[-55:],)),
     Target("metadata record", _metadata_record, _METADATA),

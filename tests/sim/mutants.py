@@ -21,18 +21,22 @@ from millrace_protocol.records import HEADER_SIZE, decode, read_header, validate
 from millrace_server.log import (
     LogConfig,
     PartitionLog,
-    partition_log,
+    log_start,
+    reader,
     recovery,
     retention,
     timestamps,
+    verdicts,
 )
 from millrace_server.log.checkpoint import Checkpoint
 from millrace_server.log.flush import FlushTicket
 from millrace_server.log.integrity import verification
 from millrace_server.log.integrity.scan import BatchScan
+from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.producers import Producers
 from millrace_server.log.recovery import _Recovery
 from millrace_server.log.segment import Segment
+from millrace_server.log.verdicts import Verdict
 from millrace_server.partitions.partition import Partition
 from tests.sim.scenario import run_seed
 
@@ -71,8 +75,7 @@ def syncs_the_active_segment_only(patch: Patch) -> None:
 
 def takes_what_was_appended_during_a_sync_for_durable(patch: Patch) -> None:
     def finish_flush(self: PartitionLog, ticket: FlushTicket) -> None:
-        self._durable_offset = self._end_offset
-        self._durable_position = self._chain.active.size_bytes
+        self._durability.durable_end = Boundary(self._chain.active.size_bytes, self.end_offset)
 
     patch(PartitionLog, "finish_flush", finish_flush)
 
@@ -155,11 +158,11 @@ def answers_changes_of_topics_before_they_are_durable(patch: Patch) -> None:
 
 
 def cuts_a_log_wherever_it_is_damaged(patch: Patch) -> None:
-    original = recovery.verdict
+    original = verdicts.verdict
 
-    def verdict(*args: Any, **options: Any) -> recovery.Verdict:
+    def verdict(*args: Any, **options: Any) -> Verdict:
         decision = original(*args, **options)
-        return recovery.Verdict.CUT if decision is recovery.Verdict.REFUSE else decision
+        return Verdict.CUT if decision is Verdict.REFUSE else decision
 
     patch(recovery, "verdict", verdict)
 
@@ -191,12 +194,12 @@ def uses_an_offset_again_after_its_index_failed(patch: Patch) -> None:
     original = PartitionLog.append
 
     def append(self: PartitionLog, *args: Any, **options: Any) -> Any:
-        end_offset = self._end_offset
+        end_offset = self.end_offset
         appended = original(self, *args, **options)
         try:
             self._chain.active.file.preallocate(0)
         except OSError:
-            self._end_offset = end_offset
+            self._state.end_offset = end_offset
             raise
         return appended
 
@@ -230,7 +233,7 @@ def removes_one_segment_too_many(patch: Patch) -> None:
         count = original(segments, config, **options)
         return min(count + 1, len(segments) - 1) if count else 0
 
-    patch(partition_log, "expired_segments", expired_segments)
+    patch(log_start, "expired_segments", expired_segments)
 
 
 def finds_a_time_one_segment_too_late(patch: Patch) -> None:
@@ -239,7 +242,7 @@ def finds_a_time_one_segment_too_late(patch: Patch) -> None:
     def first_candidate(segments: Any, *args: Any, **options: Any) -> Any:
         return original(segments[1:] or segments, *args, **options)
 
-    patch(partition_log, "first_candidate", first_candidate)
+    patch(reader, "first_candidate", first_candidate)
 
 
 class _AnyChecksum:

@@ -1,6 +1,6 @@
 """Damage to what was durable: bits that flip, and sectors that went to the wrong place.
 
-Owns what is damaged and what may follow from it. Of a log that is what its durable mark vouches
+Owns what is damaged and what may follow from it. Of a log that is what its recovery point vouches
 for: a sync may reach further than the broker knows, and damage there looks like a torn tail. One
 fault for each partition: two could hide each other. Whatever is damaged, a wrong value or a log
 that is shorter than promised must not go without a word; errors and partitions that are offline are
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from millrace.errors import MillraceError
 from millrace_server.controller.metadata_log import METADATA_TOPIC
-from millrace_server.log.durable_mark import MARK_NAME, DurableMark
+from millrace_server.log.recovery_point import RECOVERY_POINT_NAME, RecoveryPoint
 from tests.sim.disk import SECTOR_BYTES, FaultyDisk
 from tests.sim.host import Rng, Trace
 from tests.sim.ledger import partition_name
@@ -107,8 +107,8 @@ def promised(disk: FaultyDisk, path: str) -> bytes:
     directory, _, name = path.partition("/")
     if not name.endswith(".log"):
         return data
-    mark_path = f"{directory}/{MARK_NAME}"
-    mark = DurableMark.decode(disk.file_bytes(mark_path)) if disk.exists(mark_path) else None
+    mark_path = f"{directory}/{RECOVERY_POINT_NAME}"
+    mark = RecoveryPoint.decode(disk.file_bytes(mark_path)) if disk.exists(mark_path) else None
     base_offset = int(name.partition(".")[0])
     if mark is None or base_offset > mark.base_offset:
         return b""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace_server.log.durable_mark import MARK_NAME, DurableMark
+from millrace_server.log.recovery_point import RECOVERY_POINT_NAME, RecoveryPoint
 from tests.history.operations import Left
 from tests.sim.disk import SECTOR_BYTES, FaultyDisk
 from tests.sim.host import Rng, Trace
@@ -196,9 +196,9 @@ def test_rot_changes_what_is_durable_and_says_in_which_partition_once_for_each()
             file = disk.open(f"{topic}-0/{0:020d}.log", create=True, write=True)
             file.pwrite(random.Random(topic).randbytes(4_000), 0)
             file.sync()
-            # What was synced beyond the mark looks like a torn tail, and so is left alone.
-            mark = disk.open(f"{topic}-0/{MARK_NAME}", create=True, write=True)
-            mark.pwrite(DurableMark(1, 0, MARKED_BYTES).encode(), 0)
+            # What was synced beyond the recovery point looks like a torn tail: it is left alone.
+            mark = disk.open(f"{topic}-0/{RECOVERY_POINT_NAME}", create=True, write=True)
+            mark.pwrite(RecoveryPoint(1, 0, MARKED_BYTES).encode(), 0)
             disk.sync_directory(f"{topic}-0")
             before[topic] = disk.durable_bytes(file.path)
         disk.sync_directory("")

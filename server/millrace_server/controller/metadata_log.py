@@ -88,7 +88,7 @@ class MetadataLog:
 
         Blocking. Raises `UnreadableMetadata`, `CorruptLog` and `OSError`.
         """
-        start = self._partition.log.start_offset
+        start = self._partition.start_offset
         if not start <= offset <= self.committed_offset:
             raise UnreadableMetadata(
                 f"the metadata log holds offsets {start} to {self.committed_offset} and is needed "

@@ -70,8 +70,8 @@ class CoordinatorLoader:
     async def _replay(
         self, partition: Partition, shard: CoordinatorShard[Any, Any], progress: LoadProgress
     ) -> None:
-        progress.offset = partition.log.start_offset
-        progress.end_offset = partition.log.end_offset
+        progress.offset = partition.start_offset
+        progress.end_offset = partition.end_offset
         while progress.offset < progress.end_offset:
             if progress.offset >= partition.high_watermark:
                 await partition.acked(progress.end_offset)

@@ -20,7 +20,7 @@ from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket
 from millrace_server.log.integrity.corrupt_ranges import CorruptRange, CorruptRecords
 from millrace_server.log.partition_log import Appended, PartitionLog
 from millrace_server.log.reading import LogRead
-from millrace_server.log.recovery import RecoveryReport
+from millrace_server.log.recovered import RecoveryReport
 from millrace_server.log.scrub import DurableSegment
 from millrace_server.log.splitting import Piece
 from millrace_server.log.timestamps import Candidate, FoundTime

@@ -10,11 +10,10 @@ its table with the leader's and truncates to where both agree; a high watermark 
 The table is durable before a record of its last epoch counts as durable, and before a leader serves
 in that epoch. Recovery adds the epochs of the batches behind the checkpoint.
 
-    byte  0      4         8          12
-          +------+---------+----------+----------------------------------------+
-          | MREP | version | CRC-32C  | (epoch i32, start offset i64)*         |   big-endian
-          |      | u32     | u32      | covered by the CRC                     |
-          +------+---------+----------+----------------------------------------+
+    byte  0                12
+          +----------------+---------------------------------+
+          | checkpoint_file| (epoch i32, start offset i64)*  |    MREP, version 2
+          +----------------+---------------------------------+
 """
 
 from __future__ import annotations
@@ -24,17 +23,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-import crc32c
-
 from millrace_server.environment.seams import Disk
+from millrace_server.log.checkpoint_file import CheckpointFormat, read_file, replace_file
 
 EPOCHS_NAME: Final = "leader-epoch-checkpoint"
-EPOCHS_TEMPORARY_NAME: Final = "leader-epoch-checkpoint.tmp"
 NO_EPOCH: Final = -1
 
-_MAGIC: Final = b"MREP"
-_VERSION: Final = 1
-_PREFIX = struct.Struct(">4sII")
+_FORMAT: Final = CheckpointFormat(b"MREP", 2)
 _ENTRY = struct.Struct(">iq")
 
 
@@ -105,19 +100,15 @@ class EpochTable:
 
     def encode(self) -> bytes:
         """Returns the file's content."""
-        body = b"".join(_ENTRY.pack(*entry) for entry in self.entries)
-        return _PREFIX.pack(_MAGIC, _VERSION, crc32c.crc32c(body)) + body
+        return _FORMAT.encode(b"".join(_ENTRY.pack(*entry) for entry in self.entries))
 
     @classmethod
     def decode(cls, data: bytes) -> EpochTable | None:
         """Reads a file's content; None if it is not a whole table of this version."""
-        if len(data) < _PREFIX.size or (len(data) - _PREFIX.size) % _ENTRY.size:
+        content = _FORMAT.decode(data)
+        if content is None or len(content.body) % _ENTRY.size:
             return None
-        magic, version, crc = _PREFIX.unpack_from(data)
-        body = data[_PREFIX.size :]
-        if magic != _MAGIC or version != _VERSION or crc != crc32c.crc32c(body):
-            return None
-        return cls(tuple(map(EpochStart._make, _ENTRY.iter_unpack(body))))
+        return cls(tuple(map(EpochStart._make, _ENTRY.iter_unpack(content.body))))
 
 
 FIRST_EPOCH: Final = EpochTable((EpochStart(0, 0),))
@@ -126,26 +117,10 @@ FIRST_EPOCH: Final = EpochTable((EpochStart(0, 0),))
 
 def read_epochs(disk: Disk, directory: str) -> EpochTable | None:
     """Returns the table of a log; None if it is missing or broken. Raises `OSError`."""
-    path = f"{directory}/{EPOCHS_NAME}"
-    if not disk.exists(path):
-        return None
-    file = disk.open(path)
-    try:
-        return EpochTable.decode(file.pread(file.size(), 0))
-    finally:
-        file.release()
+    data = read_file(disk, f"{directory}/{EPOCHS_NAME}")
+    return None if data is None else EpochTable.decode(data)
 
 
 def write_epochs(disk: Disk, directory: str, table: EpochTable) -> None:
     """Replaces the table and makes it durable, with its name. Blocking; raises `OSError`."""
-    temporary = f"{directory}/{EPOCHS_TEMPORARY_NAME}"
-    if disk.exists(temporary):
-        disk.remove(temporary)
-    file = disk.open(temporary, create=True, write=True)
-    try:
-        file.pwrite(table.encode(), 0)
-        file.sync()
-    finally:
-        file.release()
-    disk.rename(temporary, f"{directory}/{EPOCHS_NAME}")
-    disk.sync_directory(directory)
+    replace_file(disk, f"{directory}/{EPOCHS_NAME}", table.encode())

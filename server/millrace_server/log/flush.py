@@ -3,11 +3,11 @@
 Owns the order of the steps, which is what recovery relies on. Refuses to know when a flush is
 worth it (`PartitionLog`) and in which thread it runs (`disk.flusher`).
 
-    PartitionLog.begin_flush    notes what is dirty                       loop
-    FlushTicket.sync            epochs, gaps, data, directory, mark       worker thread
-    PartitionLog.finish_flush   durable_offset moves, waiters wake        loop
-    FlushTicket.settle          trim, indexes, checkpoint, then removals  worker thread
-    PartitionLog.finish_settle  notes what was saved                      loop
+    PartitionLog.begin_flush    notes what is dirty                               loop
+    FlushTicket.sync            epochs, gaps, data, directory, recovery point     worker thread
+    PartitionLog.finish_flush   durable_offset moves, appends are acked           loop
+    FlushTicket.settle          trim, indexes, checkpoint, then removals          worker thread
+    PartitionLog.finish_settle  notes what was saved                              loop
 
 One ticket per log at a time: two checkpoints in flight could overtake each other.
 """
@@ -22,17 +22,17 @@ import crc32c
 
 from millrace_server.environment.seams import Disk, File
 from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
-from millrace_server.log.durable_mark import DurableMark, MarkFile
 from millrace_server.log.epochs import EpochTable, write_epochs
 from millrace_server.log.index_file import INDEX_CRC
 from millrace_server.log.offset_gaps import sync_gap_end
 from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from millrace_server.log.recovery_point import RecoveryPoint, RecoveryPointFile
 from millrace_server.log.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from millrace_server.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NO_MARK_ERRNOS: Final = DISK_FULL_ERRNOS | {errno.EMFILE, errno.ENFILE}
-"""They say nothing of the disk's health: the mark stays where it was, and the next flush tries."""
+_SKIPPED_ERRNOS: Final = DISK_FULL_ERRNOS | {errno.EMFILE, errno.ENFILE}
+"""They say nothing of the disk's health: the recovery point stays, and the next flush tries."""
 
 
 @dataclass(slots=True)
@@ -83,8 +83,8 @@ class FlushTicket:
     """The work of one flush; holds a reference to every file it names until it is released.
 
     `end_offset` is what will be durable, and lies at `end_position` of `end_segment`. If that is
-    more than before, `mark_file` is where to note it. `epochs` is the epoch table, None if the disk
-    has it.
+    more than before, `recovery_point` is where to note it. `epochs` is the epoch table, None if the
+    disk has it.
     """
 
     disk: Disk
@@ -92,7 +92,7 @@ class FlushTicket:
     end_offset: int
     end_segment: Segment
     end_position: int
-    mark_file: MarkFile | None = None
+    recovery_point: RecoveryPointFile | None = None
     epochs: EpochTable | None = None
     are_epochs_saved: bool = False
     dirty: list[File] = field(default_factory=list)
@@ -104,7 +104,7 @@ class FlushTicket:
     is_closing: bool = False
     removed: list[Segment] = field(default_factory=list)
     preallocation: tuple[Segment, File, int] | None = None
-    mark_error: OSError | None = None
+    recovery_point_error: OSError | None = None
     is_settled: bool = False
     is_preallocated: bool = False
 
@@ -114,7 +114,7 @@ class FlushTicket:
         return (
             self.checkpoint is not None
             or self.preallocation is not None
-            or self.mark_error is not None
+            or self.recovery_point_error is not None
         )
 
     def hold_dirty(self, file: File) -> None:
@@ -141,8 +141,8 @@ class FlushTicket:
     def sync(self) -> None:
         """Makes the data up to `end_offset` durable, and notes how far that is. Blocking.
 
-        The note is there before anybody is told, so that what a killed process had acked is known
-        to be durable. An error of the note waits for `settle`: the data is safe. Raises `OSError`,
+        The note is there before an append is acked, so what a killed process had acked is known to
+        be durable. An error of the note waits for `settle`: the data is safe. Raises `OSError`,
         after which the log must fail: the kernel has marked the pages clean, and a second sync
         would succeed without writing them.
         """
@@ -158,17 +158,17 @@ class FlushTicket:
             file.sync()
         if self.sync_directory:
             self.disk.sync_directory(self.directory)
-        if self.mark_file is not None:
-            self._write_mark(self.mark_file)
+        if self.recovery_point is not None:
+            self._write_recovery_point(self.recovery_point)
 
     def settle(self) -> None:
-        """Does what recovery and readers profit from and no producer waits for. Blocking.
+        """Does what speeds up recovery and reads, and what no ack waits for. Blocking.
 
         A full disk leaves the rest for the next ticket; data is not at stake. Raises any other
-        `OSError`, after which the log must fail; one that the durable mark met comes first.
+        `OSError`, after which the log must fail; one that the recovery point met comes first.
         """
-        if self.mark_error is not None:
-            raise self.mark_error
+        if self.recovery_point_error is not None:
+            raise self.recovery_point_error
         if self.epochs is not None and not self.are_epochs_saved:
             # The checkpoint must not be ahead of the epoch table.
             return
@@ -201,13 +201,13 @@ class FlushTicket:
             write_epochs(self.disk, self.directory, self.epochs)
             self.are_epochs_saved = True
 
-    def _write_mark(self, file: MarkFile) -> None:
+    def _write_recovery_point(self, file: RecoveryPointFile) -> None:
         base_offset = self.end_segment.base_offset
         try:
-            file.write(DurableMark(self.end_offset, base_offset, self.end_position))
+            file.write(RecoveryPoint(self.end_offset, base_offset, self.end_position))
         except OSError as error:
-            if error.errno not in _NO_MARK_ERRNOS:
-                self.mark_error = error
+            if error.errno not in _SKIPPED_ERRNOS:
+                self.recovery_point_error = error
 
     def _trim(self) -> None:
         """Cuts preallocated space off, durably: the checkpoint is going to name the sizes."""

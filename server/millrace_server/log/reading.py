@@ -106,7 +106,7 @@ def read_batches(
 
     `end_offset` is exclusive and a batch boundary; so is `known_end`, of which the position in
     the active segment is known. At most `max_bytes`, except that one batch is always given whole;
-    never beyond one segment, and never beyond what is known to have rotted. Raises
+    never beyond one segment, and never beyond a range that is known to be corrupt. Raises
     `CorruptRecords` if that begins here, `CorruptLog` and `OSError`.
     """
     for _ in range(CORRUPT_RANGES_MAX):

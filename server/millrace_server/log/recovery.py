@@ -1,131 +1,43 @@
-"""What a log is after a crash: the decision table, the scan, and the segments that result.
+"""What a log is after a crash: the scan, and the segments that result.
 
-Owns the difference between a torn tail, which is cut, and corruption, which is refused. Refuses
-to know appends and reads. Everything before the checkpoint's recovery point was durable when the
-checkpoint was written and is trusted by name and size; only what lies behind it is read. Up to
-the durable mark it must be as it was written; behind the mark it is cut where it is not, and what
-is left is written again.
+Owns what is read, what is trusted, and what is changed on the disk. Refuses to know appends and
+reads; `verdicts` tells a torn tail, which is cut, from corruption, which is refused. Everything
+before the checkpoint's end was durable when the checkpoint was written and is trusted by name and
+size; only what lies behind it is read. Up to the recovery point it must be as it was written;
+behind that it is cut where it is not, and what is left is written again.
 
-         checkpoint                       mark
+         checkpoint                 recovery point
     ─────────┼──────────────────────────────┼─────────────────────────┬╌╌╌╌╌╌╌╌╌
     trusted  │ read; whole, or refused      │ read and written again  │ cut here
-Source: the durability table of the docs; TigerBeetle's recovery by decision table.
 """
 
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final
 
 from millrace_server.environment.seams import Disk
-from millrace_server.log.checkpoint import TEMPORARY_NAME, Checkpoint, read_checkpoint
-from millrace_server.log.cleanliness import NOT_CLEAN, Cleanliness
+from millrace_server.log.checkpoint import CHECKPOINT_NAME, Checkpoint, read_checkpoint
+from millrace_server.log.checkpoint_file import TEMPORARY_SUFFIX
 from millrace_server.log.config import LogConfig
-from millrace_server.log.durable_mark import DurableMark, keep_mark, read_mark
 from millrace_server.log.epoch_scan import scan_epochs
-from millrace_server.log.epochs import (
-    EPOCHS_TEMPORARY_NAME,
-    FIRST_EPOCH,
-    EpochTable,
-    read_epochs,
-)
+from millrace_server.log.epochs import EPOCHS_NAME, FIRST_EPOCH, EpochTable, read_epochs
 from millrace_server.log.errors import CorruptLog
 from millrace_server.log.integrity.scan import BatchScan, Ending
 from millrace_server.log.inventory import Inventory, SegmentName, is_replaced
 from millrace_server.log.offset_gaps import NO_GAP, read_gap_end
 from millrace_server.log.producers import Producers
+from millrace_server.log.recovered import Recovered, RecoveryReport
+from millrace_server.log.recovery_point import (
+    RecoveryPoint,
+    read_recovery_point,
+    sync_recovery_point,
+)
 from millrace_server.log.repairs import Repairs
 from millrace_server.log.segment import LOG_SUFFIX, SUFFIXES, Segment
+from millrace_server.log.segment_check import check_segment
+from millrace_server.log.verdicts import Standing, Verdict, verdict
 
-
-class Standing(Enum):
-    """What is known of the place where the scan ended."""
-
-    DURABLE = "before the checkpoint's recovery point or the durable mark"
-    UNSYNCED = "behind both"
-    UNKNOWN_LAST = "no checkpoint, behind the mark if there is one, in the last segment"
-    UNKNOWN_EARLIER = "the same in an earlier segment"
-
-
-class Verdict(Enum):
-    """What becomes of it."""
-
-    KEEP = "nothing to do"
-    TRIM = "cut the file here, go on with the next segment"
-    CUT = "cut the log here"
-    REFUSE = "touch nothing, raise CorruptLog"
-
-
-_K, _T, _C, _R = Verdict.KEEP, Verdict.TRIM, Verdict.CUT, Verdict.REFUSE
-_STANDINGS: Final = tuple(Standing)
-_TABLE: Final = {
-    #                 DURABLE UNSYNCED UNKNOWN_LAST UNKNOWN_EARLIER
-    Ending.WHOLE: (_K, _K, _K, _K),
-    Ending.CONTINUED: (_T, _T, _T, _T),
-    Ending.UNWRITTEN: (_R, _T, _T, _T),
-    Ending.TORN: (_R, _C, _C, _R),
-    Ending.BAD: (_R, _C, _C, _R),
-    Ending.DAMAGED: (_R, _C, _R, _R),
-    Ending.MISSING: (_R, _C, _R, _R),
-}
-
-
-def verdict(ending: Ending, standing: Standing) -> Verdict:
-    """Looks up what becomes of the rest of a log.
-
-    A torn write can leave later pages whole before earlier ones, so behind the recovery point
-    even `DAMAGED` is cut: none of it was acknowledged as durable, unless a power cut has left an
-    old mark. Without a checkpoint, which no crash destroys, that is not known, and a whole batch
-    behind a bad one is evidence of corruption.
-    """
-    return _TABLE[ending][_STANDINGS.index(standing)]
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryReport:
-    """What opening a log did.
-
-    `is_clean`: it was closed in order and nothing was read. `cut` says where the log was cut and
-    what was found there, None if it was not; `cut_bytes` went with it. `trimmed_bytes` were
-    preallocated and never written, or are what a failed write left in a closed segment.
-    """
-
-    is_clean: bool
-    has_checkpoint: bool
-    scanned_bytes: int
-    cut_bytes: int
-    cut: str | None
-    trimmed_bytes: int
-    dropped_segments: int
-    rebuilt_indexes: int
-    set_aside: tuple[str, ...] = ()
-    """Paths of segments that were not the log's, under their new names."""
-
-
-@dataclass(slots=True)
-class Recovered:
-    """A log as found: its segments in order, the last of them active and ready for appends.
-
-    The checkpoint names the first `settled_count` of them as closed. `bytes_behind_checkpoint`
-    and `batches_behind_checkpoint` were read, and will be again if nothing moves the checkpoint.
-    """
-
-    segments: list[Segment]
-    settled_count: int
-    start_offset: int
-    durable_offset: int
-    producers: Producers
-    report: RecoveryReport
-    bytes_behind_checkpoint: int = 0
-    batches_behind_checkpoint: int = 0
-    cleanliness: Cleanliness = NOT_CLEAN
-    epochs: EpochTable = FIRST_EPOCH
-    saved_epochs: EpochTable | None = None
-    """The epoch table as the disk has it, None if it has none."""
-    gap_end: int = NO_GAP
-    """No offset is missing from here on, but for what compaction has left out."""
+_TEMPORARY_NAMES = (CHECKPOINT_NAME + TEMPORARY_SUFFIX, EPOCHS_NAME + TEMPORARY_SUFFIX)
 
 
 def recover(
@@ -139,7 +51,7 @@ def recover(
 ) -> Recovered:
     """Finds what a directory holds, cuts a torn tail, and refuses a damaged log. Blocking.
 
-    With `verify` every batch is read and checked, not only those behind the recovery point. With
+    With `verify` every batch is read and checked, not only those behind the checkpoint. With
     `is_read_only` nothing on the disk is changed: what lies behind `durable_offset` is not known
     to be durable then. Raises `CorruptLog`, before anything of the records is changed, and
     `OSError`.
@@ -178,7 +90,7 @@ class _Recovery:
         self._repairs = Repairs(disk)
         self._epochs: EpochTable | None = None
         self._gap_end = NO_GAP
-        self._mark: DurableMark | None = None
+        self._recovery_point: RecoveryPoint | None = None
         """Where it is still ahead of the scan."""
         self._durable_offset = 0
         self._batches_behind = 0
@@ -192,17 +104,17 @@ class _Recovery:
             for segment in self._made:
                 segment.close_files()
             if isinstance(error, CorruptLog) and not self._is_read_only:
-                keep_mark(self._disk, self._directory)
+                sync_recovery_point(self._disk, self._directory)
             raise
 
     def _recover(self) -> Recovered:
         names = set(self._disk.list_directory(self._directory))
         found = Inventory(names)
-        for name in (TEMPORARY_NAME, EPOCHS_TEMPORARY_NAME, *found.scraps):
+        for name in (*_TEMPORARY_NAMES, *found.scraps):
             if name in names:
                 self._repairs.remove(f"{self._directory}/{name}")
         checkpoint = read_checkpoint(self._disk, self._directory)
-        self._mark = read_mark(self._disk, self._directory)
+        self._recovery_point = read_recovery_point(self._disk, self._directory)
         saved_epochs = read_epochs(self._disk, self._directory)
         self._gap_end = read_gap_end(self._disk, self._directory)
         self._epochs = saved_epochs
@@ -254,12 +166,12 @@ class _Recovery:
         segments.append(self._active(checkpoint))
         if self._verify:
             for segment in segments:
-                self._verify_segment(segment)
+                self._scanned_bytes += check_segment(segment)
         if self._epochs is None:
             self._epochs = scan_epochs(segments)
         producers = checkpoint.restore_producers()
-        self._begin(checkpoint.recovery_offset)
-        self._is_after_clean_stop = checkpoint.is_clean and self._mark is None
+        self._begin(checkpoint.end_offset)
+        self._is_after_clean_stop = checkpoint.is_clean and self._recovery_point is None
         self._scan_on(segments, later, producers, has_checkpoint=True)
         return Recovered(
             segments,
@@ -274,8 +186,8 @@ class _Recovery:
         )
 
     def _recover_all(self, found: Inventory, names: set[str]) -> Recovered:
-        """Reads the whole log: of what was durable the mark alone is known, if it is there, so
-        behind it only an open end is cut."""
+        """Reads the whole log: of what was durable the recovery point alone is known, if it is
+        there, so behind it only an open end is cut."""
         replaced, segment_names = found.newest()
         for name in replaced:
             self._repairs.remove_segment(self._segment(name))
@@ -308,10 +220,10 @@ class _Recovery:
         self._disk.open(path, create=True, write=True).release()
 
     def _begin(self, offset: int) -> None:
-        """Notes where the scan begins; a mark that reaches no farther is done with."""
+        """Notes where the scan begins; a recovery point that is not behind that is done with."""
         self._durable_offset = offset
-        if self._mark is not None and self._mark.end_offset <= offset:
-            self._mark = None
+        if self._recovery_point is not None and self._recovery_point.end_offset <= offset:
+            self._recovery_point = None
 
     def _segment(self, name: SegmentName) -> Segment:
         segment = Segment(
@@ -337,9 +249,9 @@ class _Recovery:
         segment.close_files()
 
     def _active(self, checkpoint: Checkpoint) -> Segment:
-        """Takes over the active segment up to the recovery point."""
+        """Takes over the active segment up to the checkpoint's end."""
         segment = self._segment(SegmentName(checkpoint.active_base_offset))
-        segment.end_offset = checkpoint.recovery_offset
+        segment.end_offset = checkpoint.end_offset
         segment.max_timestamp = checkpoint.max_timestamp
         self._require(segment, checkpoint.position)
         segment.size_bytes = checkpoint.position
@@ -358,30 +270,6 @@ class _Recovery:
                 segment.path(LOG_SUFFIX),
                 found,
                 f"{size_bytes} bytes of the file were durable and {found} are there",
-            )
-
-    def _verify_segment(self, segment: Segment) -> None:
-        """Checks every batch of what is trusted otherwise."""
-        scan = BatchScan(
-            segment.file,
-            0,
-            segment.size_bytes,
-            next_offset=segment.base_offset,
-            is_dense=segment.is_dense,
-        )
-        end_offset = segment.base_offset
-        for header in scan:
-            end_offset = header.next_offset
-        self._scanned_bytes += scan.position
-        if verdict(scan.ending, Standing.DURABLE) is Verdict.REFUSE:
-            raise CorruptLog(segment.path(LOG_SUFFIX), scan.position, scan.message)
-        if end_offset != segment.end_offset:
-            # No CRC covers a base offset, and no batch follows that could contradict the last.
-            raise CorruptLog(
-                segment.path(LOG_SUFFIX),
-                scan.position,
-                f"the last batch ends at offset {end_offset} and the segment at "
-                f"{segment.end_offset}",
             )
 
     def _scan_on(
@@ -403,8 +291,10 @@ class _Recovery:
             standing = self._standing(has_checkpoint=has_checkpoint, is_last=not later)
             decision = verdict(ending, standing)
             if decision is Verdict.REFUSE:
-                if self._mark is not None:
-                    message += f", and all before offset {self._mark.end_offset} was durable"
+                if self._recovery_point is not None:
+                    message += (
+                        f", and all before offset {self._recovery_point.end_offset} was durable"
+                    )
                 raise CorruptLog(segment.path(LOG_SUFFIX), segment.size_bytes, message)
             if decision is Verdict.CUT:
                 self._cut = f"{segment.path(LOG_SUFFIX)} at byte {segment.size_bytes}: {message}"
@@ -431,8 +321,8 @@ class _Recovery:
             next_offset=segment.end_offset,
             is_dense=segment.is_dense,
         )
-        is_behind_mark = self._is_behind_mark(segment)
-        rewritten_from = start if is_behind_mark else None
+        is_behind = self._is_behind_recovery_point(segment)
+        rewritten_from = start if is_behind else None
         for header in scan:
             segment.extend(
                 base_offset=header.base_offset,
@@ -451,8 +341,8 @@ class _Recovery:
                     log_append_time_ms=header.max_timestamp if header.is_log_append_time else -1,
                     now_ms=self._now_ms,
                 )
-            if not is_behind_mark and self._is_behind_mark(segment):
-                is_behind_mark, rewritten_from = True, segment.size_bytes
+            if not is_behind and self._is_behind_recovery_point(segment):
+                is_behind, rewritten_from = True, segment.size_bytes
         self._scanned_bytes += scan.position - start
         self._bytes_behind += scan.position - start
         if rewritten_from is not None:
@@ -463,28 +353,29 @@ class _Recovery:
 
     def _without_replaced(self, segment: Segment, later: list[SegmentName]) -> list[SegmentName]:
         """Of the `later` ones, those that do not begin inside a segment which stands for them."""
-        mark = self._mark
-        if mark is not None and segment.generation and mark.end_offset <= segment.end_offset:
+        point = self._recovery_point
+        if point is not None and segment.generation and point.end_offset <= segment.end_offset:
             # It named the end of a segment that is cleaned by now. All of this one is durable.
-            self._durable_offset, self._mark = segment.end_offset, None
+            self._durable_offset, self._recovery_point = segment.end_offset, None
         by = SegmentName(segment.base_offset, segment.generation)
         while later and later[0].base_offset < segment.end_offset and is_replaced(later[0], by=by):
             self._repairs.remove_segment(self._segment(later[0]))
             later = later[1:]
         return later
 
-    def _is_behind_mark(self, segment: Segment) -> bool:
-        """Whether the scan, at the end of `segment` as read so far, has come to the mark.
+    def _is_behind_recovery_point(self, segment: Segment) -> bool:
+        """Whether the scan, at the end of `segment` as read so far, has come to the
+        recovery point.
 
         A scan that misses its place never does: the offsets say one thing and the bytes another.
         """
-        mark = self._mark
-        if mark is None:
+        point = self._recovery_point
+        if point is None:
             return True
-        if mark != (segment.end_offset, segment.base_offset, segment.size_bytes):
+        if point != (segment.end_offset, segment.base_offset, segment.size_bytes):
             return False
-        self._durable_offset = mark.end_offset
-        self._mark = None
+        self._durable_offset = point.end_offset
+        self._recovery_point = None
         return True
 
     def _in_the_log(
@@ -500,12 +391,12 @@ class _Recovery:
             return Ending.MISSING, (
                 f"offset {segment.end_offset} is next, and {later[0].base_offset} follows"
             )
-        if self._mark is not None:
+        if self._recovery_point is not None:
             return Ending.MISSING, f"the log ends at offset {segment.end_offset}"
         return found
 
     def _standing(self, *, has_checkpoint: bool, is_last: bool) -> Standing:
-        if self._mark is not None:
+        if self._recovery_point is not None:
             return Standing.DURABLE
         if has_checkpoint:
             return Standing.UNSYNCED

@@ -13,25 +13,26 @@ replaces until the checkpoint names it in their place.
 
 An index that is not as it was saved (`index_file`) is built again.
 
-What was checked since the process began, and what is known to have rotted, is remembered here as
-long as the segment is.
+What was checked since the process began, and which ranges are known to be corrupt, is remembered
+here as long as the segment is.
 
 The newest segment of a log is *active*: its indexes live in memory and its file may be
 preallocated beyond `size_bytes`. The others are *closed*: they never change, and hold files and
-indexes open only between a read and `cool`.
+indexes open only between a read and `close_files`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import crc32c
 
-from millrace_protocol.records import HEADER_SIZE, batch_extent, batch_span
+from millrace_protocol.records import HEADER_SIZE, batch_extent
 from millrace_server.environment.seams import Disk, File, ReadableFile, ReadBuffer
 from millrace_server.log.errors import CorruptLog
+from millrace_server.log.header_walk import WINDOW_BYTES, Span, walk_headers
 from millrace_server.log.index_file import read_index, write_index
 from millrace_server.log.integrity.corrupt_ranges import CorruptRanges, CorruptRecords
 from millrace_server.log.integrity.verification import Boundary, check_batches
@@ -50,20 +51,7 @@ SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
-_WINDOW_BYTES: Final = 4096
-"""With the default index interval, all headers between two entries lie in one such window."""
 _SCAN_WINDOW_BYTES: Final = 256 * 1024
-
-
-class Span(NamedTuple):
-    """One batch as the log sees it: where it lies and what it covers."""
-
-    position: int
-    size_bytes: int
-    base_offset: int
-    leader_epoch: int
-    last_offset: int
-    max_timestamp: int
 
 
 class Segment:
@@ -143,6 +131,10 @@ class Segment:
         """Path of one of the segment's files."""
         cleaned = f".{self.generation}" if self.generation else ""
         return f"{self._directory}/{self.base_offset:020d}{cleaned}{suffix}"
+
+    def log_path(self) -> str:
+        """Path of the file of batches."""
+        return self.path(LOG_SUFFIX)
 
     def open_for_writing(self) -> None:
         """Holds the file open for appends, as an active segment must."""
@@ -239,8 +231,8 @@ class Segment:
     def boundary_of(self, offset: int) -> Boundary:
         """Returns where the batch that holds `offset` begins; where there is none, the next one.
 
-        `base_offset <= offset < end_offset`. Raises `CorruptRecords` if that is known to have
-        rotted, and `CorruptLog` where the file is not as written.
+        `base_offset <= offset < end_offset`. Raises `CorruptRecords` if that is known to be
+        corrupt, and `CorruptLog` where the file is not as written.
         """
         relative_offset = offset - self.base_offset
         indexed, position = self.offsets.floor_offset(relative_offset)
@@ -301,44 +293,24 @@ class Segment:
         end_position: int,
         *,
         offset: int | None = None,
-        window_bytes: int = _WINDOW_BYTES,
+        window_bytes: int = WINDOW_BYTES,
     ) -> Iterator[Span]:
         """Yields the batches from one batch boundary to another by their headers alone.
 
         `offset` is that of the first record at `position`, by default the segment's first. Raises
         `CorruptLog` where a length or an offset cannot be true.
         """
-        window, window_position = b"", position
-        next_offset = self.base_offset if offset is None else offset
-        # Taken now: who builds an index moves the end along with what it is given.
-        end_offset = self.end_offset
-        while position < end_position:
-            at = position - window_position
-            if at + HEADER_SIZE > len(window):
-                window = self.pread(min(window_bytes, end_position - position), position)
-                window_position, at = position, 0
-            size_bytes = batch_extent(window, at)[1] if len(window) >= HEADER_SIZE else 0
-            if not HEADER_SIZE <= size_bytes <= end_position - position:
-                raise CorruptLog(
-                    self.path(LOG_SUFFIX),
-                    position,
-                    "no whole batch where one was written",
-                    offset=next_offset,
-                )
-            base_offset, _, leader_epoch, last_offset, max_timestamp = batch_span(window, at)
-            if not next_offset <= base_offset <= last_offset < end_offset or (
-                self.is_dense and base_offset != next_offset
-            ):
-                raise CorruptLog(
-                    self.path(LOG_SUFFIX),
-                    position,
-                    f"offsets {base_offset} to {last_offset}, and what is there begins with "
-                    f"{next_offset} and ends before {end_offset}",
-                    offset=next_offset,
-                )
-            next_offset = last_offset + 1
-            yield Span(position, size_bytes, base_offset, leader_epoch, last_offset, max_timestamp)
-            position += size_bytes
+        return walk_headers(
+            self.pread,
+            self.log_path,
+            position,
+            self.base_offset if offset is None else offset,
+            end_position,
+            # Taken now: building an index moves the segment's end along with the walk.
+            self.end_offset,
+            is_dense=self.is_dense,
+            window_bytes=window_bytes,
+        )
 
     def begun_ms(self) -> int:
         """The timestamp of the first batch, read if it is not known; -1 if it tells none."""

@@ -16,20 +16,86 @@ truncates again.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from millrace_protocol.records import BatchHeader
 from millrace_server.environment.seams import Disk
 from millrace_server.log.checkpoint import Checkpoint, write_checkpoint
-from millrace_server.log.durable_mark import DurableMark, MarkFile, keep_mark
+from millrace_server.log.durability import Durability, is_disk_full
+from millrace_server.log.epochs import FIRST_EPOCH
+from millrace_server.log.errors import OffsetOutOfRange
 from millrace_server.log.flush import IndexTail
 from millrace_server.log.integrity.scan import BatchScan
 from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.producers import BATCHES_KEPT, Producers
+from millrace_server.log.recovery_point import (
+    RecoveryPoint,
+    RecoveryPointFile,
+    sync_recovery_point,
+)
 from millrace_server.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment
+from millrace_server.log.state import LogState
 
 _COPY_BYTES: Final = 1024 * 1024
+
+
+def truncate(state: LogState, durability: Durability, offset: int, *, now_ms: int) -> None:
+    """Takes off the batches from the one that holds `offset` on. Blocking.
+
+    Everything is durable, and the checkpoint says so. Raises `OffsetOutOfRange`, `CorruptLog` and
+    `OSError`: a full disk leaves the log as it was, after any other error it has failed.
+    """
+    try:
+        cut, front, later, producers = _prepare(state, durability, offset, now_ms=now_ms)
+    except OSError as error:
+        if not is_disk_full(error):
+            state.fail(error)
+        raise
+    try:
+        replace_tail(state.disk, state.directory, front, later)
+        front.open_for_writing()
+    except OSError as error:
+        state.fail(error)
+        raise
+    state.chain.truncate(front)
+    state.producers = producers
+    state.end_offset = cut.offset
+    epochs = state.epochs.truncate_to(cut.offset)
+    state.epochs = epochs if epochs.entries else FIRST_EPOCH
+    durability.note_truncated(cut)
+
+
+def _prepare(
+    state: LogState, durability: Durability, offset: int, *, now_ms: int
+) -> tuple[Boundary, Segment, list[Segment], Producers]:
+    """Changes nothing of the log that a crash or an error would show."""
+    chain = state.chain
+    if chain.unsettled:
+        raise OSError(errno.ENOSPC, "no room for the checkpoint", state.directory)
+    segment = chain.holding(offset)
+    if segment.generation:
+        # Compaction cleans below the high watermark alone.
+        raise OffsetOutOfRange(offset, segment.end_offset, state.end_offset)
+    cut = end_before(segment, offset)
+    count = chain.segments.index(segment)
+    producers = producers_before(state.producers, chain.segments[: count + 1], cut, now_ms=now_ms)
+    front = copy_front(state.disk, state.directory, segment, cut)
+    before = durability.checkpoint(is_clean=False)
+    checkpoint = replace(
+        before,
+        end_offset=cut.offset,
+        active_base_offset=front.base_offset,
+        position=cut.position,
+        max_timestamp=front.max_timestamp,
+        index_entries=len(front.offsets),
+        closed=before.closed[:count],
+        producers=producers.encode(),
+    )
+    note_end(state.disk, state.directory, front, checkpoint, durability.recovery_point)
+    return cut, front, chain.segments[count + 1 :], producers
 
 
 def end_before(segment: Segment, offset: int) -> Boundary:
@@ -84,14 +150,14 @@ def _copy(disk: Disk, front: Segment, size_bytes: int) -> None:
 
 
 def note_end(
-    disk: Disk, directory: str, front: Segment, checkpoint: Checkpoint, mark_file: MarkFile
+    disk: Disk, directory: str, front: Segment, checkpoint: Checkpoint, file: RecoveryPointFile
 ) -> None:
     """Writes down, durably, that the log ends with `front`, as `checkpoint` says. Blocking.
 
     Recovery keeps what lies behind. So an `OSError` leaves the log as it was.
     """
-    mark_file.write(DurableMark(front.end_offset, front.base_offset, front.size_bytes))
-    keep_mark(disk, directory)
+    file.write(RecoveryPoint(front.end_offset, front.base_offset, front.size_bytes))
+    sync_recovery_point(disk, directory)
     tail = IndexTail.of(front)
     if tail is not None:
         tail.write(disk)

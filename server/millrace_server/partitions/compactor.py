@@ -49,7 +49,7 @@ class Compactor:
         while True:
             await asyncio.sleep(self._interval_ms / 1000)
             for partition in self._partitions:
-                if not partition.log.config.compacts:
+                if not partition.config.compacts:
                     continue
                 try:
                     await self.look_after(partition)

@@ -14,7 +14,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import BatchHeader
@@ -24,41 +23,35 @@ from millrace_server.disk.worker import shielded
 from millrace_server.environment.seams import Environment, Spawn
 from millrace_server.log import (
     Appended,
+    Candidate,
     Cleaning,
     CorruptRange,
     LogClosed,
     LogConfig,
     LogFailed,
     LogRead,
+    OffsetOutOfRange,
     PartitionLog,
+    Piece,
     Swap,
 )
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.ack_purgatory import AckPurgatory, OnAck
 from millrace_server.partitions.log_statistics import LogStatistics
 from millrace_server.partitions.role import Leadership, Role
+from millrace_server.partitions.watchers import Watchers
 
 UNSYNCED_BYTES_MAX = 64 << 20
 """With `durability=os`, a sync is started in the background after this much: an unbounded
 amount of dirty pages would stall the disk for everybody when the kernel writes it back."""
 
-WATCHERS_AT_ONCE = 50
-"""So many are called within the append that they waited for, some 150 us of work."""
-
 PRODUCER_SILENT_MS_MAX = 86_400_000
 """An idempotent producer that wrote nothing for this long is forgotten, as in Kafka."""
 
 
-class Watcher(Protocol):
-    """A request that waits for more to read."""
-
-    def on_moved(self) -> None:
-        """The high watermark has moved, or the partition is out of service."""
-
-
 class Partition:
-    """One partition. `watchers` are called, in order of arrival, when its high watermark has moved,
-    and when it is taken out of service; those of a crowd not at once."""
+    """One partition. Its `watchers` are called when the high watermark has moved, and when it is
+    taken out of service."""
 
     __slots__ = (
         "_acks",
@@ -66,12 +59,9 @@ class Partition:
         "_epoch_begun",
         "_flusher",
         "_high_watermark",
-        "_moved_meanwhile",
         "_on_corruption",
         "_on_failure",
-        "_scheduler",
         "_statistics",
-        "_to_call",
         "_unreadable",
         "_unsynced_bytes",
         "background",
@@ -111,17 +101,14 @@ class Partition:
         self.background = asyncio.Lock()
         """Held across the work of who reads and replaces old segments in the background, so that
         nothing is closed or removed under it: it is given up soon after `ending` is set."""
-        self.watchers: dict[Watcher, None] = {}
-        self._scheduler = scheduler
-        self._to_call: deque[Watcher] = deque()
-        self._moved_meanwhile = False
+        self.watchers = Watchers(scheduler)
         self._acks = AckPurgatory()
         self._on_failure = on_failure
         self._env = env
         self._statistics = statistics
         self._flusher = self._make_flusher()
         self._on_corruption = partial(on_corruption, self)
-        log.watch_corruption(self._on_corruption)
+        log.reader.watch_corruption(self._on_corruption)
         # All that an opened log holds is durable, but for a log that is read-only. With `os` the
         # high watermark was the log's end before the start, and it never goes back.
         is_os = log.config.durability == "os"
@@ -134,9 +121,24 @@ class Partition:
         """End offset and size of the batches that it has not passed, in order."""
 
     @property
+    def config(self) -> LogConfig:
+        """What the log knows of its topic's configuration."""
+        return self.log.config
+
+    @property
     def start_offset(self) -> int:
         """The first offset that can be read."""
         return self.log.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset the next record gets."""
+        return self.log.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all batches."""
+        return self.log.size_bytes
 
     @property
     def high_watermark(self) -> int:
@@ -165,7 +167,7 @@ class Partition:
             self._flusher.request()
             await self._epoch_begun
         self.leadership = Leadership(Role.LEADER, epoch)
-        self._call_watchers()
+        self.watchers.call()
 
     async def become_follower(self, epoch: int, leader_id: int) -> None:
         """Follows `leader_id` in `epoch`: from now on requests of clients are refused.
@@ -176,7 +178,7 @@ class Partition:
         self.leadership.check_next(epoch)
         self.leadership = Leadership(Role.FOLLOWER, epoch, leader_id)
         self._acks.end(self._not_leader())
-        self._call_watchers()
+        self.watchers.call()
         await self._settle_flusher()
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int) -> int:
@@ -273,7 +275,34 @@ class Partition:
 
     def read(self, offset: int, *, max_bytes: int) -> LogRead:
         """What consumers may read from `offset`; the caller releases the slice."""
-        return self.log.read(offset, max_bytes=max_bytes, end_offset=self._high_watermark)
+        return self.log.reader.read(offset, max_bytes=max_bytes, end_offset=self._high_watermark)
+
+    def check_readable(self, offset: int) -> None:
+        """Raises `OffsetOutOfRange` unless consumers may read from `offset`, now or later."""
+        if not self.log.start_offset <= offset <= self._high_watermark:
+            raise OffsetOutOfRange(offset, self.log.start_offset, self._high_watermark)
+
+    def split(
+        self, start_offset: int, *, end_offset: int, piece_bytes: int, pieces_max: int
+    ) -> list[Piece]:
+        """See `LogReader.split`; raises `OffsetOutOfRange` beyond what consumers may read."""
+        self.check_readable(start_offset)
+        self.check_readable(end_offset)
+        return self.log.reader.split(
+            start_offset, end_offset=end_offset, piece_bytes=piece_bytes, pieces_max=pieces_max
+        )
+
+    def candidate_for_timestamp(
+        self, timestamp_ms: int, *, from_offset: int, end_offset: int
+    ) -> Candidate | None:
+        """See `LogReader.candidate_for_timestamp`."""
+        return self.log.reader.candidate_for_timestamp(
+            timestamp_ms, from_offset=from_offset, end_offset=end_offset
+        )
+
+    def largest_timestamp(self, *, end_offset: int) -> int:
+        """See `LogReader.largest_timestamp`."""
+        return self.log.reader.largest_timestamp(end_offset=end_offset)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Takes changed topic settings. The high watermark does not go back with them."""
@@ -287,7 +316,7 @@ class Partition:
         read_only, self.log = self.log, log
         if log.leader_epoch < self.leader_epoch:
             log.begin_epoch(self.leader_epoch)
-        log.watch_corruption(self._on_corruption)
+        log.reader.watch_corruption(self._on_corruption)
         self._flusher = self._make_flusher()
         # More than recovery has added: every parked fetch is answered with what there is.
         self.readable_bytes += log.size_bytes
@@ -318,19 +347,19 @@ class Partition:
         """A pass of compaction if one is due; the caller holds `background`."""
         if self.ending.is_set() or not self.is_cleanable:
             return None
-        return self.log.begin_cleaning(
+        return self.log.cleaner.begin(
             now_ms, high_watermark=self._high_watermark, keys_max=keys_max
         )
 
     def swap(self, swap: Swap) -> bool:
         """Puts cleaned segments in force, and has that written down; False if that cannot be."""
-        is_swapped = self.log.swap(swap)
+        is_swapped = self.log.cleaner.swap(swap)
         self._flusher.request()
         return is_swapped
 
     def finish_cleaning(self, cleaning: Cleaning) -> None:
         """Notes, durably before long, how far the log is clean."""
-        self.log.finish_cleaning(cleaning)
+        self.log.cleaner.finish(cleaning)
         self._flusher.request()
 
     def fail(self, error: BaseException) -> None:
@@ -351,7 +380,7 @@ class Partition:
         self._acks.fail(LogClosed(self.log.directory))
         self.log.discard()
         self.is_abandoned = True
-        self._call_watchers()
+        self.watchers.call()
 
     async def _end_background(self) -> None:
         self.ending.set()
@@ -389,30 +418,7 @@ class Partition:
             while unreadable and unreadable[0][0] <= offset:
                 self.readable_bytes += unreadable.popleft()[1]
             self._acks.advance(offset)
-            self._call_watchers()
-
-    def _call_watchers(self) -> None:
-        """Calls a few at once, and of a crowd each in its turn; it is told once of many moves."""
-        if not self.watchers:
-            return
-        if self._to_call:
-            self._moved_meanwhile = True
-            return
-        self._to_call.extend(self.watchers)
-        self._call_some()
-
-    def _call_some(self) -> None:
-        to_call = self._to_call
-        for _ in range(min(len(to_call), WATCHERS_AT_ONCE)):
-            watcher = to_call.popleft()
-            if watcher in self.watchers:
-                watcher.on_moved()
-        if to_call:
-            self._scheduler.enter(self._call_some)
-        elif self._moved_meanwhile:
-            self._moved_meanwhile = False
-            self._to_call.extend(self.watchers)
-            self._scheduler.enter(self._call_some)
+            self.watchers.call()
 
 
 def _settle(future: asyncio.Future[None], error: Exception | None) -> None:

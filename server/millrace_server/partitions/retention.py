@@ -51,7 +51,7 @@ class RetentionLoop:
                 topic=partition.topic,
                 partition=partition.number,
                 segments=removed,
-                log_start_offset=partition.log.start_offset,
+                log_start_offset=partition.start_offset,
             )
 
     def _now_ms(self) -> int:

@@ -87,7 +87,7 @@ class Scrub:
         return found
 
     async def _scrub(self, partition: Partition, found: Scrubbed) -> None:
-        for segment in partition.log.durable_segments():
+        for segment in partition.log.reader.durable_segments():
             file = await self._opened(segment.path)
             if file is None:
                 # Retention was faster.

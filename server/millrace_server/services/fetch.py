@@ -177,7 +177,7 @@ class FetchService:
             if refused.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 return fetched
         fetched.high_watermark = partition.high_watermark
-        fetched.log_start_offset = partition.log.start_offset
+        fetched.log_start_offset = partition.start_offset
         return fetched
 
 
@@ -201,7 +201,7 @@ class _ParkedFetch:
         known = self._watched.get(key)
         if known is None:
             known = self._watched[key] = _WatchedPartition(self, partition)
-            partition.watchers[known] = None
+            partition.watchers.add(known)
         elif want.offset >= known.offset:
             return
         known.note(want, size, readable_bytes)
@@ -219,7 +219,7 @@ class _ParkedFetch:
     def close(self) -> None:
         """Watches nothing any more."""
         for watched in self._watched.values():
-            watched.partition.watchers.pop(watched, None)
+            watched.partition.watchers.remove(watched)
         self._watched.clear()
 
 
@@ -253,7 +253,7 @@ class _WatchedPartition:
     def on_moved(self) -> None:
         """See `Watcher`."""
         partition = self.partition
-        if partition.is_abandoned or self.offset < partition.log.start_offset:
+        if partition.is_abandoned or self.offset < partition.start_offset:
             self._fetch.expire()
             return
         grown = partition.readable_bytes - self._readable_before

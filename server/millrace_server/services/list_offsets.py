@@ -55,7 +55,7 @@ class OffsetService:
 def find_end(partition: Partition, which: int) -> FoundOffset:
     """The first offset, if `which` is EARLIEST, or else the one after the last readable record."""
     is_first = which == EARLIEST
-    return FoundOffset(partition.log.start_offset if is_first else partition.high_watermark)
+    return FoundOffset(partition.start_offset if is_first else partition.high_watermark)
 
 
 async def find_offset(
@@ -75,10 +75,10 @@ async def find_offset(
             f"A timestamp of {timestamp_ms}; use -1 latest, -2 earliest, -3 largest, or 0 and more",
         )
     end_offset = partition.high_watermark
-    from_offset = partition.log.start_offset
+    from_offset = partition.start_offset
     while True:
         async with lookups:
-            candidate = partition.log.candidate_for_timestamp(
+            candidate = partition.candidate_for_timestamp(
                 timestamp_ms, from_offset=from_offset, end_offset=end_offset
             )
             if candidate is None:
@@ -96,12 +96,12 @@ async def _find_largest(partition: Partition, lookups: BatchLookups) -> FoundOff
     largest record is the answer then, and one batch is all that is read.
     """
     end_offset = partition.high_watermark
-    timestamp_ms = partition.log.largest_timestamp(end_offset=end_offset)
+    timestamp_ms = partition.largest_timestamp(end_offset=end_offset)
     if timestamp_ms < 0:
         return FoundOffset(-1)
     async with lookups:
-        candidate = partition.log.candidate_for_timestamp(
-            timestamp_ms, from_offset=partition.log.start_offset, end_offset=end_offset
+        candidate = partition.candidate_for_timestamp(
+            timestamp_ms, from_offset=partition.start_offset, end_offset=end_offset
         )
         if candidate is None:
             return FoundOffset(-1)

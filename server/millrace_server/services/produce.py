@@ -95,7 +95,7 @@ class ProduceService:
             topic, number, batch = batches[index]
             try:
                 partition, header = self._check(topic, number, batch)
-                if partition.log.config.compacts:
+                if partition.config.compacts:
                     if is_long(batch):
                         if is_borrowed:
                             is_borrowed = False
@@ -121,7 +121,7 @@ class ProduceService:
                     None,
                     appended.base_offset,
                     appended.log_append_time_ms,
-                    partition.log.start_offset,
+                    partition.start_offset,
                 )
             )
         if wait is not None:
@@ -161,7 +161,7 @@ class ProduceService:
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic {topic!r} belongs to the broker; clients cannot write to it",
             )
-        config = partition.log.config
+        config = partition.config
         if len(batch) > config.max_message_bytes:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,

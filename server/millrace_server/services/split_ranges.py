@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.log import OffsetOutOfRange, Piece
+from millrace_server.log import Piece
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.partition import Partition
 
@@ -35,16 +35,14 @@ async def split_range(
             ErrorCode.INVALID_REQUEST,
             f"The range begins at {start_offset} and ends before that, at {end_offset}",
         )
-    log = partition.log
     for offset in (start_offset, end_offset):
-        if not log.start_offset <= offset <= partition.high_watermark:
-            raise OffsetOutOfRange(offset, log.start_offset, partition.high_watermark)
+        partition.check_readable(offset)
     pieces: list[Piece] = []
     reached = start_offset
     while reached < end_offset and len(pieces) < pieces_max:
         if pieces:
             await scheduler.yield_()
-        pieces += log.split(
+        pieces += partition.split(
             reached,
             end_offset=end_offset,
             piece_bytes=piece_bytes,

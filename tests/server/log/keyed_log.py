@@ -40,7 +40,7 @@ def read_batches(log: PartitionLog, offset: int | None = None, *, max_bytes: int
     data = b""
     reached = log.start_offset if offset is None else offset
     while reached < log.end_offset:
-        read = log.read(reached, max_bytes=max_bytes, end_offset=log.end_offset)
+        read = log.reader.read(reached, max_bytes=max_bytes, end_offset=log.end_offset)
         assert read.slice is not None
         data += read.slice.file.pread(read.slice.size, read.slice.position)
         read.slice.release()
@@ -78,7 +78,7 @@ def clean(
     flush: bool = True,
 ) -> CleaningReport | None:
     """One pass of compaction, if one is due."""
-    cleaning = log.begin_cleaning(
+    cleaning = log.cleaner.begin(
         now_ms,
         high_watermark=log.end_offset if high_watermark is None else high_watermark,
         keys_max=keys_max,
@@ -94,8 +94,8 @@ def carry_out(log: PartitionLog, cleaning: Cleaning, *, flush: bool = True) -> N
     try:
         while (done := cleaning.step()) is not None:
             if not isinstance(done, int):
-                assert log.swap(done)
-        log.finish_cleaning(cleaning)
+                assert log.cleaner.swap(done)
+        log.cleaner.finish(cleaning)
     finally:
         cleaning.close()
     if flush:

@@ -42,7 +42,7 @@ def fetch(
     Fails if the slice is not whole batches, or if what the log says of it is not true.
     """
     end = log.end_offset if end_offset is None else end_offset
-    read = log.read(offset, max_bytes=max_bytes, end_offset=end)
+    read = log.reader.read(offset, max_bytes=max_bytes, end_offset=end)
     if read.slice is None:
         return [], read.next_offset
     part = read.slice

@@ -132,7 +132,7 @@ def test_a_segment_of_which_nothing_survives_says_where_it_ends() -> None:
     ]
     assert headers == [(0, 1, 0), (2, 2, 0), (3, 3, 1), (4, 4, 1)]
     log.close()
-    for lost in ((), (f"{DIRECTORY}/checkpoint", f"{DIRECTORY}/durable")):
+    for lost in ((), (f"{DIRECTORY}/checkpoint", f"{DIRECTORY}/recovery-point")):
         for path in lost:
             disk.remove(path)
         again = PartitionLog.open(disk, DIRECTORY, log.config, now_ms=0, verify=True)
@@ -153,7 +153,7 @@ def test_a_log_that_lost_all_but_what_was_cleaned_goes_on_behind_it() -> None:
     log = log_of(disk, [(b"k", b"1")], [(b"k", b"2")], [(b"x", b"3")])
     assert clean(log, NOW_MS) is not None
     log.close()
-    for path in ("checkpoint", "durable", f"{2:020d}.log"):
+    for path in ("checkpoint", "recovery-point", f"{2:020d}.log"):
         disk.remove(f"{DIRECTORY}/{path}")
     again = PartitionLog.open(disk, DIRECTORY, log.config, now_ms=0)
     assert pairs_of(again) == [(1, b"k", b"2")]
@@ -219,7 +219,7 @@ def test_a_tombstone_stays_from_its_first_cleaning_until_its_horizon() -> None:
     assert [record[1] for record in read_records(log)] == [1000, 1000, 1000]
     assert clean(log, NOW_MS + 99) is None
     log.close()
-    again = PartitionLog.open(log._disk, DIRECTORY, log.config, now_ms=0)
+    again = PartitionLog.open(log._state.disk, DIRECTORY, log.config, now_ms=0)
     report = clean(again, NOW_MS + 100)
     assert report is not None
     assert report.records_dropped == 1
@@ -235,7 +235,7 @@ def test_a_full_key_map_goes_on_where_it_ended() -> None:
     ends = []
     while (report := clean(log, NOW_MS, keys_max=4)) is not None:
         assert report.keys <= 4
-        ends.append(log._cleanliness.end_offset)
+        ends.append(log._state.cleanliness.end_offset)
         assert final_map(read_records(log)) == expected
         log.config = compacted(min_cleanable_dirty_ratio=0)
     assert ends[:2] == [4, 8]
@@ -273,7 +273,7 @@ def test_a_pass_is_due_by_the_share_of_what_is_dirty_and_its_age(
     log.flush(checkpoint=True)
     log.close()
     # Of eight closed segments that are equally large, four are dirty and 9,000 ms old.
-    again = PartitionLog.open(log._disk, DIRECTORY, compacted(**fields), now_ms=0)
+    again = PartitionLog.open(log._state.disk, DIRECTORY, compacted(**fields), now_ms=0)
     assert (clean(again, NOW_MS) is not None) == is_due
 
 
@@ -306,17 +306,17 @@ def test_retention_only_goes_on_where_it_is_asked_for() -> None:
 def test_retention_that_comes_first_ends_the_pass() -> None:
     same = [(b"k", b"v")]
     log = log_of(FaultyDisk(), same, same, same, same, deletes=True, retention_ms=5)
-    cleaning = log.begin_cleaning(1000, high_watermark=4, keys_max=10)
+    cleaning = log.cleaner.begin(1000, high_watermark=4, keys_max=10)
     assert cleaning is not None
     swap = cleaning.step()
     assert swap is not None
     assert not isinstance(swap, int)
     assert log.retention(NOW_MS, high_watermark=4)
-    assert not log.swap(swap)
+    assert not log.cleaner.swap(swap)
     swap.discard()
     cleaning.close()
     log.flush()
-    found = Inventory(log._disk.list_directory(DIRECTORY))
+    found = Inventory(log._state.disk.list_directory(DIRECTORY))
     assert {segment.generation for segment in found.segments} == {0}
     assert found.scraps == []
 
@@ -356,7 +356,7 @@ def test_records_that_have_rotted_are_not_cleaned() -> None:
     log = log_of(disk, same, same, same)
     disk.flip_bit(f"{DIRECTORY}/{1:020d}.log", 65, 3)
     before = {path: disk.file_bytes(path) for path in disk._cached if path.endswith(".log")}
-    cleaning = log.begin_cleaning(NOW_MS, high_watermark=3, keys_max=10)
+    cleaning = log.cleaner.begin(NOW_MS, high_watermark=3, keys_max=10)
     assert cleaning is not None
     with pytest.raises(CorruptLog, match="CRC"):
         carry_out(log, cleaning)
@@ -368,7 +368,7 @@ def test_a_reader_in_the_middle_of_a_segment_keeps_it() -> None:
     same = [(b"k", b"v")]
     log = log_of(FaultyDisk(), same, same, same)
     before = read_batches(log)
-    reads = [log.read(offset, max_bytes=10**6, end_offset=3) for offset in range(3)]
+    reads = [log.reader.read(offset, max_bytes=10**6, end_offset=3) for offset in range(3)]
     assert clean(log, NOW_MS) is not None
     found = b""
     for read in reads:
@@ -393,7 +393,7 @@ def test_what_does_not_fit_into_one_segment_becomes_two(monkeypatch: pytest.Monk
     assert [segment.base_offset for segment in log._chain.segments] == [0, 2, 4, 6, 7]
     assert pairs_of(log) == before
     log.close()
-    for lost in ((), (f"{DIRECTORY}/checkpoint", f"{DIRECTORY}/durable")):
+    for lost in ((), (f"{DIRECTORY}/checkpoint", f"{DIRECTORY}/recovery-point")):
         for path in lost:
             disk.remove(path)
         log = PartitionLog.open(disk, DIRECTORY, log.config, now_ms=0, verify=True)
@@ -437,7 +437,14 @@ def test_what_compaction_never_leaves_is_refused(
 
 def test_files_of_no_segment_are_scraps_and_others_are_nobodys_business() -> None:
     scraps = [f"{0:020d}.1.cleaned", f"{0:020d}.1.index", f"{7:020d}.timeindex"]
-    others = ["checkpoint", "durable", "partition.json", "0.log", f"{0:020d}.01.log", "x.index"]
+    others = [
+        "checkpoint",
+        "recovery-point",
+        "partition.json",
+        "0.log",
+        f"{0:020d}.01.log",
+        "x.index",
+    ]
     inventory = Inventory([*scraps, *others, *names((0, 0))])
     assert inventory.scraps == scraps
     assert inventory.segments == [(0, 0)]

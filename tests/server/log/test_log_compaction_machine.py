@@ -110,7 +110,7 @@ class CompactionMachine(RuleBasedStateMachine):
         )
         if report is None:
             return
-        clean_to = self.log._cleanliness.end_offset
+        clean_to = self.log._state.cleanliness.end_offset
         assert self.clean_to <= clean_to <= self.log.durable_offset
         assert report.is_map_full or clean_to == resting.base_offset
         self.clean_to = clean_to
@@ -192,7 +192,7 @@ class CompactionMachine(RuleBasedStateMachine):
         end_offset = self.log.end_offset
         del self.records[end_offset:]
         self.batches = [(base, end) for base, end in self.batches if end <= end_offset]
-        self.clean_to = self.log._cleanliness.end_offset
+        self.clean_to = self.log._state.cleanliness.end_offset
         # What a pass had put into force is as it was before, or not: a horizon may come later.
         self.horizons = {}
         inside = [name for name in self.disk.list_directory(DIRECTORY) if name.endswith("cleaned")]

@@ -126,7 +126,7 @@ def test_append_stamps_the_epoch_that_the_leader_began() -> None:
     append(log, [b"a"])
     log.begin_epoch(4)
     append(log, [b"b", b"c"])
-    read = log.read(1, max_bytes=1000, end_offset=3).slice
+    read = log.reader.read(1, max_bytes=1000, end_offset=3).slice
     assert read is not None
     assert int.from_bytes(read.file.pread(4, read.position + 12), "big") == 4
     read.release()
@@ -184,7 +184,7 @@ def test_a_follower_keeps_offsets_epochs_and_bytes_of_its_leader() -> None:
     _, leader = log_of(0, 0, 3)
     copy = PartitionLog.create(FaultyDisk(), DIRECTORY, CONFIG)
     while copy.end_offset < leader.end_offset:
-        read = leader.read(copy.end_offset, max_bytes=1000, end_offset=leader.end_offset)
+        read = leader.reader.read(copy.end_offset, max_bytes=1000, end_offset=leader.end_offset)
         assert read.slice is not None
         copy.append_as_follower(read.slice.read(), now_ms=1)
         read.slice.release()
@@ -238,7 +238,7 @@ def test_a_follower_recognises_what_a_producer_repeats_once_it_leads() -> None:
 @pytest.mark.parametrize("end", range(9))
 def test_truncation_leaves_the_records_before_the_offset_and_the_log_goes_on(end: int) -> None:
     disk, log = log_of(*range(8))
-    held = log.read(7, max_bytes=1000, end_offset=8).slice
+    held = log.reader.read(7, max_bytes=1000, end_offset=8).slice
     assert held is not None
     before = held.file.pread(held.size, held.position)
     log.truncate_to(end, high_watermark=0, now_ms=1)
@@ -346,7 +346,7 @@ def test_a_follower_that_truncates_by_epochs_becomes_what_the_leader_is(
     assert truncation_offset(led, own) == agreed
     own.truncate_to(agreed, high_watermark=0, now_ms=1)
     while own.end_offset < led.end_offset:
-        read = led.read(own.end_offset, max_bytes=1000, end_offset=led.end_offset).slice
+        read = led.reader.read(own.end_offset, max_bytes=1000, end_offset=led.end_offset).slice
         assert read is not None
         own.append_as_follower(read.read(), now_ms=1)
         read.release()
@@ -380,7 +380,7 @@ def test_a_follower_takes_over_the_gaps_of_a_compacted_leader() -> None:
 def test_a_read_from_within_a_gap_begins_behind_it(offset: int) -> None:
     log = follower_with_gaps(*GAPS)
     log.flush()
-    read = log.read(offset, max_bytes=1, end_offset=41)
+    read = log.reader.read(offset, max_bytes=1, end_offset=41)
     assert read.slice is not None
     first = int.from_bytes(read.slice.file.pread(8, read.slice.position), "big")
     read.slice.release()

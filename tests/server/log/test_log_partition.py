@@ -22,8 +22,8 @@ from millrace_server.log import (
     OutOfOrderSequence,
     PartitionLog,
     UnknownProducer,
+    durability,
 )
-from millrace_server.log import partition_log as partition_log_module
 from millrace_server.log.producers import PRODUCERS_MAX, Producers
 from tests.server.log.log_model import DIRECTORY, append, fetch, read_all
 from tests.server.log.times import first_at_or_after, newest
@@ -44,7 +44,7 @@ def is_due(log: PartitionLog) -> bool:
 
 
 def raw(log: PartitionLog, offset: int) -> bytes:
-    part = log.read(offset, max_bytes=1, end_offset=log.end_offset).slice
+    part = log.reader.read(offset, max_bytes=1, end_offset=log.end_offset).slice
     assert part is not None
     try:
         return part.file.pread(part.size, part.position)
@@ -160,7 +160,7 @@ def test_every_offset_can_be_read_with_every_limit(
                 continue
             assert reached in boundaries
             assert offset < reached <= end_offset
-            part = log.read(offset, max_bytes=max_bytes, end_offset=end_offset).slice
+            part = log.reader.read(offset, max_bytes=max_bytes, end_offset=end_offset).slice
             assert part is not None
             part.release()
             is_one_batch = reached == min(b for b in boundaries if b > offset)
@@ -172,7 +172,7 @@ def test_a_small_limit_is_filled_as_far_as_whole_batches_allow(disk: OsDisk) -> 
     log = create(disk)
     for _ in range(10):
         append(log, [b"x"])
-    read = log.read(2, max_bytes=3 * size + 5, end_offset=10)
+    read = log.reader.read(2, max_bytes=3 * size + 5, end_offset=10)
     assert read.slice is not None
     assert (read.slice.position, read.slice.size, read.next_offset) == (2 * size, 3 * size, 5)
     read.slice.release()
@@ -182,11 +182,11 @@ def test_an_offset_outside_the_log_is_refused_with_the_range(disk: OsDisk) -> No
     log = create(disk)
     append(log, [b"a", b"b"])
     with pytest.raises(OffsetOutOfRange, match="reaches from 0 to 2"):
-        log.read(3, max_bytes=1, end_offset=2)
+        log.reader.read(3, max_bytes=1, end_offset=2)
     with pytest.raises(OffsetOutOfRange):
-        log.read(-1, max_bytes=1, end_offset=2)
-    assert log.read(2, max_bytes=1, end_offset=2) == (None, 2)
-    assert log.read(1, max_bytes=1, end_offset=0) == (None, 1)
+        log.reader.read(-1, max_bytes=1, end_offset=2)
+    assert log.reader.read(2, max_bytes=1, end_offset=2) == (None, 2)
+    assert log.reader.read(1, max_bytes=1, end_offset=0) == (None, 1)
 
 
 def test_a_read_never_reaches_into_preallocated_space(disk: OsDisk) -> None:
@@ -244,7 +244,7 @@ def test_a_closed_log_says_so(disk: OsDisk) -> None:
     with pytest.raises(LogClosed, match="open it again"):
         append(log, [b"b"])
     with pytest.raises(LogClosed):
-        log.read(0, max_bytes=1, end_offset=1)
+        log.reader.read(0, max_bytes=1, end_offset=1)
     assert not log.is_failed
 
 
@@ -322,7 +322,7 @@ def test_sequences_wrap_from_the_largest_to_zero(disk: OsDisk) -> None:
         encode_batch([b"v"], timestamps_ms=0, producer_id=9, producer_epoch=0, base_sequence=0)
     )
     header.base_sequence = 2**31 - 3
-    log._producers.note(header, base_offset=0, log_append_time_ms=-1, now_ms=0)
+    log._state.producers.note(header, base_offset=0, log_append_time_ms=-1, now_ms=0)
     send(log, 2**31 - 2, 3)
     assert send(log, 2**31 - 2, 3) == (0, 2, -1, True)
     assert send(log, 1) == (3, 3, -1, False)
@@ -383,7 +383,7 @@ def test_retention_by_time_takes_what_is_older_by_its_newest_record(disk: OsDisk
     assert len(log.retention(9000, high_watermark=11)) == 4
     assert log.start_offset == 4
     with pytest.raises(OffsetOutOfRange, match="reaches from 4 to 11"):
-        log.read(3, max_bytes=1, end_offset=11)
+        log.reader.read(3, max_bytes=1, end_offset=11)
     assert [offset for offset, _, _ in read_all(log)] == list(range(4, 11))
     assert log.retention(10**9, high_watermark=11)
     assert log.start_offset == 10, "never the active segment"
@@ -422,9 +422,9 @@ def test_the_start_of_a_log_can_be_anywhere_up_to_the_high_watermark(
         assert opened.start_offset == offset
         assert read_all(opened) == [record for record in whole if record[0] >= offset]
         with pytest.raises(OffsetOutOfRange):
-            opened.read(offset - 1, max_bytes=1, end_offset=11)
+            opened.reader.read(offset - 1, max_bytes=1, end_offset=11)
         newest = max((time for there, time, _ in whole if there >= offset), default=-1)
-        assert opened.largest_timestamp(end_offset=11) == newest
+        assert opened.reader.largest_timestamp(end_offset=11) == newest
 
 
 def test_the_start_of_a_log_does_not_pass_the_high_watermark(disk: OsDisk) -> None:
@@ -452,7 +452,7 @@ def test_no_retention_keeps_everything(disk: OsDisk) -> None:
 
 def test_files_go_with_the_flush_and_a_reader_that_has_one_is_not_disturbed(disk: OsDisk) -> None:
     log = filled(disk, retention_ms=5000)
-    part = log.read(0, max_bytes=1, end_offset=11).slice
+    part = log.reader.read(0, max_bytes=1, end_offset=11).slice
     assert part is not None
     log.retention(9000, high_watermark=11)
     path = disk.root / DIRECTORY / f"{0:020d}.log"
@@ -469,7 +469,7 @@ def test_files_go_with_the_flush_and_a_reader_that_has_one_is_not_disturbed(disk
 def test_a_checkpoint_is_due_after_so_many_batches(
     disk: OsDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_log_module, "CHECKPOINT_BATCHES", 5)
+    monkeypatch.setattr(durability, "CHECKPOINT_BATCHES", 5)
     log = create(disk)
     for number in range(5):
         assert not is_due(log)

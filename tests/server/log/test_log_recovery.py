@@ -9,7 +9,7 @@ import pytest
 from millrace_server.disk.os_disk import OsDisk
 from millrace_server.log import CorruptLog, LogConfig, PartitionLog
 from millrace_server.log.integrity.scan import Ending
-from millrace_server.log.recovery import Standing, Verdict, verdict
+from millrace_server.log.verdicts import Standing, Verdict, verdict
 from tests.server.log.log_model import DIRECTORY, append, read_all
 from tests.server.log.times import first_at_or_after
 

@@ -11,7 +11,7 @@ import pytest
 
 from millrace_protocol.records import CorruptBatch
 from millrace_server.log import CorruptLog, CorruptRecords, LogConfig, PartitionLog
-from millrace_server.log.durable_mark import MARK_NAME, MARK_SIZE
+from millrace_server.log.recovery_point import RECOVERY_POINT_NAME, RECOVERY_POINT_SIZE
 from tests.crash.durable_states import MomentDisk
 from tests.server.log.log_model import DIRECTORY, append, fetch, read_all
 from tests.server.log.times import first_at_or_after
@@ -132,10 +132,10 @@ def test_any_bit_behind_the_checkpoint_that_was_durable_is_refused_after_a_kill(
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_any_bit_of_a_durable_mark_may_change_and_no_record_is_lost(bit: int) -> None:
+def test_any_bit_of_a_recovery_point_may_change_and_no_record_is_lost(bit: int) -> None:
     files = killed_log()
-    path = f"{DIRECTORY}/{MARK_NAME}"
-    for position in range(MARK_SIZE):
+    path = f"{DIRECTORY}/{RECOVERY_POINT_NAME}"
+    for position in range(RECOVERY_POINT_SIZE):
         changed = bytearray(files[path] or b"")
         changed[position] ^= 1 << bit
         disk = MomentDisk.holding({**files, path: bytes(changed)})
@@ -169,7 +169,7 @@ def test_no_changed_value_is_taken_for_a_record_and_the_others_can_still_be_read
 def _read_one(log: PartitionLog, offset: int) -> bool:
     """Reads from an offset as a consumer does; whether that was refused, by broker or reader."""
     try:
-        read = log.read(offset, max_bytes=1, end_offset=COUNT)
+        read = log.reader.read(offset, max_bytes=1, end_offset=COUNT)
         assert read.slice is not None
         read.slice.release()
         found, _ = fetch(log, offset, max_bytes=1)

@@ -71,7 +71,7 @@ def test_whatever_byte_has_changed_is_not_given_and_the_rest_is(
         assert disk.contents() == before
         return
     told: list[CorruptRange] = []
-    log.watch_corruption(told.append)
+    log.reader.watch_corruption(told.append)
     got, refused = consume(log, max_bytes=max_bytes)
     if position % BATCH_BYTES in EPOCH_BYTES:
         assert (got, refused, told) == (RECORDS, [], [])
@@ -91,7 +91,7 @@ def test_whatever_byte_has_changed_is_not_given_and_the_rest_is(
             assert read_checked(log, record[0], max_bytes=1)[0][0] == record
         else:
             with pytest.raises(CorruptRecords, match=f"seek to offset {refused[0].end_offset}"):
-                log.read(record[0], max_bytes=1, end_offset=COUNT)
+                log.reader.read(record[0], max_bytes=1, end_offset=COUNT)
     assert append(log, [b"next"]).base_offset == COUNT
     log.discard()
     after = disk.contents()
@@ -126,7 +126,7 @@ def read_checked(
     log: PartitionLog, offset: int, *, max_bytes: int
 ) -> tuple[list[tuple[int, int, bytes]], int]:
     """Reads as a connection does: nothing leaves that was not checked."""
-    read = log.read(offset, max_bytes=max_bytes, end_offset=COUNT)
+    read = log.reader.read(offset, max_bytes=max_bytes, end_offset=COUNT)
     part = read.slice
     assert part is not None
     end = part.position + part.size
@@ -157,7 +157,7 @@ def test_however_much_has_changed_nothing_wrong_is_given(places: set[int]) -> No
         disk.flip_bit(f"{DIRECTORY}/{FIRST}.log", position, position % 8)
     log = PartitionLog.open(disk, DIRECTORY, CONFIG, now_ms=1)
     told: list[CorruptRange] = []
-    log.watch_corruption(told.append)
+    log.reader.watch_corruption(told.append)
     got, refused = consume(log, max_bytes=400)
     assert set(got) <= set(RECORDS)
     assert got == sorted(got)
@@ -174,9 +174,9 @@ def test_what_the_scrub_finds_is_refused_before_anybody_reads_it() -> None:
     disk.flip_bit(f"{DIRECTORY}/{LAST}.log", 40, 1)
     log = PartitionLog.open(disk, DIRECTORY, CONFIG, now_ms=1)
     told: list[CorruptRange] = []
-    log.watch_corruption(told.append)
+    log.reader.watch_corruption(told.append)
     looked_at = 0
-    for segment in log.durable_segments():
+    for segment in log.reader.durable_segments():
         file = disk.open(segment.path)
         while not segment.is_done:
             try:
@@ -189,7 +189,7 @@ def test_what_the_scrub_finds_is_refused_before_anybody_reads_it() -> None:
     assert [(r.offset, r.end_offset) for r in told] == [(2, 3), (int(LAST), int(LAST) + 1)]
     for offset in (2, int(LAST)):
         with pytest.raises(CorruptRecords):
-            log.read(offset, max_bytes=1, end_offset=COUNT)
+            log.reader.read(offset, max_bytes=1, end_offset=COUNT)
     got, refused = consume(log, max_bytes=1_000)
     assert (len(got), refused) == (COUNT - 2, told)
     log.discard()
@@ -200,7 +200,7 @@ def test_what_is_appended_counts_as_checked_and_what_was_there_does_not() -> Non
     read_all(log)
     append(log, [b"next"])
     for offset, known in ((COUNT, True), (0, False), (COUNT - 1, False)):
-        part = log.read(offset, max_bytes=1_000, end_offset=COUNT + 1).slice
+        part = log.reader.read(offset, max_bytes=1_000, end_offset=COUNT + 1).slice
         assert part is not None
         assert part.source.is_checked(part.position, part.position + part.size) is known
         part.release()
@@ -218,7 +218,7 @@ def test_who_reads_in_small_pieces_has_them_checked_in_large_ones() -> None:
     log = PartitionLog.open(disk, DIRECTORY, LogConfig(), now_ms=1)
     checks = 0
     for offset in range(count):
-        part = log.read(offset, max_bytes=size_bytes + 100, end_offset=count).slice
+        part = log.reader.read(offset, max_bytes=size_bytes + 100, end_offset=count).slice
         assert part is not None
         end = part.position + part.size
         if not part.source.is_checked(part.position, end):

@@ -54,7 +54,9 @@ def split_all(
     """All pieces, however many calls that takes."""
     pieces: list[Piece] = []
     while (reached := pieces[-1].end_offset if pieces else start) < end:
-        found = log.split(reached, end_offset=end, piece_bytes=piece_bytes, pieces_max=pieces_max)
+        found = log.reader.split(
+            reached, end_offset=end, piece_bytes=piece_bytes, pieces_max=pieces_max
+        )
         assert 1 <= len(found) <= pieces_max
         pieces += found
     return pieces
@@ -190,16 +192,16 @@ def test_a_range_outside_the_log_is_refused_with_what_there_is(start: int, end: 
     log = filled(FaultyDisk(), [10] * 10)
     assume(min(start, end) < 0 or max(start, end) > 20)
     with pytest.raises(OffsetOutOfRange, match="from 0 to 20"):
-        log.split(start, end_offset=end, piece_bytes=1, pieces_max=1)
+        log.reader.split(start, end_offset=end, piece_bytes=1, pieces_max=1)
 
 
 def test_an_empty_range_has_no_pieces_and_a_closed_log_no_ranges() -> None:
     log = filled(FaultyDisk(), [10] * 3)
     for offset in (0, 1, 6):
-        assert log.split(offset, end_offset=offset, piece_bytes=1, pieces_max=1) == []
+        assert log.reader.split(offset, end_offset=offset, piece_bytes=1, pieces_max=1) == []
     log.close()
     with pytest.raises(LogClosed):
-        log.split(0, end_offset=1, piece_bytes=1, pieces_max=1)
+        log.reader.split(0, end_offset=1, piece_bytes=1, pieces_max=1)
 
 
 def test_what_retention_has_taken_is_out_of_range() -> None:
@@ -208,6 +210,6 @@ def test_what_retention_has_taken_is_out_of_range() -> None:
     log.flush(checkpoint=True)
     assert log.retention(1_000, high_watermark=log.end_offset)
     with pytest.raises(OffsetOutOfRange):
-        log.split(0, end_offset=log.end_offset, piece_bytes=1, pieces_max=1)
+        log.reader.split(0, end_offset=log.end_offset, piece_bytes=1, pieces_max=1)
     pieces = split_all(log, log.start_offset, log.end_offset, piece_bytes=500)
     assert sum(piece.size_bytes for piece in pieces) == log.size_bytes

@@ -10,7 +10,7 @@ def first_at_or_after(log: PartitionLog, timestamp_ms: int, *, end_offset: int) 
     """The first record before `end_offset` that is not older than `timestamp_ms`."""
     from_offset = log.start_offset
     while True:
-        candidate = log.candidate_for_timestamp(
+        candidate = log.reader.candidate_for_timestamp(
             timestamp_ms, from_offset=from_offset, end_offset=end_offset
         )
         if candidate is None or candidate.is_certain:
@@ -23,5 +23,5 @@ def first_at_or_after(log: PartitionLog, timestamp_ms: int, *, end_offset: int) 
 
 def newest(log: PartitionLog, *, end_offset: int) -> FoundTime | None:
     """The first record with the largest timestamp before `end_offset`."""
-    largest_ms = log.largest_timestamp(end_offset=end_offset)
+    largest_ms = log.reader.largest_timestamp(end_offset=end_offset)
     return None if largest_ms < 0 else first_at_or_after(log, largest_ms, end_offset=end_offset)

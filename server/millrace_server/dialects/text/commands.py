@@ -16,7 +16,6 @@ from millrace_server.api_error import ApiError
 from millrace_server.dialects.text.groups import groups, lag
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, record_line
 from millrace_server.dialects.text.statistics import stats
-from millrace_server.log import OffsetOutOfRange
 from millrace_server.partitions.partition import Partition
 from millrace_server.services.produce import ACKS_ALL
 from millrace_server.services.services import Services
@@ -85,9 +84,9 @@ def _partition_line(services: Services, name: str, number: int) -> str:
     except ApiError as refused:
         return f"partition {number} offline: {refused.message}"
     return (
-        f"partition {number} leader {services.cluster.node_id} start {partition.log.start_offset} "
-        f"high watermark {partition.high_watermark} end {partition.log.end_offset} "
-        f"bytes {partition.log.size_bytes}"
+        f"partition {number} leader {services.cluster.node_id} start {partition.start_offset} "
+        f"high watermark {partition.high_watermark} end {partition.end_offset} "
+        f"bytes {partition.size_bytes}"
     )
 
 
@@ -140,8 +139,7 @@ async def fetch(
         raise usage_error(f"COUNT is {wanted}; it is 1 to {FETCH_COUNT_MAX}")
     first = number(offset, "OFFSET")
     found = services.partitions.get(topic, number(partition, "PARTITION"))
-    if not found.log.start_offset <= first <= found.high_watermark:
-        raise OffsetOutOfRange(first, found.log.start_offset, found.high_watermark)
+    found.check_readable(first)
     lines, next_offset = await read_lines(services, found, first, wanted)
     return [
         *lines,
@@ -223,7 +221,7 @@ def offsets(services: Services, name: str) -> Lines:
     for n in range(topic.partition_count):
         partition = services.partitions.get(name, n)
         listed.append(
-            f"partition {n} start {partition.log.start_offset} "
+            f"partition {n} start {partition.start_offset} "
             f"high watermark {partition.high_watermark}"
         )
     return [*listed, "OK"]

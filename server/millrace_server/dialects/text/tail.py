@@ -31,7 +31,7 @@ async def follow(
     """
     offset = partition.high_watermark
     watch = _Watch()
-    partition.watchers[watch] = None
+    partition.watchers.add(watch)
     try:
         while True:
             await watch.moved()
@@ -50,7 +50,7 @@ async def follow(
                 if not connection.send_part(stream, encoded(lines)):
                     await connection.drained()
     finally:
-        partition.watchers.pop(watch, None)
+        partition.watchers.remove(watch)
 
 
 class _Watch:

@@ -230,7 +230,7 @@ class Cleaning:
             yield read_bytes
 
     def _batches(self, segment: Segment) -> Generator[tuple[BatchHeader, bytes], None, None]:
-        """Yields the batches of a segment, each checked: what has rotted must not be cleaned."""
+        """Yields the batches of a segment, each checked: corrupt ones must not be cleaned."""
         path = segment.path(LOG_SUFFIX)
         try:
             file = self._disk.open(path)

@@ -1,4 +1,4 @@
-"""The durable mark: what a start after a kill takes for durable, and what the mark may cost."""
+"""The recovery point: what a start after a kill takes for durable, and what that may cost."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from millrace_server.environment.seams import ReadBuffer
 from millrace_server.log import CorruptLog, LogConfig, PartitionLog
 from millrace_server.log.checkpoint import read_checkpoint
-from millrace_server.log.durable_mark import (
-    MARK_NAME,
-    MARK_SIZE,
-    DurableMark,
-    MarkFile,
-    read_mark,
+from millrace_server.log.recovery_point import (
+    RECOVERY_POINT_NAME,
+    RECOVERY_POINT_SIZE,
+    RecoveryPoint,
+    RecoveryPointFile,
+    read_recovery_point,
 )
 from tests.server.log.log_model import DIRECTORY, append, read_all
 from tests.sim.disk import FaultyDisk, FaultyFile
 
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
-MARK_PATH = f"{DIRECTORY}/{MARK_NAME}"
+MARK_PATH = f"{DIRECTORY}/{RECOVERY_POINT_NAME}"
 OFFSETS = st.integers(0, 2**63 - 1)
 KEPT = [f"sync {MARK_PATH}", f"sync directory {DIRECTORY}"]
 """All that a log which is refused has done to its disk."""
@@ -49,33 +49,36 @@ def reopened(disk: FaultyDisk, config: LogConfig = CONFIG) -> PartitionLog:
     return PartitionLog.open(disk, DIRECTORY, config, now_ms=1)
 
 
-def write_mark(disk: FaultyDisk, mark: DurableMark) -> None:
-    file = MarkFile(disk, DIRECTORY)
-    file.write(mark)
+def write_recovery_point(disk: FaultyDisk, point: RecoveryPoint) -> None:
+    file = RecoveryPointFile(disk, DIRECTORY)
+    file.write(point)
     file.close()
 
 
 @given(OFFSETS, OFFSETS, OFFSETS)
-def test_a_mark_is_read_as_it_was_written(end: int, base: int, position: int) -> None:
-    mark = DurableMark(end, base, position)
-    data = mark.encode()
-    assert len(data) == MARK_SIZE <= 512
-    assert DurableMark.decode(data) == DurableMark.decode(data + b"more") == mark
-    for size in range(MARK_SIZE):
-        assert DurableMark.decode(data[:size]) is None
-        assert DurableMark.decode(data[:size] + bytes(MARK_SIZE - size)) in (None, mark)
+def test_a_recovery_point_is_read_as_it_was_written(end: int, base: int, position: int) -> None:
+    point = RecoveryPoint(end, base, position)
+    data = point.encode()
+    assert len(data) == RECOVERY_POINT_SIZE <= 512
+    assert RecoveryPoint.decode(data) == RecoveryPoint.decode(data + b"more") == point
+    for size in range(RECOVERY_POINT_SIZE):
+        assert RecoveryPoint.decode(data[:size]) is None
+        assert RecoveryPoint.decode(data[:size] + bytes(RECOVERY_POINT_SIZE - size)) in (
+            None,
+            point,
+        )
 
 
-def test_the_mark_follows_every_sync_and_is_not_synced_itself() -> None:
+def test_the_recovery_point_follows_every_sync_and_is_not_synced_itself() -> None:
     disk = FaultyDisk()
     log = PartitionLog.create(disk, DIRECTORY, CONFIG)
-    assert read_mark(disk, DIRECTORY) is None
+    assert read_recovery_point(disk, DIRECTORY) is None
     for number in range(30):
         append(log, [b"%d" % number + b"v" * 100])
         disk.journal.clear()
         log.flush()
         segment = log._chain.active
-        assert read_mark(disk, DIRECTORY) == (
+        assert read_recovery_point(disk, DIRECTORY) == (
             number + 1,
             segment.base_offset,
             segment.size_bytes,
@@ -88,7 +91,7 @@ def test_the_mark_follows_every_sync_and_is_not_synced_itself() -> None:
     assert f"write {MARK_PATH}" not in disk.journal, "the durable offset has not moved"
 
 
-def test_a_log_that_rests_holds_no_descriptor_of_its_mark() -> None:
+def test_an_idle_log_holds_no_descriptor_of_its_recovery_point() -> None:
     disk = FaultyDisk()
     log = PartitionLog.create(disk, DIRECTORY, CONFIG)
     for number in range(3):
@@ -105,9 +108,9 @@ def test_a_log_that_rests_holds_no_descriptor_of_its_mark() -> None:
         assert disk.open_files.count(MARK_PATH) == 1, "it was flushed a while ago"
         log.close_idle_files()
         assert MARK_PATH not in disk.open_files
-    mark = read_mark(disk, DIRECTORY)
-    assert mark is not None
-    assert mark.end_offset == log.end_offset
+    point = read_recovery_point(disk, DIRECTORY)
+    assert point is not None
+    assert point.end_offset == log.end_offset
     log.close()
     assert disk.open_files == []
 
@@ -123,12 +126,14 @@ def test_a_start_after_a_kill_writes_and_syncs_nothing_that_was_durable() -> Non
     assert len(values(log)) == 9
 
 
-def test_what_lies_behind_the_mark_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lies_behind_the_recovery_point_is_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     disk = FaultyDisk()
     size_bytes = written(disk, count=9, unsynced=2)._chain.active.size_bytes
-    mark = read_mark(disk, DIRECTORY)
-    assert mark is not None
-    assert (mark.end_offset, mark.position) == (7, size_bytes * 7 // 9)
+    point = read_recovery_point(disk, DIRECTORY)
+    assert point is not None
+    assert (point.end_offset, point.position) == (7, size_bytes * 7 // 9)
     writes: list[tuple[str, int, int]] = []
     pwrite = FaultyFile.pwrite
 
@@ -139,14 +144,14 @@ def test_what_lies_behind_the_mark_is_written_again(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(FaultyFile, "pwrite", noted)
     log = reopened(disk.after_kill())
     rewritten = [write for write in writes if write[0].endswith(".log")]
-    assert rewritten == [(f"{0:020d}.log", mark.position, size_bytes - mark.position)]
+    assert rewritten == [(f"{0:020d}.log", point.position, size_bytes - point.position)]
     assert log.durable_offset == 9
 
 
 def test_kill_after_kill_the_log_behind_the_checkpoint_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("millrace_server.log.partition_log.CHECKPOINT_BATCHES", 12)
+    monkeypatch.setattr("millrace_server.log.durability.CHECKPOINT_BATCHES", 12)
     config = LogConfig(segment_bytes=1 << 20)
     disk = FaultyDisk()
     log = PartitionLog.create(disk, DIRECTORY, config)
@@ -162,7 +167,7 @@ def test_kill_after_kill_the_log_behind_the_checkpoint_is_counted(
     log.flush()
     checkpoint = read_checkpoint(disk, DIRECTORY)
     assert checkpoint is not None
-    assert checkpoint.recovery_offset == 12
+    assert checkpoint.end_offset == 12
 
 
 def test_what_was_refused_stays_refused_after_a_power_cut() -> None:
@@ -173,8 +178,8 @@ def test_what_was_refused_stays_refused_after_a_power_cut() -> None:
         position = log._chain.active.size_bytes - 5
         disk = disk.after_kill()
         disk.flip_bit(f"{DIRECTORY}/{0:020d}.log", position, 1)
-        # Nobody has looked: the mark may be lost, and the damage is a torn tail then.
-        cut += read_mark(disk.after_power_cut(random.Random(seed)), DIRECTORY) is None
+        # Nobody has looked: the recovery point may be lost, and the damage is a torn tail then.
+        cut += read_recovery_point(disk.after_power_cut(random.Random(seed)), DIRECTORY) is None
         with pytest.raises(CorruptLog):
             reopened(disk)
         with pytest.raises(CorruptLog):
@@ -183,7 +188,9 @@ def test_what_was_refused_stays_refused_after_a_power_cut() -> None:
 
 
 @pytest.mark.parametrize("survives", [True, False])
-def test_a_changed_byte_is_refused_below_the_mark_and_cut_without_one(survives: bool) -> None:
+def test_a_changed_byte_is_refused_below_the_recovery_point_and_cut_without_one(
+    survives: bool,
+) -> None:
     disk = FaultyDisk()
     log = written(disk)
     position = log._chain.active.size_bytes - 5
@@ -200,7 +207,9 @@ def test_a_changed_byte_is_refused_below_the_mark_and_cut_without_one(survives: 
 
 @pytest.mark.parametrize("lost", ["the last batch", "half a batch", "everything behind"])
 @pytest.mark.parametrize("has_checkpoint", [True, False])
-def test_a_log_that_ends_before_its_mark_is_refused(lost: str, has_checkpoint: bool) -> None:
+def test_a_log_that_ends_before_its_recovery_point_is_refused(
+    lost: str, has_checkpoint: bool
+) -> None:
     disk = FaultyDisk()
     size_bytes = written(disk)._chain.active.size_bytes
     disk = disk.after_kill()
@@ -268,7 +277,7 @@ def test_a_durable_segment_that_is_gone_is_refused() -> None:
         assert damaged.journal == KEPT
 
 
-def test_zeros_before_the_mark_are_no_reserved_space() -> None:
+def test_zeros_before_the_recovery_point_are_no_reserved_space() -> None:
     disk = FaultyDisk()
     size_bytes = written(disk)._chain.active.size_bytes
     disk = disk.after_kill()
@@ -279,17 +288,17 @@ def test_zeros_before_the_mark_are_no_reserved_space() -> None:
         reopened(disk)
 
 
-@pytest.mark.parametrize("wrong", [DurableMark(3, 0, 17), DurableMark(3, 1, 0)])
-def test_a_mark_that_no_batch_ends_at_is_refused(wrong: DurableMark) -> None:
+@pytest.mark.parametrize("wrong", [RecoveryPoint(3, 0, 17), RecoveryPoint(3, 1, 0)])
+def test_a_recovery_point_that_no_batch_ends_at_is_refused(wrong: RecoveryPoint) -> None:
     disk = FaultyDisk()
     written(disk)
     disk = disk.after_kill()
-    write_mark(disk, wrong)
+    write_recovery_point(disk, wrong)
     with pytest.raises(CorruptLog):
         reopened(disk)
 
 
-def test_a_mark_of_segments_that_retention_has_deleted_says_nothing() -> None:
+def test_a_recovery_point_of_segments_that_retention_has_deleted_says_nothing() -> None:
     disk = FaultyDisk()
     config = LogConfig(segment_bytes=1_000, retention_bytes=1_500)
     log = PartitionLog.create(disk, DIRECTORY, config)
@@ -297,13 +306,13 @@ def test_a_mark_of_segments_that_retention_has_deleted_says_nothing() -> None:
         append(log, [b"%d" % number + b"v" * 100])
         if number == 2:
             log.flush()
-    old = read_mark(disk, DIRECTORY)
+    old = read_recovery_point(disk, DIRECTORY)
     log.flush()
     assert log.retention(1, high_watermark=30)
     log.close()
     assert old is not None
     assert old.end_offset < log.start_offset
-    write_mark(disk, old)
+    write_recovery_point(disk, old)
     for has_checkpoint in (True, False):
         if not has_checkpoint:
             disk.remove(f"{DIRECTORY}/checkpoint")
@@ -313,7 +322,7 @@ def test_a_mark_of_segments_that_retention_has_deleted_says_nothing() -> None:
         again.discard()
 
 
-def test_the_mark_makes_up_for_a_checkpoint_that_is_gone() -> None:
+def test_the_recovery_point_makes_up_for_a_checkpoint_that_is_gone() -> None:
     disk = FaultyDisk()
     written(disk).close()
     disk.remove(f"{DIRECTORY}/checkpoint")
@@ -329,7 +338,7 @@ def test_the_mark_makes_up_for_a_checkpoint_that_is_gone() -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
 @pytest.mark.parametrize("operation", ["create", "write"])
-def test_a_mark_that_has_no_room_costs_nothing_and_the_next_one_is_written(
+def test_a_recovery_point_that_has_no_room_costs_nothing_and_the_next_one_is_written(
     code: int, operation: str
 ) -> None:
     disk = FaultyDisk()
@@ -339,18 +348,18 @@ def test_a_mark_that_has_no_room_costs_nothing_and_the_next_one_is_written(
         append(log, [b"%d" % number])
         log.flush()
     assert log.durable_offset == 3
-    assert read_mark(disk, DIRECTORY) is None
+    assert read_recovery_point(disk, DIRECTORY) is None
     again = reopened(disk.after_kill())
     assert again.end_offset == 3
     disk.judge = lambda name, path: None
     append(log, [b"3"])
     log.flush()
-    mark = read_mark(disk, DIRECTORY)
-    assert mark is not None
-    assert mark.end_offset == 4
+    point = read_recovery_point(disk, DIRECTORY)
+    assert point is not None
+    assert point.end_offset == 4
 
 
-def test_an_io_error_of_the_mark_stops_the_log_after_what_was_synced_is_told() -> None:
+def test_an_io_error_of_the_recovery_point_stops_the_log_after_what_was_synced_is_told() -> None:
     disk = FaultyDisk()
     log = written(disk)
     append(log, [b"last"])
@@ -368,16 +377,16 @@ def test_an_io_error_of_the_mark_stops_the_log_after_what_was_synced_is_told() -
     assert reopened(disk.after_kill()).end_offset == 4
 
 
-def test_a_failed_sync_moves_no_mark_and_a_start_goes_on_from_the_one_before() -> None:
+def test_a_failed_sync_moves_no_recovery_point_and_a_start_goes_on_from_the_one_before() -> None:
     disk = FaultyDisk()
     log = written(disk)
-    before = read_mark(disk, DIRECTORY)
+    before = read_recovery_point(disk, DIRECTORY)
     append(log, [b"never acked"])
     disk.judge = lambda name, path: errno.EIO if name == "sync" else None
     with pytest.raises(OSError):
         log.flush()
     disk = disk.after_kill()
-    assert read_mark(disk, DIRECTORY) == before
+    assert read_recovery_point(disk, DIRECTORY) == before
     log = reopened(disk)
     assert log.durable_offset == log.end_offset == 4
     assert f"write {DIRECTORY}/{0:020d}.log" in disk.journal, "the kernel calls it clean"
@@ -388,7 +397,7 @@ def test_a_failed_sync_moves_no_mark_and_a_start_goes_on_from_the_one_before() -
         assert values(again)[3:] == [b"never acked", b"acked"]
 
 
-def test_a_torn_tail_behind_the_mark_is_cut_and_the_cut_is_durable() -> None:
+def test_a_torn_tail_behind_the_recovery_point_is_cut_and_the_cut_is_durable() -> None:
     disk = FaultyDisk()
     log = written(disk, count=5, unsynced=2)
     size_bytes = log._chain.active.size_bytes
@@ -416,10 +425,10 @@ def test_what_a_failed_write_left_before_a_roll_does_not_cut_what_came_after() -
     ticket = log.begin_flush()
     assert ticket is not None
     ticket.sync()
-    for has_mark in (True, False):
+    for has_recovery_point in (True, False):
         killed = disk.after_kill()
         killed._cached = dict(killed._cached)
-        if not has_mark:
+        if not has_recovery_point:
             killed.remove(MARK_PATH)
         again = reopened(killed)
         assert again.end_offset == 4

@@ -1,0 +1,77 @@
+"""What a log is in memory: its segments, producers and epochs, and where it begins and ends.
+
+Shared by the parts of one log, on its event loop: `partition_log` appends, `reader` reads,
+`durability` writes down, `truncation` and `compaction.cleaner` replace. Refuses to know what of it
+is on the disk.
+
+    start_offset <= end_offset
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millrace_server.environment.seams import Disk
+from millrace_server.log.chain import SegmentChain
+from millrace_server.log.cleanliness import Cleanliness
+from millrace_server.log.config import LogConfig
+from millrace_server.log.epochs import EpochTable
+from millrace_server.log.errors import LogClosed, LogFailed, ReadOnlyLog
+from millrace_server.log.producers import Producers
+from millrace_server.log.recovered import Recovered
+
+
+@dataclass(slots=True)
+class LogState:
+    """Running until `fail` or the end; a log that has failed can still be read."""
+
+    disk: Disk
+    directory: str
+    config: LogConfig
+    chain: SegmentChain
+    producers: Producers
+    epochs: EpochTable
+    start_offset: int
+    end_offset: int
+    cleanliness: Cleanliness
+    failure: BaseException | None = None
+    is_closed: bool = False
+
+    @classmethod
+    def of(cls, disk: Disk, directory: str, config: LogConfig, recovered: Recovered) -> LogState:
+        """The state of a log as it was found."""
+        chain = SegmentChain(recovered.segments, settled_count=recovered.settled_count)
+        return cls(
+            disk,
+            directory,
+            config,
+            chain,
+            recovered.producers,
+            recovered.epochs,
+            recovered.start_offset,
+            chain.active.end_offset,
+            recovered.cleanliness,
+        )
+
+    @property
+    def takes_changes(self) -> bool:
+        """Whether the log has neither failed nor been closed."""
+        return self.failure is None and not self.is_closed
+
+    def fail(self, error: BaseException) -> None:
+        """Stops the log; the first error is the one that is told."""
+        if self.failure is None:
+            self.failure = error
+
+    def stopped(self) -> LogFailed | LogClosed | ReadOnlyLog:
+        """The error of a call that a log which has failed or was closed does not take."""
+        if isinstance(self.failure, ReadOnlyLog) and not self.is_closed:
+            return ReadOnlyLog(self.directory, self.failure.cause)
+        if self.failure is not None:
+            return LogFailed(self.directory, self.failure)
+        return LogClosed(self.directory)
+
+    def move_start(self, offset: int) -> None:
+        """Begins the log at `offset`, or where it begins already if that is behind it."""
+        self.start_offset = max(self.start_offset, offset)
+        self.epochs = self.epochs.trim_to(self.start_offset)
