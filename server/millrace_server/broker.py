@@ -217,6 +217,7 @@ class Broker:
             defaults=self.config.topic,
             broker_id=self.config.node_id,
             on_deleted=lambda topic: self.groups.on_topic_deleted(topic),
+            on_leader_changed=lambda *change: self.groups.on_leader_changed(*change),
         )
         self.active = ActiveController(
             MetadataLog(partition, env.clock),

@@ -35,6 +35,8 @@ from millrace_protocol.messages.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from millrace_protocol.metadata_records import PartitionChangeRecord
+from millrace_server.group.records import partition_for_group
 from millrace_server.testing import Broker
 from tests.broker.failing_disk import Faults, node_on
 from tests.broker.wire import Wire, connect
@@ -116,6 +118,11 @@ async def committed(wire: Wire) -> dict[tuple[str, int], int]:
 async def state_of_group(wire: Wire) -> str:
     (group,) = (await wire.ask(DescribeGroupsRequest((GROUP,)), DescribeGroupsResponse)).groups
     return group.state
+
+
+async def code_of_group(wire: Wire) -> int:
+    (group,) = (await wire.ask(DescribeGroupsRequest((GROUP,)), DescribeGroupsResponse)).groups
+    return group.error_code
 
 
 async def test_no_broker_coordinates_a_group_without_a_name(wire: Wire) -> None:
@@ -202,6 +209,48 @@ async def test_the_offsets_of_a_deleted_topic_go_with_it(broker: Broker, wire: W
     await broker.restart()
     async with connect(broker.port) as again:
         assert await committed(again) == {("views", 0): 9}
+
+
+async def test_a_group_moves_with_the_leadership_of_its_partition(
+    broker: Broker, wire: Wire
+) -> None:
+    """The coordinator ends when another broker leads, and is loaded when this one leads again."""
+    await wire.create("clicks")
+    joined = await join_alone(wire)
+    request = commit(joined, ("clicks", 0, 7))
+    await wire.ask(request, OffsetCommitResponse)
+    node = broker.node.broker
+    topic = node.image.topics["__consumer_offsets"]
+    number = partition_for_group(GROUP, topic.partition_count)
+
+    async def lead(broker_id: int) -> None:
+        change = PartitionChangeRecord(topic.topic_id, number, None, None, broker_id, None)
+        await node.active.change(lambda image: [change])
+
+    async with connect(broker.port) as other:
+        other.send(joining(await new_id(other)))
+        while await state_of_group(wire) != "PreparingRebalance":
+            pass
+        await lead(9)
+        assert (await other.refusal())[0] is ErrorCode.NOT_COORDINATOR
+    assert (await wire.refused(request))[0] is ErrorCode.NOT_COORDINATOR
+    found = await wire.ask(FindCoordinatorRequest((GROUP,)), FindCoordinatorResponse)
+    assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await lead(0)
+    await find(wire)
+    while await code_of_group(wire) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        pass
+    assert await committed(wire) == {("clicks", 0): 7}
+    assert await state_of_group(wire) == "Stable"
+    await wire.ask(commit(joined, ("clicks", 0, 8)), OffsetCommitResponse)
+    assert await committed(wire) == {("clicks", 0): 8}
+
+
+async def test_a_stopping_broker_finds_no_coordinator(broker: Broker, wire: Wire) -> None:
+    broker.node.broker.answer_waiting()
+    found = await wire.ask(FindCoordinatorRequest((GROUP,)), FindCoordinatorResponse)
+    assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await wire.topics() == []
 
 
 async def test_a_parked_join_is_answered_when_the_broker_stops(broker: Broker, wire: Wire) -> None:

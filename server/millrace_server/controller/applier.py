@@ -25,7 +25,7 @@ from millrace_server.log import LogConfig, PartitionLog
 from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.delta import Delta
-from millrace_server.metadata.image import Topic
+from millrace_server.metadata.image import PartitionRegistration, Topic
 from millrace_server.partitions.core_errors import as_api_error
 from millrace_server.partitions.opening import Opening, take_role
 from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
@@ -54,6 +54,7 @@ class MetadataApplier:
         defaults: Mapping[str, str],
         broker_id: int,
         on_deleted: Callable[[str], None],
+        on_leader_changed: Callable[[str, int, PartitionRegistration], None],
     ) -> None:
         self._env = env
         self._partitions = partitions
@@ -62,6 +63,7 @@ class MetadataApplier:
         self._defaults = defaults
         self._broker_id = broker_id
         self._on_deleted = on_deleted
+        self._on_leader_changed = on_leader_changed
         self._created: dict[Replica, PartitionLog] = {}
         """Logs that are created, and whose directory is not committed."""
 
@@ -124,6 +126,7 @@ class MetadataApplier:
             partition = self._partitions.find(topic.name, number)
             if partition is not None:
                 await take_role(partition, new, self._broker_id)
+            self._on_leader_changed(topic.name, number, new)
 
     async def _create(
         self, topic: Topic, numbers: Sequence[int], config: LogConfig

@@ -101,6 +101,11 @@ class CoordinatorRuntime(Generic[S]):
             self._end(number, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         self._alarm.close()
 
+    def check_running(self) -> None:
+        """Raises `ApiError` once the runtime is closed."""
+        if self._is_closed:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
     async def wait_closed(self) -> None:
         """Returns when no load runs any more; call after `close`."""
         if self._loads:
@@ -121,8 +126,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def read_all(self, query: Callable[[S], Q]) -> list[Q]:
         """Asks every shard. Raises `ApiError` unless all are active."""
-        if self._is_closed:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.check_running()
         return [context.read(query) for context in self._contexts.values()]
 
     def read_active(self, query: Callable[[S], Q]) -> list[Q]:
@@ -155,8 +159,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _context(self, number: int) -> CoordinatorContext[S]:
         context = self._contexts.get(number)
-        if context is not None:
-            return context
-        if self._is_closed:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if context is None:
+            self.check_running()
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        return context

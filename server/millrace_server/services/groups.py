@@ -43,6 +43,7 @@ from millrace_server.group.states import GroupState
 from millrace_server.group_config import GroupConfig, MemoryQuota
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.metadata.cache import MetadataCache
+from millrace_server.metadata.image import PartitionRegistration
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.services.cluster import BrokerAddress, ClusterService
@@ -97,7 +98,7 @@ class GroupCoordinatorService:
         )
 
     async def start(self, wait_ms: int) -> None:
-        """Loads every coordinator; returns when all are loaded, or after `wait_ms`.
+        """Loads the coordinators of this broker; returns when all are loaded, or after `wait_ms`.
 
         The requests of a group get COORDINATOR_LOAD_IN_PROGRESS until its coordinator is loaded.
         """
@@ -116,6 +117,7 @@ class GroupCoordinatorService:
         """The coordinator of each group; creates the offsets topic if there is none."""
         unavailable = None
         try:
+            self._runtime.check_running()
             await self._create_topic()
         except ApiError as error:
             unavailable = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
@@ -250,6 +252,15 @@ class GroupCoordinatorService:
         """Deletes the offsets of a topic in all groups."""
         self._runtime.notify_all(lambda shard, moment: shard.on_topic_deleted(topic, moment))
 
+    def on_leader_changed(self, topic: str, number: int, known: PartitionRegistration) -> None:
+        """Loads the coordinator of a partition that this broker leads now, or ends it."""
+        if topic != OFFSETS_TOPIC:
+            return
+        if known.leader == self._cluster.node_id:
+            self._runtime.load(number, known.leader_epoch, self._opener(number))
+        else:
+            self._runtime.unload(number, known.leader_epoch)
+
     def _write(self, group: str, event: Event) -> asyncio.Future[object]:
         return self._runtime.write(self._number(group), event)
 
@@ -295,13 +306,14 @@ class GroupCoordinatorService:
             await self._load_all()
 
     async def _load_all(self, *, timeout_s: float | None = None) -> None:
-        """Starts the loads of all partitions; they go on after the timeout."""
+        """Loads every partition that this broker leads; the loads go on after the timeout."""
         topic = self._cache.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return
         started = [
             self._runtime.load(number, partition.leader_epoch, self._opener(number))
             for number, partition in enumerate(topic.partitions)
+            if partition.leader == self._cluster.node_id
         ]
         if loads := [load for load in started if load is not None]:
             await asyncio.wait(loads, timeout=timeout_s)
