@@ -37,7 +37,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric with all its samples. `kind` is counter, gauge or histogram."""
+    """One metric with all its samples, by labels. `kind` is counter, gauge or histogram."""
 
     name: str
     kind: str
@@ -95,13 +95,17 @@ def _metric(found: DescribedMetric) -> Metric:
         found.unit,
         found.help,
         tuple(_scaled(bound, found.decimals) for bound in found.bounds),
-        tuple(_sample(found, sample) for sample in found.samples),
+        tuple(_sample(found, sample) for sample in sorted(found.samples, key=_labels)),
     )
 
 
 def _sample(metric: DescribedMetric, found: MetricSample) -> Sample:
     labels = dict(zip(metric.labels, found.labels, strict=True))
     return Sample(labels, _scaled(found.value, metric.decimals), found.buckets)
+
+
+def _labels(sample: MetricSample) -> tuple[str, ...]:
+    return sample.labels
 
 
 def _scaled(value: int, decimals: int) -> float:

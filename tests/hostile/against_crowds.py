@@ -9,6 +9,10 @@ from contextlib import AsyncExitStack, suppress
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import FRAME_BYTES_MAX, FRAME_BYTES_MAX_BEFORE_HELLO
+from millrace_protocol.messages.statistics import (
+    DescribeStatisticsRequest,
+    DescribeStatisticsResponse,
+)
 from tests.broker.wire import batch, connect, connect_text, fetch_request, reset
 from tests.hostile.against_frames import WHOLE
 from tests.hostile.attack import hostile, hostile_by_patience, lives
@@ -210,3 +214,19 @@ async def tails_that_nobody_reads(target: Target) -> str:
         while target.open_files > before + 100:
             await wire.produce(TOPIC, batch(b"anybody"), partition=3)
     return "paused, closed"
+
+
+@hostile
+async def statistics_of_every_topic_without_end(target: Target) -> str:
+    """Pipelined, of a broker with hundreds of topics."""
+    count = target.sized(100, 1_000)
+    async with connect(target.port) as wire:
+        for number in range(target.sized(50, 500)):
+            await wire.create(f"measured-{number:0>200}", configs={"durability": "os"})
+        for _ in range(count):
+            wire.send(DescribeStatisticsRequest(""))
+        for _ in range(count):
+            answer = await wire.answer(DescribeStatisticsResponse)
+            assert answer.metrics
+        await lives(wire)
+    return "answered"

@@ -46,7 +46,7 @@ class DescribedMetric(Message):
         array_of(INT64), "of a histogram, the largest value of each bucket, ascending; else none"
     )
     samples: tuple[MetricSample, ...] = wire(
-        array_of(MetricSample), "sorted by labels; no two have the same"
+        array_of(MetricSample), "in any order; no two have the same labels"
     )
 
 
