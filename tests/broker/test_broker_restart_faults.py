@@ -13,6 +13,7 @@ import pytest
 
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.messages.fetch import FetchResponse
+from millrace_protocol.metadata_records import PartitionChangeRecord
 from millrace_server.disk.os_disk import OsDisk
 from millrace_server.machine import SystemClock
 from millrace_server.partitions import opening
@@ -106,6 +107,25 @@ async def test_with_os_durability_the_high_watermark_does_not_go_back_on_a_full_
         fetched = await wire.fetch("t", 0)
         assert (values_of(fetched), fetched.high_watermark) == (RECORDS, len(RECORDS))
         assert (await wire.produce("t", batch(b"x"))).error_code == ErrorCode.DISK_FULL
+
+
+async def test_a_leader_that_cannot_write_takes_a_new_epoch_when_it_can(data: Path) -> None:
+    """Its metadata change is applied at once, and holds up no later one."""
+    faults = Faults({"write": errno.ENOSPC}, where="/t-0/")
+    async with node_on(data, faults) as node, connect(node.address[1]) as wire:
+        broker = node.broker
+        topic_id = broker.image.topics["t"].topic_id
+        elected = PartitionChangeRecord(topic_id, 0, None, None, broker.config.node_id, None)
+        await broker.active.change(lambda image: [elected])
+        assert broker.image.topics["t"].partitions[0].leader_epoch == 1
+        assert values_of(await wire.fetch("t", 0)) == [b"0"]
+        faults.errnos.clear()
+        await until(lambda: broker.partitions.get("t", 0).leader_epoch == 1)
+        assert values_of(await wire.fetch("t", 0, leader_epoch=1)) == RECORDS
+        assert (await wire.produce("t", batch(b"next"))).base_offset == len(RECORDS)
+        log = broker.partitions.get("t", 0).log
+        assert log.end_offset_for_epoch(1) == (1, len(RECORDS) + 1)
+        assert log.end_offset_for_epoch(0) == (0, len(RECORDS))
 
 
 async def test_a_fetch_that_waits_gets_what_recovery_adds(data: Path) -> None:

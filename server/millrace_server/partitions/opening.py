@@ -305,11 +305,12 @@ class Opening:
 async def take_role(partition: Partition, known: PartitionRegistration, broker_id: int) -> None:
     """Makes a partition lead or follow as the metadata says. Raises `ApiError`.
 
-    A partition of the metadata's epoch has its role already.
+    A partition of the metadata's epoch has its role already. One that is read-only begins to lead
+    in a new epoch when it is opened again.
     """
     epoch = known.leader_epoch
     if known.leader == broker_id:
-        if epoch <= partition.leader_epoch:
+        if epoch <= partition.leader_epoch or partition.log.read_only_cause is not None:
             return
         try:
             await partition.become_leader(epoch)

@@ -161,6 +161,9 @@ class Partition:
         Raises `ValueError` if the epoch is older than the partition's, and `LogFailed`.
         """
         self.leadership.check_next(epoch)
+        if self.log.failure is not None:
+            # No flush would ever make the epoch durable.
+            raise LogFailed(self.log.directory, self.log.failure)
         self.log.begin_epoch(epoch)
         if self.log.durable_epoch < epoch:
             self._epoch_begun = asyncio.get_running_loop().create_future()
