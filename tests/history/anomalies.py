@@ -18,7 +18,7 @@ SHOWN_MAX = 20
 
 
 class Kind(Enum):
-    """The anomalies. Source: Jepsen's `kafka` workload, and KIP-101 for the high watermark."""
+    """The anomalies. Source: Jepsen's `kafka` workload, KIP-101 for watermark and epochs."""
 
     INCONSISTENT_OFFSET = "one offset holds two values"
     DUPLICATE = "one value is at two offsets"
@@ -33,6 +33,9 @@ class Kind(Enum):
     POLL_SKIP = "a poll passes over a value without a seek"
     SEND_ORDER = "a later send is before an earlier one"
     WATERMARK_BACK = "the high watermark goes back"
+    EPOCH_CHANGED = "one offset is in two leader epochs"
+    EPOCH_FALLS = "a later offset is in an earlier leader epoch"
+    EPOCH_BACK = "a process is told of an older leader epoch"
 
 
 @dataclass(frozen=True, slots=True)

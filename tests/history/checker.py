@@ -15,13 +15,16 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from tests.history.anomalies import Kind, Report
+from tests.history.epochs import Epochs
 from tests.history.operations import (
     Acked,
     Assigned,
     Crashed,
     Failed,
+    Fetched,
     Forgot,
     History,
+    Led,
     Left,
     Polled,
     ReadToEnd,
@@ -48,6 +51,7 @@ class _Check:
         self._report = Report(history)
         self._sends = Sends(self._report)
         self._polls = Polls(self._report)
+        self._epochs = Epochs(self._report)
         # Per partition: offset to (value, operation), and value to (offset, operation), of the
         # first that said so.
         self._at: dict[str, dict[int, tuple[int, int]]] = {}
@@ -71,6 +75,12 @@ class _Check:
                     self._began.setdefault(operation.process, number)
                     self._polls.poll(number, operation)
                     self._note_read(number, operation)
+                case Fetched():
+                    if not self._is_stale(number, operation):
+                        self._epochs.fetch(number, operation)
+                case Led():
+                    if not self._is_stale(number, operation):
+                        self._epochs.lead(number, operation)
                 case Acked():
                     self._sends.ack(number, operation)
                     send = self._sends.by_value[operation.value]
@@ -95,6 +105,7 @@ class _Check:
                 case _:
                     pass
         self._sends.check_order(self._where)
+        self._epochs.check()
         for partition in self._read:
             self._check_reads(partition)
             self._check_taken_back(partition)
@@ -105,6 +116,11 @@ class _Check:
         return self._report
 
     # While following the operations
+
+    def _is_stale(self, number: int, operation: Fetched | Led) -> bool:
+        """Whether a process may be told of a partition's former life: it began in that."""
+        began = self._began.setdefault(operation.process, number)
+        return began < self._forgot.get(operation.partition, (None, -1))[1]
 
     def _note_read(self, number: int, polled: Polled) -> None:
         partition = polled.partition
@@ -154,6 +170,7 @@ class _Check:
         self._check_reads(partition)
         self._sends.forget(forgot)
         self._polls.forget(partition)
+        self._epochs.forget(partition)
         self._past[partition] = self._at.pop(partition, {})
         self._forgot[partition] = forgot, number
         for known in (self._where, self._read, self._seen, self._watermarks):

@@ -17,8 +17,10 @@ from tests.history.operations import (
     Assigned,
     Crashed,
     Failed,
+    Fetched,
     Forgot,
     History,
+    Led,
     Left,
     Operation,
     Polled,
@@ -47,6 +49,9 @@ class _World:
         self.rng = rng
         self.history = History()
         self.logs: dict[str, list[int]] = {f"t-{n}": [] for n in range(rng.randint(1, 3))}
+        self.epochs: dict[str, list[int]] = {partition: [] for partition in self.logs}
+        """The leader epoch of each offset."""
+        self.leading = dict.fromkeys(self.logs, 0)
         self.partitions = list(self.logs)
         self.producers = [_Producer(n, rng.random() < 0.6) for n in range(rng.randint(1, 3))]
         self.consumers = list(range(100, 100 + rng.randint(1, 3)))
@@ -68,6 +73,8 @@ class _World:
             (self.seek, 1),
             (self.assign, 1),
             (self.see_watermark, 1),
+            (self.lead, 0.5),
+            (self.see_leader, 1),
             (self.crash, 1),
             (self.forget, 0.2),
         ]
@@ -97,7 +104,7 @@ class _World:
         if (first := self._first_in_flight()) is not None:
             producer, partition, value = first
             self.appended.append((partition, value, len(self.logs[partition])))
-            self.logs[partition].append(value)
+            self._append(partition, value)
             if not producer.is_idempotent and self.rng.random() < 0.2:
                 self.late.append((partition, value))
 
@@ -114,7 +121,18 @@ class _World:
     def append_late(self) -> None:
         if self.late:
             partition, value = self.late.pop()
-            self.logs[partition].append(value)
+            self._append(partition, value)
+
+    def _append(self, partition: str, value: int) -> None:
+        self.logs[partition].append(value)
+        self.epochs[partition].append(self.leading[partition])
+
+    def lead(self) -> None:
+        self.leading[self.rng.choice(self.partitions)] += self.rng.randint(1, 2)
+
+    def see_leader(self) -> None:
+        process, partition = self.rng.choice(self.consumers), self.rng.choice(self.partitions)
+        self.add(Led(process, partition, self.leading[partition]))
 
     def ack(self) -> None:
         if self.appended:
@@ -132,6 +150,9 @@ class _World:
         records = list(enumerate(log[start : start + count], start))
         if records:
             self.positions[process, partition] = records[-1][0] + 1
+            epochs = self.epochs[partition]
+            batches = [(offset, offset, epochs[offset]) for offset, _ in records]
+            self.add(Fetched(process, partition, batches))
             self.add(Polled(process, partition, records))
 
     def seek(self) -> None:
@@ -174,6 +195,9 @@ class _World:
         if (process, partition) in self.positions:
             self._poll(process, partition, 4)
         log[:] = kept
+        del self.epochs[partition][len(kept) :]
+        if left is Left.NOTHING:
+            self.leading[partition] = 0
         for process in self.consumers:
             if self.positions.get((process, partition), 0) > len(log):
                 del self.positions[process, partition]
@@ -414,6 +438,53 @@ def resurrect(history: History, rng: random.Random) -> History | None:
     return History(spoilt)
 
 
+def _last_fetches(history: History) -> list[Fetched]:
+    """The last batches of each partition, as the final reader got them."""
+    fetches = {
+        op.partition: op
+        for op in history.operations
+        if isinstance(op, Fetched) and op.process == FINAL_READER
+    }
+    return list(fetches.values())
+
+
+def _and_then(history: History, *operations: Operation) -> History:
+    return History([*history.operations, *operations])
+
+
+def relabel(history: History, rng: random.Random) -> History | None:
+    """A second reader is given an offset in another epoch."""
+    fetches = _last_fetches(history)
+    if not fetches:
+        return None
+    fetch = rng.choice(fetches)
+    base, last, epoch = rng.choice(fetch.batches)
+    other = (base, last, epoch + rng.randint(1, 3))
+    return _and_then(history, Fetched(FINAL_READER + 1, fetch.partition, [other]))
+
+
+def fall(history: History, rng: random.Random) -> History | None:
+    """What is appended next is in an older epoch."""
+    fetches = [fetch for fetch in _last_fetches(history) if fetch.batches[-1][2]]
+    if not fetches:
+        return None
+    fetch = rng.choice(fetches)
+    _, last, epoch = fetch.batches[-1]
+    older = (last + 1, last + rng.randint(1, 9), rng.randrange(epoch))
+    return _and_then(history, Fetched(FINAL_READER + 1, fetch.partition, [older]))
+
+
+def depose(history: History, rng: random.Random) -> History | None:
+    """A reader is told of a leader, and then of one before it."""
+    fetches = _last_fetches(history)
+    if not fetches:
+        return None
+    fetch = rng.choice(fetches)
+    epoch = fetch.batches[-1][2] + rng.randint(1, 3)
+    told = [Led(FINAL_READER, fetch.partition, each) for each in (epoch, epoch - 1)]
+    return _and_then(history, *told)
+
+
 MUTATIONS: dict[Mutation, set[Kind]] = {
     lose: {Kind.LOST_WRITE},
     invent: {Kind.PHANTOM, Kind.INCONSISTENT_OFFSET},
@@ -426,5 +497,8 @@ MUTATIONS: dict[Mutation, set[Kind]] = {
     take_back: {Kind.TAKEN_BACK},
     tear: {Kind.HOLE},
     resurrect: {Kind.RESURRECTED},
+    relabel: {Kind.EPOCH_CHANGED},
+    fall: {Kind.EPOCH_FALLS},
+    depose: {Kind.EPOCH_BACK},
 }
 """Each mutation, and the anomalies of which at least one must be found."""

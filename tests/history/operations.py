@@ -82,6 +82,34 @@ class Polled:
 
 
 @dataclass(slots=True)
+class Fetched:
+    """A consumer gets `batches` of a partition: (base offset, last offset, leader epoch).
+
+    In the order they came, before any of their records is polled. The last offset is inclusive.
+    """
+
+    process: int
+    partition: str
+    batches: list[tuple[int, int, int]]
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{b} to {e} of epoch {epoch}" for b, e, epoch in self.batches[:4])
+        return f"process {self.process} fetches batches of {self.partition}: {shown}"
+
+
+@dataclass(slots=True)
+class Led:
+    """A process is told in which leader epoch a partition is led."""
+
+    process: int
+    partition: str
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"process {self.process} is told that {self.partition} is led in epoch {self.epoch}"
+
+
+@dataclass(slots=True)
 class Assigned:
     """A consumer reads exactly `partitions` from now on; those it had go on where they are."""
 
@@ -177,6 +205,8 @@ Operation = (
     | Failed
     | Unknown
     | Polled
+    | Fetched
+    | Led
     | Assigned
     | Sought
     | Watermark

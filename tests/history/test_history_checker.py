@@ -11,8 +11,10 @@ from tests.history.operations import (
     Assigned,
     Crashed,
     Failed,
+    Fetched,
     Forgot,
     History,
+    Led,
     Left,
     Operation,
     Polled,
@@ -44,6 +46,10 @@ def polled(*values: int, process: int = 7, offset: int = 0) -> Polled:
 
 def polled_at(*records: tuple[int, int], process: int = 7) -> Polled:
     return Polled(process, A, list(records))
+
+
+def fetched(*batches: tuple[int, int, int], process: int = 7) -> Fetched:
+    return Fetched(process, A, list(batches))
 
 
 PLANTED: list[tuple[str, Kind, list[Operation]]] = [
@@ -169,6 +175,26 @@ PLANTED: list[tuple[str, Kind, list[Operation]]] = [
         Kind.WATERMARK_BACK,
         [Watermark(7, A, 9), Crashed("b1"), Watermark(7, A, 8)],
     ),
+    (
+        "an offset is in another leader epoch after a crash",
+        Kind.EPOCH_CHANGED,
+        [fetched((0, 3, 1)), Crashed("b1"), fetched((2, 5, 2), process=8)],
+    ),
+    (
+        "a leader writes in the epoch of the one before it",
+        Kind.EPOCH_FALLS,
+        [fetched((0, 3, 1), (4, 4, 3)), fetched((5, 9, 2), process=8)],
+    ),
+    (
+        "a consumer that seeks back finds the older epoch at the later offset",
+        Kind.EPOCH_FALLS,
+        [fetched((4, 4, 1)), Sought(7, A, 0), fetched((0, 3, 2))],
+    ),
+    (
+        "a process is told of an older leader after a power cut",
+        Kind.EPOCH_BACK,
+        [Led(7, A, 3), Crashed("b1"), Led(7, A, 2)],
+    ),
 ]
 
 
@@ -234,6 +260,10 @@ def test_every_kind_of_anomaly_is_planted() -> None:
         [*sent(10), Forgot(A, Left.NOTHING), Acked(10, 0), polled(10, process=8)],
         [*acked(10, 11), Forgot(A), *sent(12), polled(10, 12, process=8), ReadToEnd(A, 0, 2)],
         [Watermark(7, A, 3), Forgot(A), Watermark(7, A, 2)],
+        [fetched((0, 3, 1), (4, 4, 1), (5, 5, 4)), fetched((0, 3, 1), process=8)],
+        [fetched((0, 3, 1)), Forgot(A), fetched((0, 3, 1)), fetched((2, 5, 2), process=8)],
+        [Led(7, A, 3), Led(8, A, 2), Led(7, B, 0), Led(7, A, 3)],
+        [Led(7, A, 3), Forgot(A, Left.NOTHING), Led(7, A, 3), Led(7, A, 0), Led(8, A, 0)],
     ],
     ids=[
         "nothing happened",
@@ -255,6 +285,10 @@ def test_every_kind_of_anomaly_is_planted() -> None:
         "a send that outlived its topic",
         "a consumer that began after a power cut reads what is left",
         "the high watermark falls with what a power cut took",
+        "leader epochs rise along the offsets",
+        "others write in a new epoch where a power cut took the end",
+        "two processes hear of leaders, one later than the other",
+        "a topic that is made again is led in the first epoch",
     ],
 )
 def test_what_a_correct_log_may_show_is_no_anomaly(operations: list[Operation]) -> None:
