@@ -1,15 +1,17 @@
-"""Whole lives of a broker and its clients, each from one seed.
+"""Whole lives of brokers and their clients, each from one seed.
 
     python -m tests.sim --seeds 1000          many runs, and what they met
     python -m tests.sim --seed 62             one run again, told line by line
     python -m tests.sim.mutants               bugs, planted; each must be found
     python -m tests.sim.mutants --only sync   some of them
 
-The real broker and the real clients run in one thread, on virtual time, on a disk and a network
-that fail as the seed says (`options`, `troubles`). All that clients did is a history, which
-`tests.history` judges. In some runs what was durable is damaged as well (`rot`): then a loss must
-be said, by an error or a partition that is offline, and a wrong value or a log that is short
-without a word is a violation.
+The real brokers and the real clients run in one thread, on virtual time, on disks, clocks and a
+network that fail as the seed says (`options`, `troubles`). Each broker has a machine of its own: an
+address, a disk, and a clock that drifts and jumps; processes are killed and paused. The brokers are
+independent, with topics of their own. All that clients did is a history, which `tests.history`
+judges. In some runs what was durable is damaged as well (`rot`): then a loss must be told, by an
+error or a partition that is offline, and a wrong value or a log that is short without a word is a
+violation.
 
 A set of 200 runs or more must meet every situation that `situations` lists; it fails if it never
 meets one, as it does for any violation. The same seed is the same run: its digest covers every

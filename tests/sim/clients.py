@@ -1,6 +1,7 @@
 """Clients that are started again and again until the load is over, each time as a new process.
 
-Owns their processes: a life ends by itself, by a kill, or because somebody cancelled it.
+Owns their processes: a life ends by itself, by a kill, or because it was cancelled. One that is
+paused goes on.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Clients:
         count = 0
         while not self.is_over:
             count += 1
-            process = world.client(name, f"{name}.{count}")
-            number, killed = self.ledger.process(), world.loop.create_future()
+            process = world.process(name, f"{name}.{count}")
+            number, killed = self.ledger.process(process.name), world.loop.create_future()
             life = Life(process.name, number, rng.fork(str(count)), process, killed)
             life.task = world.loop.start(process, live(life))
             self._lives[name] = life
@@ -59,7 +60,7 @@ class Clients:
                 self.ledger.killed(life.name, life.number)
             elif life.task.cancelled():
                 if not life.is_cancelled:
-                    world.trace.violation(f"{name} was cancelled, and by nobody")
+                    world.trace.violation(f"{name} was cancelled, and not by the run")
             elif (error := life.task.exception()) is not None:
                 world.trace.violation(f"{name} failed: {error!r}")
             await asyncio.sleep(rng.random() * 0.4)
@@ -70,8 +71,17 @@ class Clients:
         if life is not None and not life.killed.done():
             self.world.trace.sometimes("a client was killed")
             life.killed.set_result(None)
-            # At once, and not when the loop gets to whoever waits: nothing of it may run on.
-            life.process.is_alive = False
+            # At once, and not when the loop gets to `keep`: nothing of it may run on.
+            life.process.end()
+
+    async def pause(self, rng: Rng, pause_s: float) -> None:
+        """SIGSTOP of one client, and SIGCONT."""
+        life = self._any(rng)
+        if life is not None:
+            self.world.trace.sometimes("a client was paused")
+            life.process.pause()
+            await asyncio.sleep(pause_s)
+            self.world.loop.resume(life.process)
 
     async def cancel(self, rng: Rng) -> None:
         """Cancels one client, and some once more while they are closing."""

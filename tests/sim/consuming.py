@@ -16,7 +16,6 @@ from tests.sim.ledger import Ledger, Where
 from tests.sim.lookups import Lookup, Lookups
 from tests.sim.rot import Rot
 from tests.sim.situations import is_disk_error
-from tests.sim.supervisor import ADDRESS
 from tests.sim.topics import Topic
 
 _WAIT_S = 0.5
@@ -35,13 +34,16 @@ class Consuming:
         self._topics: list[Topic] = []
 
     async def run(self) -> None:
-        """Reads until the load is over, or it is time for another life."""
+        """Reads from one broker until the load is over, or it is time for another life."""
         life, clients = self._life, self._clients
-        self._topics = list(clients.topics.present.values())
+        broker = life.rng.choice(clients.topics.brokers)
+        self._topics = clients.topics.at(broker)
+        if not self._topics:
+            return
         starts_at_zero = life.rng.random() < 0.8
         try:
             async with Consumer(
-                ADDRESS,
+                broker.address,
                 *(topic.name for topic in self._topics),
                 rng=life.rng.fork("client"),
                 start="earliest" if starts_at_zero else self._some_time(),
@@ -68,7 +70,7 @@ class Consuming:
         return (
             topic.is_forgetful
             or self._clients.options.churns
-            or any(self._rot.is_damaged(*where) for where in topic.wheres)
+            or any(self._rot.is_damaged(topic.broker.name, *where) for where in topic.wheres)
         )
 
     def _note_assignment(self, *, starts_at_zero: bool) -> None:
@@ -135,7 +137,7 @@ class Consuming:
 
     def _some_time(self) -> int:
         """Of the last half minute, or a little later than now."""
-        return self._clients.world.clock.wall_ms() + self._life.rng.randint(-30_000, 8_000)
+        return self._life.process.clock.wall_ms() + self._life.rng.randint(-30_000, 8_000)
 
 
 async def look_up(
@@ -147,7 +149,7 @@ async def look_up(
     ledger: Ledger,
 ) -> tuple[int, int] | None:
     """Asks for the first offset of a time, and notes the answer."""
-    began_s, life = asyncio.get_running_loop().time(), ledger.lives[where]
+    began_s, life = lookups.now_s(), ledger.lives[where]
     (answer,) = (await consumer.offsets_for_times({where: time_ms})).values()
     lookups.note(Lookup(where, time_ms, answer, began_s, life))
     return answer

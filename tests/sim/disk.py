@@ -72,6 +72,42 @@ _Entries = dict[str, _Inode | None]
 """Path to file, or to None for a directory."""
 
 
+class Tree(_Entries):
+    """Entries that know which names each directory has."""
+
+    def __init__(self, entries: _Entries) -> None:
+        super().__init__()
+        self._names: dict[str, set[str]] = {}
+        for path, inode in entries.items():
+            self[path] = inode
+
+    def __setitem__(self, path: str, inode: _Inode | None) -> None:
+        super().__setitem__(path, inode)
+        directory, _, name = path.rpartition("/")
+        if name:
+            self._names.setdefault(directory, set()).add(name)
+
+    def __delitem__(self, path: str) -> None:
+        super().__delitem__(path)
+        directory, _, name = path.rpartition("/")
+        self._names[directory].discard(name)
+
+    def copy(self) -> Tree:
+        return Tree(self)
+
+    def names(self, directory: str) -> list[str]:
+        """The names in a directory, sorted."""
+        return sorted(self._names.get(directory, ()))
+
+    def inside(self, directory: str) -> list[str]:
+        """The paths of all that is in a directory, at any depth."""
+        paths = []
+        for name in self.names(directory):
+            path = f"{directory}/{name}"
+            paths += [path, *self.inside(path)]
+        return paths
+
+
 @dataclass(frozen=True)
 class _Gone:
     """A name no longer stands for `inode`; it may stand for another one by now."""
@@ -105,7 +141,7 @@ class FaultyFile:
     def pwrite(self, data: ReadBuffer, position: int) -> None:
         self._check_writable()
         content = bytes(data)
-        self._disk.write_bytes = len(content)
+        self._disk.growth_bytes = max(0, position + len(content) - len(self._inode.cached))
 
         def write_part() -> None:
             self._write(content[: self._disk.part_bytes(len(content))], position)
@@ -115,6 +151,7 @@ class FaultyFile:
 
     def preallocate(self, size: int) -> None:
         self._check_writable()
+        self._disk.growth_bytes = max(0, size - len(self._inode.cached))
         with self._disk.operation("preallocate", self.path):
             if size > len(self._inode.cached):
                 self._inode.change(size)
@@ -182,15 +219,15 @@ class FaultyDisk:
         """Called with the name and path of each operation; an errno makes it fail."""
         self.judge_read: Callable[[str], int | None] = _nothing_read_fails
         """The same for the path of each read, which is no operation."""
-        self.write_bytes = 0
-        """The size of the write that is judged."""
+        self.growth_bytes = 0
+        """What the write or preallocation that is judged needs of the room that is left."""
         self.part_bytes: Callable[[int], int] = _half
         """How much of a write that fails is written."""
         self.on_crash: Callable[[], object] = lambda: None
         self.is_dead = False
         self.journal: list[str] = []
         self.files: list[FaultyFile] = []
-        self._cached: _Entries = {"": None}
+        self._cached = Tree({"": None})
         self._durable: _Entries = {"": None}
         self._unsynced: dict[str, list[_Change]] = {}
 
@@ -234,12 +271,7 @@ class FaultyDisk:
             self._change(_parent(path), {path: None})
 
     def list_directory(self, path: str) -> list[str]:
-        prefix = f"{path}/" if path else ""
-        return sorted(
-            name[len(prefix) :]
-            for name in self._cached
-            if name and name.startswith(prefix) and "/" not in name[len(prefix) :]
-        )
+        return self._cached.names(path)
 
     def exists(self, path: str) -> bool:
         return path in self._cached
@@ -248,8 +280,7 @@ class FaultyDisk:
         if source not in self._cached:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         with self.operation("rename", source):
-            inside = f"{source}/"
-            moved = [path for path in self._cached if path == source or path.startswith(inside)]
+            moved = [source, *self._cached.inside(source)]
             change: _Change = {path: _Gone(self._cached[path]) for path in moved}
             for path in moved:
                 change[target + path.removeprefix(source)] = self._cached[path]
@@ -266,8 +297,7 @@ class FaultyDisk:
 
     def remove_directory(self, path: str) -> None:
         with self.operation("remove directory", path):
-            inside = [name for name in self._cached if name.startswith(f"{path}/")]
-            gone = {name: _Gone(self._cached[name]) for name in (path, *inside)}
+            gone = {name: _Gone(self._cached[name]) for name in (path, *self._cached.inside(path))}
             self._unsynced.pop(path, None)
             self._change(_parent(path), dict(gone))
 

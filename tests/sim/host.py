@@ -1,7 +1,7 @@
-"""The doors of `host.Host`, and the world behind them: a clock, a network, a source of chance.
+"""The seams of a simulated machine, and the world behind them: clocks, a network, chance.
 
-Owns what a run is made of: the seed, the trace, the loop, the network and the processes. Knows
-nothing of what runs in them.
+Owns what a run is made of: the seed, the trace, the loop, the network, the clocks of the machines
+and the processes. Knows nothing of what runs in them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import hashlib
 import random
 import sys
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from tests.sim.loop import Process, SimLoop
+from tests.sim.clock import NO_SKEW, MachineClock, Skew
+from tests.sim.loop import Process, SimLoop, running_process
 from tests.sim.network import SimNetwork
+from tests.sim.transport import Mark
 
 T = TypeVar("T")
-EPOCH_MS = 1_700_000_000_000
 
 
 class Rng(random.Random):
@@ -37,7 +39,7 @@ class Rng(random.Random):
         return Rng(f"{self.label}/{label}")
 
 
-_LINES_HASHED = 256
+_LINES_HASHED = 1024
 """At once: each line by itself costs more."""
 
 
@@ -48,7 +50,7 @@ class Trace:
         self._now = now
         self._show = show
         self._hash = hashlib.blake2b(digest_size=12)
-        self._unhashed: list[str] = []
+        self._unhashed: list[object] = []
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
 
@@ -59,15 +61,29 @@ class Trace:
 
     def note(self, line: str) -> None:
         """Something happened."""
-        text = f"{self._now():12.6f} {line}"
-        self._unhashed.append(text)
-        if len(self._unhashed) == _LINES_HASHED:
+        unhashed = self._unhashed
+        unhashed += (self._now(), line)
+        if len(unhashed) >= _LINES_HASHED:
             self._take_in()
         if self._show is not None:
-            self._show(text)
+            self._show(f"{self._now():12.6f} {line}")
+
+    def note_arrival(self, end: int, source: str, target: str, item: bytes | Mark) -> None:
+        """Bytes, or the end of them, came through the network."""
+        unhashed = self._unhashed
+        if isinstance(item, Mark):
+            unhashed += (self._now(), end, item.name)
+        else:
+            unhashed += (self._now(), end, len(item))
+            self._hash.update(item)
+        if len(unhashed) >= _LINES_HASHED:
+            self._take_in()
+        if self._show is not None:
+            what = item.name if isinstance(item, Mark) else f"{len(item)} {zlib.crc32(item):08x}"
+            self._show(f"{self._now():12.6f} #{end} {source} > {target} {what}")
 
     def _take_in(self) -> None:
-        self._hash.update("".join(self._unhashed).encode())
+        self._hash.update(repr(self._unhashed).encode())
         self._unhashed.clear()
 
     def sometimes(self, what: str, count: int = 1) -> None:
@@ -86,27 +102,18 @@ class Trace:
         self.note(f"VIOLATION {sentence}")
 
 
-class SimClock:
-    """See `host.Clock`; also what client code has for the `time` module."""
-
-    def __init__(self, loop: SimLoop) -> None:
-        self._loop = loop
-
-    def wall_ms(self) -> int:
-        return EPOCH_MS + self.monotonic_ms()
-
-    def monotonic_ms(self) -> int:
-        return int(self._loop.time() * 1000)
+class RunningClock:
+    """What client code has for the `time` module: the clock of the machine on which it runs."""
 
     def time_ns(self) -> int:
-        return self.wall_ms() * 1_000_000
+        return running_process().clock.wall_ms() * 1_000_000
 
     def monotonic_ns(self) -> int:
-        return self.monotonic_ms() * 1_000_000
+        return running_process().clock.monotonic_ns()
 
 
 class SimSpawn:
-    """See `host.Spawn`. A blocking call does its work at some later moment, all at once, and its
+    """See `seams.Spawn`. A blocking call does its work at some later moment, all at once, and its
     result arrives at another: the loop goes on before and between."""
 
     def __init__(self, world: World, rng: Rng) -> None:
@@ -154,17 +161,18 @@ class World:
         window_bytes: int,
         segment_bytes: int,
         turns_max: int,
+        skew: Skew = NO_SKEW,
         show: Callable[[str], object] | None = None,
     ) -> None:
         self.rng = rng
         self.blocking_max_s = blocking_max_s
         self.loop = SimLoop(rng.fork("loop"), on_unhandled=self._unhandled, turns_max=turns_max)
-        self.trace = Trace(self.loop.time, show=show)
-        self.clock = SimClock(self.loop)
+        self.trace = Trace(self.now_s, show=show)
         self.network = SimNetwork(
             self.loop,
             rng.fork("net"),
             note=self.trace.note,
+            note_arrival=self.trace.note_arrival,
             sometimes=self.trace.sometimes,
             latency_max_s=latency_max_s,
             window_bytes=window_bytes,
@@ -172,27 +180,41 @@ class World:
         )
         self.loop.network = self.network
         self.processes: list[Process] = []
+        self._skew = skew
+        self._clocks: dict[str, MachineClock] = {}
 
-    def client(self, machine: str, name: str) -> Process:
-        """A process without a disk, that only connects to others."""
-        process = Process(machine, name)
+    def now_s(self) -> float:
+        """The true time, which no machine knows."""
+        return self.loop.now_s
+
+    def clock(self, machine: str) -> MachineClock:
+        """The clock of a machine."""
+        clock = self._clocks.get(machine)
+        if clock is None:
+            rng = self.rng.fork(f"clock/{machine}")
+            clock = self._clocks[machine] = MachineClock(self.now_s, rng, self._skew)
+        return clock
+
+    def process(self, machine: str, name: str) -> Process:
+        """Starts a process; one without a disk, that only connects to others, needs no more."""
+        process = Process(machine, name, self.clock(machine))
         self.processes.append(process)
         return process
 
     def end_client(self, process: Process) -> None:
         """The process is gone; its kernel closes what it had open."""
-        process.is_alive = False
+        process.end()
         self.network.process_died(process, machine_too=False)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs the world until `work`, which belongs to no process, is done."""
-        with client_time(self.clock):
+        with client_time():
             return self.loop.run_until_complete(work)
 
     def close(self) -> None:
         """Takes everything apart; nothing of it may be used again."""
         for process in self.processes:
-            process.is_alive = False
+            process.end()
         for process in self.processes:
             process.discard()
         self.loop.close()
@@ -202,8 +224,9 @@ class World:
 
 
 @contextmanager
-def client_time(clock: SimClock) -> Iterator[None]:
+def client_time() -> Iterator[None]:
     """Clients read the `time` module, the one door they have without a handle."""
+    clock = RunningClock()
     modules = [
         module.__dict__
         for name, module in sorted(sys.modules.items())

@@ -20,8 +20,10 @@ from tests.history.operations import (
     Assigned,
     Crashed,
     Failed,
+    Fetched,
     Forgot,
     History,
+    Led,
     Left,
     Polled,
     ReadToEnd,
@@ -33,7 +35,9 @@ from tests.history.operations import (
 
 Where = tuple[str, int]
 NOT_SENT = -1
-"""The number of a value that nobody sent."""
+"""The number of a value that was not sent."""
+NOT_STAMPED = -1
+"""The timestamp of a record whose broker may have set any."""
 SHOWN_MAX = 3
 
 
@@ -72,11 +76,18 @@ class Ledger:
         """How often a partition may have forgotten what it held."""
         self.acked_count = 0
         self._processes = 0
+        self._numbers: dict[str, int] = {}
 
-    def process(self) -> int:
-        """The number of another client."""
+    def process(self, name: str | None = None) -> int:
+        """The number of another client; `name` is that of its process, if it has one of its own."""
         self._processes += 1
+        if name is not None:
+            self._numbers[name] = self._processes
         return self._processes
+
+    def number_of_process(self, name: str) -> int | None:
+        """The number of a process, None if it is not a client's."""
+        return self._numbers.get(name)
 
     # Sends
 
@@ -128,6 +139,14 @@ class Ledger:
         """A consumer was given records of one partition: (offset, value)."""
         numbered = [(offset, self.number_of(value)) for offset, value in records]
         self.history.add(Polled(process, partition_name(where), numbered))
+
+    def fetched(self, process: int, where: Where, batches: list[tuple[int, int, int]]) -> None:
+        """A consumer got batches: (base offset, last offset, leader epoch)."""
+        self.history.add(Fetched(process, partition_name(where), batches))
+
+    def told_leader(self, process: int, where: Where, epoch: int) -> None:
+        """A client was told in which epoch a partition is led."""
+        self.history.add(Led(process, partition_name(where), epoch))
 
     def saw_end(self, process: int, where: Where, offset: int, *, life: int) -> None:
         """A client asked in the `life`th life of a partition where it ends."""

@@ -7,7 +7,7 @@ all that is still there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.sim.ledger import Ledger, Where, partition_name
@@ -30,7 +30,9 @@ class Lookup:
 class Lookups:
     """All questions of one run."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, now_s: Callable[[], float]) -> None:
+        self.now_s = now_s
+        """The true time, by which acks and questions are put in order."""
         self._ledger = ledger
         self._lookups: dict[Where, list[Lookup]] = {}
 

@@ -13,7 +13,11 @@ Hashes of objects are addresses and differ from run to run, and asyncio keeps ta
 sets: here they are hashed by the number in which they were made.
 
 A process is a context variable that tasks, timers and callbacks inherit. When it has ended, none
-of them ever runs again: that is what `kill -9` looks like from inside.
+of them ever runs again: that is what `kill -9` looks like from inside. While it is paused, as by
+SIGSTOP, they are held, and run in their order when it goes on.
+
+`time` and the timers of a process follow the clock of its machine; `now_s` and `at` are true time,
+for what belongs to no machine.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any, Protocol
 
+from tests.sim.clock import MachineClock
+
 TURN_S_MAX = 20e-6
 _TASKS_KEPT_MIN = 64
 _CLEANUPS_MAX = 10
@@ -36,16 +42,34 @@ class Stuck(Exception):
 
 
 class Process:
-    """A running program on a machine; `tasks` are those that may not be finished."""
+    """A running program on a machine; `tasks` are those that may not be finished.
 
-    def __init__(self, machine: str, name: str) -> None:
+    Invariant: `runs == is_alive and not is_paused`.
+    """
+
+    def __init__(self, machine: str, name: str, clock: MachineClock) -> None:
         self.machine = machine
         self.name = name
+        self.clock = clock
         self.is_alive = True
+        self.is_paused = False
+        self.runs = True
+        self.held: list[SimHandle] = []
+        """What became due while it was paused, in order."""
         self.context = contextvars.Context()
         self.context.run(CURRENT.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
         self._tasks_kept = _TASKS_KEPT_MIN
+
+    def end(self) -> None:
+        """kill -9, or the end of its main function: nothing of it runs any more."""
+        self.is_alive = self.is_paused = self.runs = False
+        self.held.clear()
+
+    def pause(self) -> None:
+        """SIGSTOP: its callbacks and timers wait; kernel, network and the others go on."""
+        if self.is_alive:
+            self.is_paused, self.runs = True, False
 
     def note(self, task: asyncio.Task[Any]) -> None:
         """Remembers a task, so that it is not collected, and run, after the process has ended."""
@@ -147,14 +171,17 @@ class SimLoop(asyncio.BaseEventLoop):
         self.turns = 0
         self._turns_max = turns_max
         self._rng = rng
-        self._now = 1000.0
+        self.now_s = 1000.0
+        """The true time. `_zero_s` and `_rate` are the clock of the process that runs."""
+        self._running: Process | None = None
+        self._zero_s, self._rate = 0.0, 1.0
         self._numbers = count()
         self._timers: list[tuple[float, float, int, SimHandle]] = []
         self._on_unhandled = on_unhandled
         self._ready: Any = self._ready
 
     def time(self) -> float:
-        return self._now
+        return self._zero_s + self.now_s * self._rate
 
     def call_soon(  # type: ignore[override]
         self,
@@ -162,8 +189,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> SimHandle:
-        self._check_closed()  # type: ignore[attr-defined]
-        handle = SimHandle(self._now, callback, args, context)
+        handle = SimHandle(self.now_s, callback, args, context)
         self._ready.append(handle)
         return handle
 
@@ -174,7 +200,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> SimHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self.at(self.now_s + delay / self._rate, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self,
@@ -183,9 +209,18 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> SimHandle:
-        self._check_closed()  # type: ignore[attr-defined]
-        timer = SimHandle(when, callback, args, context)
-        heapq.heappush(self._timers, (when, self._rng.random(), next(self._numbers), timer))
+        return self.at((when - self._zero_s) / self._rate, callback, *args, context=context)
+
+    def at(
+        self,
+        true_s: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> SimHandle:
+        """Calls at a moment of the true time."""
+        timer = SimHandle(true_s, callback, args, context)
+        heapq.heappush(self._timers, (true_s, self._rng.random(), next(self._numbers), timer))
         return timer
 
     def create_future(self) -> SimFuture:
@@ -214,6 +249,13 @@ class SimLoop(asyncio.BaseEventLoop):
         """Runs a coroutine in a process."""
         return self.create_task(work, context=process.context)
 
+    def resume(self, process: Process) -> None:
+        """SIGCONT: what was held is run, timers that are overdue among it."""
+        if process.is_paused:
+            process.is_paused, process.runs = False, True
+            held, process.held = process.held, []
+            self._ready.extend(held)
+
     async def create_connection(  # type: ignore[override]
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
@@ -231,52 +273,85 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         source = context.get("task") or context.get("future")
         process = getattr(source, "process", None) or CURRENT.get()
-        handle = context.get("handle")
-        if handle is not None:
-            process = handle._context.get(CURRENT)
         if process is None or process.is_alive:
             self._on_unhandled(f"{context['message']}: {context.get('exception')!r} {source!r}")
 
     def close(self) -> None:
+        """What is left may still be taken apart: its calls are accepted, and never come."""
         self._timers.clear()
         super().close()
 
     # What BaseEventLoop calls
 
     def _run_once(self) -> None:
-        self.turns += 1
-        if self.turns > self._turns_max:
-            raise Stuck(f"{self._turns_max} turns of the loop")
-        ready, timers = self._ready, self._timers
-        while timers and timers[0][3]._cancelled:
-            heapq.heappop(timers)
-        if ready:
-            self._now += self._rng.random() * TURN_S_MAX
-        elif timers:
-            self._now = max(self._now, timers[0][0])
+        """Turns of the loop until it is to stop: `run_forever` adds nothing between them."""
+        ready, timers, random_ = self._ready, self._timers, self._rng.random
+        popleft, pop = ready.popleft, heapq.heappop
+        while not self._stopping:  # type: ignore[attr-defined]
+            self.turns += 1
+            if self.turns > self._turns_max:
+                raise Stuck(f"{self._turns_max} turns of the loop")
+            while timers and timers[0][3]._cancelled:
+                pop(timers)
+            if ready:
+                self.now_s += random_() * TURN_S_MAX
+            elif timers:
+                self.now_s = max(self.now_s, timers[0][0])
+            else:
+                raise Stuck("nothing is left to happen")
+            now_s = self.now_s
+            while timers and timers[0][0] <= now_s:
+                ready.append(pop(timers)[3])
+            for _ in range(len(ready)):
+                handle = popleft()
+                if handle._cancelled:
+                    continue
+                context = handle._context
+                process = context.get(CURRENT)
+                if process is not self._running:
+                    self._switch_to(process)
+                if process is not None and not process.runs:
+                    if process.is_paused:
+                        process.held.append(handle)
+                    continue
+                callback = handle._callback
+                try:
+                    context.run(callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self._report(callback, process, error)
+
+    def run_in(
+        self, process: Process, context: contextvars.Context, callback: Callable[[], object]
+    ) -> None:
+        """Runs a callback of a process at once, from the code of the world."""
+        before = self._running
+        self._switch_to(process)
+        try:
+            context.run(callback)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._report(callback, process, error)
+        finally:
+            self._switch_to(before)
+
+    def _report(
+        self, callback: Callable[..., object], process: Process | None, error: BaseException
+    ) -> None:
+        if process is None or process.is_alive:
+            # Not its representation, which has an address: that differs by run.
+            name = getattr(callback, "__qualname__", type(callback).__name__)
+            self._on_unhandled(f"in callback {name}: {error!r}")
+
+    def _switch_to(self, process: Process | None) -> None:
+        """Has the clock that `time` tells be that of a process; None: the true one."""
+        self._running = process
+        if process is None:
+            self._zero_s, self._rate = 0.0, 1.0
         else:
-            raise Stuck("nothing is left to happen")
-        while timers and timers[0][0] <= self._now:
-            ready.append(heapq.heappop(timers)[3])
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
-                continue
-            context = handle._context
-            process = context.get(CURRENT)
-            if process is not None and not process.is_alive:
-                continue
-            callback = handle._callback
-            try:
-                context.run(callback, *handle._args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                # Not its representation, which has an address: that differs by run.
-                name = getattr(callback, "__qualname__", type(callback).__name__)
-                self.call_exception_handler(
-                    {"message": f"in callback {name}", "exception": error, "handle": handle}
-                )
+            self._zero_s, self._rate = process.clock.zero_s, process.clock.rate
 
     def _write_to_self(self) -> None:
         """There is no selector to wake."""

@@ -15,15 +15,21 @@ from tests.sim.loop import Process
 
 _FIRST_LOG = "/00000000000000000000.log"
 _ENTRY_BYTES = 4096
-"""What anything but a write takes of the room that is left."""
-_ROOM_OPERATIONS = frozenset({"write", "create", "preallocate", "make directory"})
+"""What a name takes of the room that is left."""
+_GROWING = frozenset({"write", "preallocate"})
+_ROOM_OPERATIONS = _GROWING | {"create", "make directory"}
 
 
 class Machine:
-    """One computer. `room_bytes` is what a disk that is nearly full has left; None: enough."""
+    """One computer, with an address, a clock and a disk of its own.
 
-    def __init__(self, world: World, name: str) -> None:
+    `room_bytes` is what a disk that is nearly full has left; None: enough.
+    """
+
+    def __init__(self, world: World, name: str, host: str) -> None:
         self.name = name
+        self.host = host
+        self.clock = world.clock(name)
         self.room_bytes: int | None = None
         self.next_fails: str | None = None
         """The operation ("write", "sync", "read") of which the next one fails with EIO."""
@@ -33,6 +39,7 @@ class Machine:
         self._world = world
         self._rng = world.rng.fork(name)
         self._starts = 0
+        world.network.add_host(host, name)
         self._use(FaultyDisk())
 
     def boot(self) -> tuple[Process, Environment]:
@@ -40,13 +47,12 @@ class Machine:
         world = self._world
         self._starts += 1
         self.disk_failed = False
-        self.process = Process(self.name, f"{self.name}.{self._starts}")
-        world.processes.append(self.process)
+        self.process = world.process(self.name, f"{self.name}.{self._starts}")
         world.network.machine_is_up(self.name)
         rng = self._rng.fork(str(self._starts))
         spawn = SimSpawn(world, rng.fork("spawn"))
         return self.process, Environment(
-            world.clock, self.disk, world.network, rng.fork("broker"), spawn
+            self.clock, self.disk, world.network, rng.fork("broker"), spawn
         )
 
     def kill(self) -> None:
@@ -59,6 +65,7 @@ class Machine:
         if self.disk.has_unsynced:
             self._world.trace.sometimes("a power cut met unsynced data")
         self._end(machine_too=True)
+        self.clock.boot()
         self._use(self.disk.after_power_cut(self._rng))
 
     def cut_power_at(self, operations: int, then: Callable[[], None]) -> None:
@@ -74,7 +81,7 @@ class Machine:
         self.disk.is_dead = True
         process, self.process = self.process, None
         if process is not None:
-            process.is_alive = False
+            process.end()
             self._world.network.process_died(process, machine_too=machine_too)
 
     def _use(self, disk: FaultyDisk) -> None:
@@ -97,7 +104,8 @@ class Machine:
             return errno.EIO
         if self.room_bytes is None or operation not in _ROOM_OPERATIONS:
             return None
-        size_bytes = self.disk.write_bytes if operation == "write" else _ENTRY_BYTES
+        grows = operation in _GROWING
+        size_bytes = self.disk.growth_bytes if grows else _ENTRY_BYTES
         if size_bytes > self.room_bytes:
             self._world.trace.sometimes("a full disk refused something")
             return errno.ENOSPC

@@ -1,7 +1,8 @@
 """`python -m tests.sim.mutants`: bugs that brokers have had, planted; each must be found.
 
-Owns the bugs: each is a function that breaks the broker through the patch it is given. What is
-not found says that the simulation looks away.
+Owns the bugs: each is a function that breaks the broker or the client through the patch it is
+given. What is not found says that the simulation looks away. A patch that is never called is no
+bug: the code has changed, and the mutant must follow it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,23 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from millrace._clock import wall_ms
+from millrace._producer import produce_queue, sender
+from millrace.errors import DeliveryTimeout
+from millrace_protocol.metadata_records import LEADER_UNCHANGED, PartitionChangeRecord
 from millrace_protocol.records import HEADER_SIZE, decode, read_header, validate
+from millrace_protocol.records.header import LEADER_EPOCH_POSITION
+from millrace_server.environment.seams import Environment
 from millrace_server.log import (
     LogConfig,
     PartitionLog,
     log_start,
+    partition_log,
     reader,
     recovery,
     retention,
@@ -37,7 +46,9 @@ from millrace_server.log.producers import Producers
 from millrace_server.log.recovery import _Recovery
 from millrace_server.log.segment import Segment
 from millrace_server.log.verdicts import Verdict
+from millrace_server.metadata.delta import Delta
 from millrace_server.partitions.partition import Partition
+from millrace_server.partitions.purgatory import Purgatory
 from tests.sim.scenario import run_seed
 
 Patch = Callable[[Any, str, Any], None]
@@ -48,17 +59,24 @@ def acks_before_the_sync(patch: Patch) -> None:
 
 
 def skips_the_sync_of_data(patch: Patch) -> None:
+    original = FlushTicket.sync
+
     def sync(self: FlushTicket) -> None:
-        if self.sync_directory:
-            self.disk.sync_directory(self.directory)
+        dirty, self.dirty = self.dirty, []
+        try:
+            original(self)
+        finally:
+            self.dirty = dirty
 
     patch(FlushTicket, "sync", sync)
 
 
 def skips_the_sync_of_a_new_segments_directory(patch: Patch) -> None:
+    original = FlushTicket.sync
+
     def sync(self: FlushTicket) -> None:
-        for file in self.dirty:
-            file.sync()
+        self.sync_directory = False
+        original(self)
 
     patch(FlushTicket, "sync", sync)
 
@@ -74,7 +92,10 @@ def syncs_the_active_segment_only(patch: Patch) -> None:
 
 
 def takes_what_was_appended_during_a_sync_for_durable(patch: Patch) -> None:
+    original = PartitionLog.finish_flush
+
     def finish_flush(self: PartitionLog, ticket: FlushTicket) -> None:
+        original(self, ticket)
         self._durability.durable_end = Boundary(self._chain.active.size_bytes, self.end_offset)
 
     patch(PartitionLog, "finish_flush", finish_flush)
@@ -263,6 +284,65 @@ def hands_out_what_fails_its_crc(patch: Patch) -> None:
     patch(decode, "check_batch", check_batch)
 
 
+def measures_waits_by_the_wall_clock(patch: Patch) -> None:
+    """The broker's deadlines follow a clock that jumps."""
+    original = Purgatory.__init__
+
+    def construct(self: Purgatory, env: Environment) -> None:
+        clock = SimpleNamespace(monotonic_ms=env.clock.wall_ms)
+        original(self, replace(env, clock=clock))
+
+    patch(Purgatory, "__init__", construct)
+
+
+def measures_retries_by_the_wall_clock(patch: Patch) -> None:
+    """The producer's deadlines follow a clock that jumps."""
+    patch(sender, "monotonic_ms", wall_ms)
+
+
+def says_that_an_overdue_batch_was_not_written(patch: Patch) -> None:
+    """A pause lets the delivery time pass while the response waits in the kernel."""
+
+    def construct(sentence: str) -> DeliveryTimeout:
+        return DeliveryTimeout(sentence.replace("they may be in the log", "they were not written"))
+
+    patch(produce_queue, "DeliveryTimeout", construct)
+
+
+def writes_the_epoch_of_an_earlier_leader(patch: Patch) -> None:
+    """The leader of every third epoch writes as if it were the first one."""
+
+    def assign(batch: Any, *, base_offset: int, leader_epoch: int) -> None:
+        validate.assign(batch, base_offset=base_offset, leader_epoch=leader_epoch % 3)
+
+    patch(partition_log, "assign", assign)
+
+
+def writes_its_epoch_into_old_batches(patch: Patch) -> None:
+    """A new leader stamps what the one before it wrote."""
+    original = PartitionLog.begin_epoch
+
+    def begin_epoch(self: PartitionLog, epoch: int) -> None:
+        original(self, epoch)
+        active = self._chain.active
+        if active.size_bytes:
+            active.file.pwrite(epoch.to_bytes(4, "big"), LEADER_EPOCH_POSITION)
+
+    patch(PartitionLog, "begin_epoch", begin_epoch)
+
+
+def forgets_elections_at_a_restart(patch: Patch) -> None:
+    """The metadata log is replayed without the changes of leaders."""
+    original = Delta._replay_partition_change
+
+    def replay(self: Delta, record: PartitionChangeRecord) -> None:
+        if self.before.end_offset == 0:
+            record = replace(record, leader=LEADER_UNCHANGED)
+        original(self, record)
+
+    patch(Delta, "_replay_partition_change", replay)
+
+
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     acks_before_the_sync,
     skips_the_sync_of_data,
@@ -286,45 +366,101 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
     removes_one_segment_too_many,
     finds_a_time_one_segment_too_late,
     hands_out_what_fails_its_crc,
+    measures_waits_by_the_wall_clock,
+    measures_retries_by_the_wall_clock,
+    says_that_an_overdue_batch_was_not_written,
+    writes_the_epoch_of_an_earlier_leader,
+    writes_its_epoch_into_old_batches,
+    forgets_elections_at_a_restart,
 )
+TROUBLES_OF: dict[Callable[[Patch], None], tuple[str, ...]] = {
+    answers_changes_of_topics_before_they_are_durable: ("power", "power_soon", "election"),
+    cuts_a_log_wherever_it_is_damaged: ("rot", "kill"),
+    forgets_the_producers_of_a_checkpoint: ("restart", "cut", "reset"),
+    measures_waits_by_the_wall_clock: ("clock",),
+    measures_retries_by_the_wall_clock: ("clock", "restart"),
+    says_that_an_overdue_batch_was_not_written: ("pause", "client_pause"),
+    writes_the_epoch_of_an_earlier_leader: ("election",),
+    writes_its_epoch_into_old_batches: ("election",),
+    forgets_elections_at_a_restart: ("election", "restart"),
+}
+"""The only troubles in the hunt for a mutant: those that shall find it."""
 
 
-def hunt(number: int, seeds: range) -> tuple[int, int | None, str]:
-    """The first of `seeds` that finds a mutant, and how it shows."""
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """What became of a mutant: the first seed that finds it, and how it shows."""
+
+    number: int
+    seed: int | None
+    violation: str
+    uncalled: tuple[str, ...]
+    """Patches that were never called."""
+
+    @property
+    def is_success(self) -> bool:
+        return self.seed is not None and not self.uncalled
+
+    def __str__(self) -> str:
+        name = MUTANTS[self.number].__name__.replace("_", " ")
+        if self.uncalled:
+            return f"NOT A BUG {name}: never called: {', '.join(self.uncalled)}"
+        if self.seed is None:
+            return f"ESCAPED {name}"
+        return f"seed {self.seed:3} {name}: {self.violation[:110]}"
+
+
+def hunt(number: int, seeds: range) -> Hunt:
+    """Runs `seeds` with a mutant until one finds it."""
+    mutant = MUTANTS[number]
+    calls: dict[str, int] = {}
     with ExitStack() as stack:
 
-        def patch(owner: Any, name: str, value: Any) -> None:
-            stack.enter_context(mock.patch.object(owner, name, value))
+        def counted(what: str, value: Any) -> Any:
+            if isinstance(value, SimpleNamespace):
+                parts = {
+                    name: counted(f"{what}.{name}", part) for name, part in vars(value).items()
+                }
+                return SimpleNamespace(**parts)
+            calls[what] = 0
 
-        MUTANTS[number](patch)
+            def call(*args: Any, **options: Any) -> Any:
+                calls[what] += 1
+                return value(*args, **options)
+
+            return call
+
+        def patch(owner: Any, name: str, value: Any) -> None:
+            planted = counted(f"{owner.__name__}.{name}", value)
+            stack.enter_context(mock.patch.object(owner, name, planted))
+
+        mutant(patch)
+        found, violation = None, ""
         for seed in seeds:
-            outcome = run_seed(seed)
+            outcome = run_seed(seed, troubles=TROUBLES_OF.get(mutant))
             if outcome.violations:
-                return number, seed, outcome.violations[0]
-    return number, None, ""
+                found, violation = seed, outcome.violations[0]
+                break
+    return Hunt(number, found, violation, tuple(what for what, count in calls.items() if not count))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=300, help="how many seeds each may take")
     parser.add_argument("--only", default="", help="mutants with this in their names")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     started_s = time.monotonic()
     chosen = [n for n, mutant in enumerate(MUTANTS) if options.only in mutant.__name__]
-    escaped = 0
+    caught = 0
     context = multiprocessing.get_context("spawn")
     with context.Pool(options.processes) as pool:
         hunts = [pool.apply_async(hunt, (number, range(options.seeds))) for number in chosen]
-        for number, seed, violation in (each.get() for each in hunts):
-            name = MUTANTS[number].__name__.replace("_", " ")
-            if seed is None:
-                escaped += 1
-                print(f"ESCAPED {name}", flush=True)
-            else:
-                print(f"seed {seed:3} {name}: {violation[:110]}", flush=True)
-    print(f"{len(chosen) - escaped} of {len(chosen)}, {time.monotonic() - started_s:.0f} s")
-    return 1 if escaped else 0
+        for hunted in (each.get() for each in hunts):
+            caught += hunted.is_success
+            print(hunted, flush=True)
+    print(f"{caught} of {len(chosen)}, {time.monotonic() - started_s:.0f} s")
+    return 0 if caught == len(chosen) else 1
 
 
 if __name__ == "__main__":

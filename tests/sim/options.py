@@ -7,25 +7,37 @@ from typing import Any, Literal
 
 from millrace.config import Acks, Compression
 from millrace_server.config import BrokerConfig
+from tests.sim.clock import NO_SKEW, Skew
 from tests.sim.host import Rng
 
+PORT = 9092
+"""Of every broker; each has a host of its own."""
 TROUBLES = (
     "kill",
     "power",
     "power_soon",
     "restart",
+    "pause",
+    "clock",
+    "election",
     "reset",
     "cut",
     "slow",
+    "link",
     "busy",
     "full",
+    "full_start",
     "write_error",
     "sync_error",
     "read_error",
     "client_kill",
     "client_cancel",
+    "client_pause",
 )
 _TROUBLES_BESIDE_ROT = ("kill", "power", "restart", "reset")
+_DELAYING = frozenset({"cut", "slow", "link", "pause"})
+_SKEWS = (NO_SKEW, Skew(50, 2e-4), Skew(10_000, 0.02))
+"""None; that of machines that ask NTP servers; and more than any quartz has."""
 _ANSWERED: tuple[Acks, ...] = ("all", 1)
 """What an idempotent producer may ask for."""
 _ACKS: tuple[Acks, ...] = (*_ANSWERED, 0)
@@ -63,6 +75,8 @@ class Options:
     """
 
     is_hopeless: bool
+    brokers: int
+    skew: Skew
     topics: int
     producers: tuple[ProducerStyle, ...]
     consumers: int
@@ -85,6 +99,7 @@ class Options:
     def draw(cls, rng: Rng) -> Options:
         """The options of a seed."""
         is_hopeless = rng.random() < 0.15
+        brokers = rng.choice((1, 1, 2, 3))
         latency_max_s = rng.choice((0.0002, 0.002, 0.02))
         if is_hopeless:
             others = rng.sample(_TROUBLES_BESIDE_ROT, rng.randint(0, 2))
@@ -93,7 +108,9 @@ class Options:
             troubles = tuple(rng.sample(TROUBLES, rng.choice((0, 1, 2, 3, 5, len(TROUBLES)))))
         return cls(
             is_hopeless=is_hopeless,
-            topics=rng.randint(1, 3),
+            brokers=brokers,
+            skew=rng.choice(_SKEWS),
+            topics=max(brokers, rng.randint(1, 3)),
             producers=tuple(ProducerStyle.draw(rng) for _ in range(rng.randint(1, 3))),
             consumers=rng.randint(1, 2),
             durabilities=rng.choice((("fsync",), ("fsync",), ("fsync", "os"), ("os",))),
@@ -118,12 +135,14 @@ class Options:
     @property
     def delays_requests(self) -> bool:
         """Whether a request may arrive long after its sender gave it up."""
-        return "cut" in self.troubles or "slow" in self.troubles
+        return not _DELAYING.isdisjoint(self.troubles)
 
-    def config(self) -> BrokerConfig:
-        """The broker's configuration."""
+    def config(self, host: str, number: int) -> BrokerConfig:
+        """The configuration of one broker."""
         return BrokerConfig(
-            listen="127.0.0.1:9092",
+            listen=f"{host}:{PORT}",
+            insecure_listen=True,
+            node_id=number,
             housekeeping_interval_ms=self.housekeeping_interval_ms,
             drain_timeout_ms=1000,
             topic={"retention.ms": "-1"},

@@ -20,9 +20,9 @@ from millrace.errors import (
 )
 from millrace.partitioner import by_key
 from tests.sim.clients import Clients, Life
-from tests.sim.ledger import Where
+from tests.sim.ledger import NOT_STAMPED, Where
 from tests.sim.options import ProducerStyle
-from tests.sim.supervisor import ADDRESS
+from tests.sim.supervisor import Supervisor
 from tests.sim.topics import Topic
 
 _NOT_WRITTEN = ("were not written", "nothing was written")
@@ -40,13 +40,14 @@ class Producing:
         self._settling: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Sends until the load is over, or it is time for another life."""
+        """Sends to one broker until the load is over, or it is time for another life."""
         life, options = self._life, self._clients.options
+        broker = life.rng.choice(self._clients.topics.brokers)
         try:
             async with Producer(
-                ADDRESS, rng=life.rng.fork("client"), **options.producer(self._style)
+                broker.address, rng=life.rng.fork("client"), **options.producer(self._style)
             ) as producer:
-                await self._send_bursts(producer)
+                await self._send_bursts(producer, broker)
         except MillraceError as error:
             self._trace.told(life.name, error)
             await asyncio.sleep(0.2)
@@ -57,12 +58,15 @@ class Producing:
         value = self._new_value(topic, where, b"probe", None)
         self._acked(value, where, await producer.send(topic.name, value, partition=number))
 
-    async def _send_bursts(self, producer: Producer[bytes, bytes]) -> None:
+    async def _send_bursts(self, producer: Producer[bytes, bytes], broker: Supervisor) -> None:
         rng, clients = self._life.rng, self._clients
         while not clients.is_over and rng.random() > 0.01:
             for _ in range(rng.choice((1, 1, 3, 10, 30))):
                 await producer.room()
-                topic = rng.choice(list(clients.topics.present.values()))
+                topics = clients.topics.at(broker)
+                if not topics:
+                    break
+                topic = rng.choice(topics)
                 if rng.random() < 0.2:
                     self._send_many(producer, topic)
                 else:
@@ -145,11 +149,13 @@ class Producing:
 
     def _stamp_ms(self) -> int:
         """Some time in the last seconds or the next."""
-        return self._clients.world.clock.wall_ms() + self._life.rng.randint(-5000, 5000)
+        return self._life.process.clock.wall_ms() + self._life.rng.randint(-5000, 5000)
 
     def _new_value(self, topic: Topic, where: Where, padding: bytes, stamp_ms: int | None) -> bytes:
-        if stamp_ms is None or topic.is_stamped:
-            stamp_ms = self._clients.world.clock.wall_ms()
+        if topic.is_stamped:
+            stamp_ms = self._stamped_from_ms(topic)
+        elif stamp_ms is None:
+            stamp_ms = self._life.process.clock.wall_ms()
         return self._ledger.sent(
             self._life.number,
             where,
@@ -157,6 +163,11 @@ class Producing:
             stamp_ms=stamp_ms,
             is_idempotent=self._style.idempotent,
         )
+
+    def _stamped_from_ms(self, topic: Topic) -> int:
+        """The broker's time, unless it may go back before the record is there."""
+        steps = "clock" in self._clients.options.troubles
+        return NOT_STAMPED if steps else topic.broker.machine.clock.wall_ms()
 
     # Outcomes
 
@@ -181,7 +192,7 @@ class Producing:
     def _acked(self, value: bytes, where: Where, receipt: Receipt) -> None:
         if (receipt.topic, receipt.partition) != where:
             self._trace.violation(f"{value[:20]!r} for {where} was acked elsewhere: {receipt}")
-        self._ledger.acked(value, receipt.offset, now_s=self._clients.world.loop.time())
+        self._ledger.acked(value, receipt.offset, now_s=self._clients.world.now_s())
         self._trace.note(f"ack {self._life.name} {value[:10]!r} {receipt.offset}")
 
     def _failed(self, values: list[bytes], error: MillraceError, *, is_certain: bool) -> None:

@@ -11,14 +11,17 @@ from typing import TypeVar
 
 from millrace import Admin, Consumer, Producer
 from millrace.errors import MillraceError, OffsetOutOfRange
+from millrace_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
+from millrace_wire.connection import ConnectionConfig, connect
+from millrace_wire.errors import RequestTimedOut
 from tests.sim.clients import Clients, Life
 from tests.sim.consuming import look_up, note_records
 from tests.sim.ledger import Where, partition_name
 from tests.sim.lookups import Lookups
-from tests.sim.options import ProducerStyle
+from tests.sim.options import PORT, ProducerStyle
 from tests.sim.producing import Producing
 from tests.sim.rot import Rot
-from tests.sim.supervisor import ADDRESS, Supervisor
+from tests.sim.supervisor import Supervisor
 from tests.sim.topics import Topic
 
 T = TypeVar("T")
@@ -27,17 +30,24 @@ LIVENESS_S = 30.0
 _PROBE = ProducerStyle("all", True, "none", 0, 4096)
 _LOOKUPS = 3
 _READ_BYTES_MIN = 1 << 16
+_LONG_POLL_MS = 1_000
+_LONG_POLL_SLACK_MS = 10_000
+_LONG_STEP_MS = 3_600_000
+_CALLER = ConnectionConfig(
+    software="long poll",
+    software_version="1",
+    client_id="long poll",
+    connect_timeout_ms=_LONG_POLL_SLACK_MS,
+    receive_bytes_max=2 << 20,
+)
 
 
 class LastReading:
-    """What is asked of a broker at the end of a run, in one process."""
+    """What is asked of the brokers at the end of a run, in one process."""
 
-    def __init__(
-        self, clients: Clients, life: Life, broker: Supervisor, *, lookups: Lookups, rot: Rot
-    ) -> None:
+    def __init__(self, clients: Clients, life: Life, *, lookups: Lookups, rot: Rot) -> None:
         self._clients = clients
         self._life = life
-        self._broker = broker
         self._lookups = lookups
         self._rot = rot
         self._trace = clients.world.trace
@@ -49,17 +59,31 @@ class LastReading:
         """New records are taken everywhere, by a client that saw nothing of the trouble."""
         for topic in self._clients.topics.present.values():
             for number in range(topic.partitions):
-                if not self._rot.is_damaged(topic.name, number):
+                if not self._rot.is_damaged(topic.broker.name, topic.name, number):
                     await self._within(f"probe {topic.name}-{number}", self._probe, topic, number)
+
+    async def read_on_full_disk(self, broker: Supervisor) -> None:
+        """What is durable is served by a broker that has started on a full disk."""
+        for topic in self._clients.topics.at(broker):
+            for where in topic.wheres:
+                name = f"read of {partition_name(where)} on a full disk"
+                await self._within(name, self._read_partition, topic, where)
+
+    async def wait_while_clock_steps(self, broker: Supervisor) -> None:
+        """A long poll ends in time although the broker's wall clock goes back meanwhile."""
+        topics = self._clients.topics.at(broker)
+        if topics:
+            await self._within("long poll", self._long_poll, topics[0])
 
     async def read(self) -> None:
         """Reads all there is, and says what is wrong with it."""
-        if not self._rot.is_metadata_damaged:
-            await self._within("topics", self._check_topics)
+        for broker in self._clients.topics.brokers:
+            if not self._rot.is_metadata_damaged(broker.name):
+                await self._within(f"topics of {broker.name}", self._check_topics, broker)
         for topic in self._clients.topics.present.values():
             for where in topic.wheres:
                 name = f"last read of {partition_name(where)}"
-                if not self._rot.is_damaged(*where):
+                if not self._rot.is_damaged(topic.broker.name, *where):
                     await self._within(name, self._read_partition, topic, where)
                 else:
                     await self._read_damaged(topic, where)
@@ -88,29 +112,52 @@ class LastReading:
 
     async def _probe(self, topic: Topic, number: int) -> None:
         producing = Producing(self._clients, self._life, _PROBE)
-        async with Producer(
-            ADDRESS, rng=self._life.rng.fork("probe"), **self._clients.options.producer(_PROBE)
-        ) as producer:
+        settings = self._clients.options.producer(_PROBE)
+        rng = self._life.rng.fork("probe")
+        async with Producer(topic.broker.address, rng=rng, **settings) as producer:
             await producing.probe(producer, topic, number)
 
-    async def _check_topics(self) -> None:
-        topics = self._clients.topics
-        async with Admin(
-            ADDRESS, rng=self._life.rng.fork("admin"), **self._clients.options.client()
-        ) as admin:
+    async def _long_poll(self, topic: Topic) -> None:
+        where, host, clock = topic.wheres[0], topic.broker.machine.host, topic.broker.machine.clock
+        settings, rng = self._clients.options.consumer(), self._life.rng.fork("long poll")
+        async with Consumer(topic.broker.address, rng=rng, **settings) as consumer:
+            consumer.assign([where], start="earliest")
+            (end,) = (await consumer.end_offsets()).values()
+        asked = FetchPartition(*where, -1, end, 1 << 20)
+        request = FetchRequest(_LONG_POLL_MS, 1, 1 << 20, (asked,))
+        dial = self._clients.world.network.connect
+        connection = await connect(dial, (host, PORT), _CALLER)
+        timeout_ms = _LONG_POLL_MS + _LONG_POLL_SLACK_MS
+        call = connection.call(request, FetchResponse, timeout_ms=timeout_ms)
+        polling = asyncio.ensure_future(call)
+        await asyncio.sleep(_LONG_POLL_MS / 3000)
+        clock.step(-_LONG_STEP_MS)
+        try:
+            await polling
+        except RequestTimedOut as error:
+            self._trace.violation(f"the wall clock went back during a long poll: {error}")
+        finally:
+            clock.step(0)
+            connection.close()
+
+    async def _check_topics(self, broker: Supervisor) -> None:
+        topics, settings = self._clients.topics, self._clients.options.client()
+        rng = self._life.rng.fork("admin")
+        async with Admin(broker.address, rng=rng, **settings) as admin:
             found = await admin.list_topics()
-            missing = [name for name in topics.present if name not in found]
-            back = [n for n in found if n not in topics.present and n not in topics.uncertain]
+            there = {topic.name: topic for topic in topics.at(broker)}
+            missing = [name for name in there if name not in found]
+            back = [n for n in found if n not in there and n not in topics.uncertain]
             if missing or back:
                 self._trace.violation(f"topics are missing: {missing}, or back: {back}")
-            for topic in topics.present.values():
+            for topic in there.values():
                 partitions = len((await admin.describe_topic(topic.name)).partitions)
                 if partitions != topic.partitions:
                     self._trace.violation(f"{topic} has {partitions} partitions")
 
     async def _read_damaged(self, topic: Topic, where: Where) -> None:
         """Reads what can be read, or is told why not."""
-        if self._broker.refusal is not None:
+        if topic.broker.refusal is not None:
             return
         said: list[MillraceError] = []
         try:
@@ -121,25 +168,30 @@ class LastReading:
         except TimeoutError:
             if not said:
                 self._trace.violation(
-                    f"{partition_name(where)} cannot be read, and nobody says why"
+                    f"{partition_name(where)} cannot be read, and no error says why"
                 )
             self._rot.note_corruption(self._life.name, said[-1])
 
     async def _read_partition(
-        self, topic: Topic, where: Where, *, said: list[MillraceError] | None = None
+        self,
+        topic: Topic,
+        where: Where,
+        *,
+        said: list[MillraceError] | None = None,
     ) -> None:
-        ledger, clock = self._ledger, self._clients.world.clock
+        ledger = self._ledger
         found: dict[int, tuple[int, int]] = {}
         settings = self._clients.options.consumer()
         # A partition that is read batch by batch over a slow line takes longer than we wait.
         settings["max_partition_bytes"] = max(_READ_BYTES_MIN, settings["max_partition_bytes"])
-        async with Consumer(ADDRESS, rng=self._life.rng.fork("last"), **settings) as consumer:
+        rng = self._life.rng.fork("last")
+        async with Consumer(topic.broker.address, rng=rng, **settings) as consumer:
             process = ledger.process()
             ledger.assigned(process, [where])
             consumer.assign([where], start="earliest")
             (start,) = (await consumer.beginning_offsets()).values()
             (end,) = (await consumer.end_offsets()).values()
-            now_ms = clock.wall_ms()
+            now_ms = topic.broker.machine.clock.wall_ms_max()
             ledger.sought(process, where, start)
             consumer.seek(where, start)
             position = start
@@ -147,7 +199,7 @@ class LastReading:
                 records = await consumer.getmany(1000, timeout_ms=1000)
                 note_records(ledger, process, records)
                 if records:
-                    self._deadline.reschedule(self._clients.world.loop.time() + LIVENESS_S)
+                    self._deadline.reschedule(asyncio.get_running_loop().time() + LIVENESS_S)
                 error = consumer.health().last_error
                 if not records and said is not None and error is not None:
                     said.append(error)
@@ -178,10 +230,9 @@ class LastReading:
                 self._trace.violation(f"{where} starts at {start}, and nothing may be removed")
         elif "retention.bytes" in topic.configs:
             kept_bytes = int(topic.configs["retention.bytes"])
-            if start and self._broker.log_bytes(where) < kept_bytes:
-                self._trace.violation(
-                    f"{where}: {self._broker.log_bytes(where)} bytes are left of {kept_bytes}"
-                )
+            left_bytes = topic.broker.log_bytes(where)
+            if start and left_bytes < kept_bytes:
+                self._trace.violation(f"{where}: {left_bytes} bytes are left of {kept_bytes}")
         else:
             since_ms = now_ms - int(topic.configs["retention.ms"])
             for text in self._ledger.taken_too_early(where, start_offset=start, since_ms=since_ms):

@@ -24,22 +24,22 @@ class Rot:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._directories: dict[str, str] = {}
-        """Directory of a partition to the file that was damaged in it."""
+        self._directories: dict[tuple[str, str], str] = {}
+        """Machine and directory of a partition to the file that was damaged in it."""
 
     @property
     def has_begun(self) -> bool:
         """Whether anything is damaged."""
         return bool(self._directories)
 
-    @property
-    def is_metadata_damaged(self) -> bool:
-        """Whether what the broker knows of itself is damaged: then it may refuse everything."""
-        return _METADATA_DIRECTORY in self._directories
+    def is_metadata_damaged(self, machine: str) -> bool:
+        """Whether what a broker knows of itself is damaged: then it may refuse everything."""
+        return (machine, _METADATA_DIRECTORY) in self._directories
 
-    def is_damaged(self, topic: str, number: int) -> bool:
+    def is_damaged(self, machine: str, topic: str, number: int) -> bool:
         """Whether a partition may be offline or refuse to be read."""
-        return self.is_metadata_damaged or partition_name((topic, number)) in self._directories
+        directory = partition_name((topic, number))
+        return self.is_metadata_damaged(machine) or (machine, directory) in self._directories
 
     def note_corruption(self, name: str, error: MillraceError) -> None:
         """A reader was told that what it got is damaged."""
@@ -48,13 +48,13 @@ class Rot:
         else:
             self._trace.violation(f"{name} was given damaged bytes: {error!r}")
 
-    def damage(self, disk: FaultyDisk, rng: Rng) -> None:
-        """Damages one file, if there is one in a partition that is whole."""
+    def damage(self, machine: str, disk: FaultyDisk, rng: Rng) -> None:
+        """Damages one file of a machine, if there is one in a partition that is whole."""
         sound = [
             path
             for path in disk.durable_files()
             if path.count("/") == 1
-            and path.split("/")[0] not in self._directories
+            and (machine, path.split("/")[0]) not in self._directories
             and promised(disk, path).strip(b"\0")
         ]
         logs = [path for path in sound if path.endswith(".log")]
@@ -66,28 +66,14 @@ class Rot:
         path = rng.choice(files)
         position = self._position(disk, path, rng)
         if rng.random() < 0.6:
-            self._note(path, f"bit flipped at {position}")
+            self._note(machine, path, f"bit flipped at {position}")
             disk.flip_bit(path, position, rng.randrange(8))
             self._trace.sometimes("a bit was flipped")
         else:
-            self._misdirect(disk, path, position // SECTOR_BYTES * SECTOR_BYTES, sound, rng)
+            target, place = _misdirect(disk, path, position, sound, rng)
+            self._note(machine, path, f"sector at {position} not written")
+            self._note(machine, target, f"sector at {place} overwritten")
             self._trace.sometimes("a sector was misdirected")
-
-    def _misdirect(
-        self, disk: FaultyDisk, path: str, position: int, sound: list[str], rng: Rng
-    ) -> None:
-        """A sector was not written where it belongs, and some other one was instead."""
-        sector = disk.durable_bytes(path)[position : position + SECTOR_BYTES]
-        directory = path.split("/")[0]
-        # In the same partition only within the same file: the rest of it must be good.
-        targets = [one for one in sound if one == path or one.split("/")[0] != directory]
-        target = rng.choice(targets)
-        sectors = -(-len(promised(disk, target)) // SECTOR_BYTES)
-        place = rng.randrange(sectors) * SECTOR_BYTES
-        self._note(path, f"sector at {position} not written")
-        self._note(target, f"sector at {place} overwritten")
-        disk.damage(target, place, sector)
-        disk.damage(path, position, bytes(len(sector)))
 
     def _position(self, disk: FaultyDisk, path: str, rng: Rng) -> int:
         """A byte of what was ever written; every other time one near the end."""
@@ -96,9 +82,29 @@ class Rot:
             return rng.randint(max(0, end - 300), end - 1)
         return rng.randrange(end)
 
-    def _note(self, path: str, what: str) -> None:
-        self._directories.setdefault(path.split("/")[0], path)
-        self._trace.note(f"rot: {path} {what}")
+    def _note(self, machine: str, path: str, what: str) -> None:
+        self._directories.setdefault((machine, path.split("/")[0]), path)
+        self._trace.note(f"rot: {machine} {path} {what}")
+
+
+def _misdirect(
+    disk: FaultyDisk, path: str, position: int, sound: list[str], rng: Rng
+) -> tuple[str, int]:
+    """The sector of a position was not written where it belongs, and some other one was instead.
+
+    Returns the other one's file and position.
+    """
+    position = position // SECTOR_BYTES * SECTOR_BYTES
+    sector = disk.durable_bytes(path)[position : position + SECTOR_BYTES]
+    directory = path.split("/")[0]
+    # In the same partition only within the same file: the rest of it must be good.
+    targets = [one for one in sound if one == path or one.split("/")[0] != directory]
+    target = rng.choice(targets)
+    sectors = -(-len(promised(disk, target)) // SECTOR_BYTES)
+    place = rng.randrange(sectors) * SECTOR_BYTES
+    disk.damage(target, place, sector)
+    disk.damage(path, position, bytes(len(sector)))
+    return target, place
 
 
 def promised(disk: FaultyDisk, path: str) -> bytes:

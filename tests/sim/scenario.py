@@ -1,16 +1,19 @@
-"""One run: a broker on a bad day, and clients that go on as if nothing were.
+"""One run: brokers on a bad day, and clients that go on as if nothing were.
 
 Owns the shape of a run: options drawn from the seed, load, faults, healing, then liveness, a last
-read of everything, and the verdict. Broker and clients are the real ones.
+read of everything, and the verdict. Brokers and clients are the real ones. The brokers are
+independent: each has topics of its own, and a client uses one of them at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.sim.clients import Clients, Life
@@ -45,10 +48,40 @@ class Outcome:
     acked: int
 
 
-def run_seed(seed: int, *, show: Callable[[str], object] | None = None) -> Outcome:
-    """Runs one seed to its end."""
+def run_seed(
+    seed: int,
+    *,
+    troubles: tuple[str, ...] | None = None,
+    show: Callable[[str], object] | None = None,
+) -> Outcome:
+    """Runs one seed to its end, with other troubles than its own if they are given."""
+    # Finalizers would run when the collector happens to, and not at the same place in each run.
+    gc.disable()
+    try:
+        return _run_seed(seed, troubles, show)
+    finally:
+        with _finalizers_ignored():
+            gc.collect()
+        gc.enable()
+
+
+@contextmanager
+def _finalizers_ignored() -> Iterator[None]:
+    """Coroutines of processes that were killed are collected, and what they complain of is lost."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+
+
+def _run_seed(
+    seed: int, troubles: tuple[str, ...] | None, show: Callable[[str], object] | None
+) -> Outcome:
     rng = Rng(f"millrace/{seed}")
     options = Options.draw(rng.fork("options"))
+    if troubles is not None:
+        options = replace(options, troubles=troubles, is_hopeless="rot" in troubles)
     world = World(
         rng,
         latency_max_s=options.latency_max_s,
@@ -56,22 +89,20 @@ def run_seed(seed: int, *, show: Callable[[str], object] | None = None) -> Outco
         window_bytes=options.window_bytes,
         segment_bytes=options.network_segment_bytes,
         turns_max=TURNS_MAX,
+        skew=options.skew,
         show=show,
     )
-    # Finalizers would run when the collector happens to, and not at the same place in each run.
-    gc.disable()
     scenario = Scenario(world, options)
-    started_s = world.loop.time()
+    started_s = world.now_s()
     try:
         world.trace.note(f"{options}")
-        with noticed(world.trace, is_damaged=scenario.rot.is_damaged):
+        with noticed(world.trace, scenario.ledger, scenario.rot):
             world.run(scenario.run())
     except Stuck as error:
         world.trace.violation(f"stuck: {error}")
     finally:
-        virtual_s = world.loop.time() - started_s
+        virtual_s = world.now_s() - started_s
         world.close()
-        gc.enable()
     ledger = scenario.ledger
     return Outcome(
         seed,
@@ -94,20 +125,23 @@ class Scenario:
         self.ledger = Ledger()
         self.rot = Rot(world.trace)
         self._rng = world.rng.fork("scenario")
-        self._lookups = Lookups(self.ledger)
+        self._lookups = Lookups(self.ledger, world.now_s)
         self._topics = Topics(world, options, self.ledger, self._rng.fork("topics"))
         self._clients = Clients(world, options, self._topics, self.ledger)
-        self._broker = Supervisor(
-            world, options.config(), rot=self.rot, on_power_cut=self._topics.forget_unsynced
-        )
+        self._brokers = self._topics.brokers = [
+            Supervisor(
+                world, options, number, rot=self.rot, on_power_cut=self._topics.forget_unsynced
+            )
+            for number in range(options.brokers)
+        ]
 
     async def run(self) -> None:
-        """Everything, from the first start of the broker to the verdict."""
+        """Everything, from the first start of the brokers to the verdict."""
         loop, world, options = self.world.loop, self.world, self.options
-        keeping = loop.create_task(self._broker.keep_up())
-        admin = world.client("admin", "admin")
+        keeping = [loop.create_task(broker.keep_up()) for broker in self._brokers]
+        admin = world.process("admin", "admin")
         for number in range(options.topics):
-            created = loop.start(admin, self._topics.create(f"t{number}"))
+            created = loop.start(admin, self._topics.create(number))
             await self._within("create topics", created, LIVENESS_S)
         load = self._start_load()
         if options.churns:
@@ -115,7 +149,8 @@ class Scenario:
         troubles = Troubles(
             world,
             options,
-            broker=self._broker,
+            brokers=self._brokers,
+            topics=self._topics,
             clients=self._clients,
             rot=self.rot,
             rng=self._rng.fork("trouble"),
@@ -123,13 +158,15 @@ class Scenario:
         await troubles.run()
         world.trace.note("heal")
         world.network.heal()
-        await self._broker.heal()
+        for broker in self._brokers:
+            await broker.heal()
         self._clients.is_over = True
-        patience_s = options.delivery_timeout_ms / 1000 + LIVENESS_S
+        limit_s = options.delivery_timeout_ms / 1000 + LIVENESS_S
         for task in load:
-            await self._within(f"{task.get_name()} after healing", task, patience_s)
+            await self._within(f"{task.get_name()} after healing", task, limit_s)
         await self._last_word()
-        keeping.cancel()
+        for task in keeping:
+            task.cancel()
         for sentence in self.ledger.check():
             world.trace.violation(sentence)
 
@@ -152,26 +189,37 @@ class Scenario:
         return [self.world.loop.create_task(work) for work in works]
 
     async def _last_word(self) -> None:
-        world = self.world
-        process = world.client("last", "last")
+        world, loop = self.world, self.world.loop
+        process = world.process("last", "last")
         life = Life(
             "last",
-            self.ledger.process(),
+            self.ledger.process("last"),
             self._rng.fork("last"),
             process,
-            world.loop.create_future(),
+            loop.create_future(),
         )
-        last = LastReading(self._clients, life, self._broker, lookups=self._lookups, rot=self.rot)
+        last = LastReading(self._clients, life, lookups=self._lookups, rot=self.rot)
         # Each step has its own limit; this one is for a client that never gets to them.
-        patience_s = 10 * LIVENESS_S * (2 + len(self._topics.wheres))
-        await self._within("probe", world.loop.start(process, last.probe()), patience_s)
-        settling = world.loop.create_task(self._broker.restart_in_order())
-        await self._within("settle", settling, LIVENESS_S * 2)
-        await self._within("last read", world.loop.start(process, last.read()), patience_s)
+        limit_s = 10 * LIVENESS_S * (2 + len(self._topics.wheres))
+        if "full_start" in self.options.troubles:
+            for broker in self._brokers:
+                if await broker.start_full(self._rng):
+                    reading = loop.start(process, last.read_on_full_disk(broker))
+                    await self._within(f"read {broker.name} on a full disk", reading, limit_s)
+                await broker.heal()
+        if "clock" in self.options.troubles:
+            for broker in self._brokers:
+                waiting = loop.start(process, last.wait_while_clock_steps(broker))
+                await self._within(f"long poll of {broker.name}", waiting, limit_s)
+        await self._within("probe", loop.start(process, last.probe()), limit_s)
+        for broker in self._brokers:
+            settling = loop.create_task(broker.restart_in_order())
+            await self._within(f"settle {broker.name}", settling, LIVENESS_S * 2)
+        await self._within("last read", loop.start(process, last.read()), limit_s)
 
-    async def _within(self, what: str, task: asyncio.Task[None], patience_s: float) -> None:
-        done, _ = await asyncio.wait([task], timeout=patience_s)
+    async def _within(self, what: str, task: asyncio.Task[None], limit_s: float) -> None:
+        done, _ = await asyncio.wait([task], timeout=limit_s)
         if not done:
-            self.world.trace.violation(f"{what}: not done within {patience_s} s")
+            self.world.trace.violation(f"{what}: not done within {limit_s} s")
         elif (error := task.exception()) is not None:
             self.world.trace.violation(f"{what}: {error!r}")

@@ -11,10 +11,16 @@ import errno
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from millrace._cluster.cluster import Cluster
+from millrace._consumer.fetch_plan import Fetch
+from millrace._consumer.positions import Positions
+from millrace_protocol.messages.fetch import FetchPartitionResult
+from millrace_protocol.messages.metadata import MetadataResponse
+from millrace_protocol.records import batch_span
 from millrace_server.log import (
     FencedProducer,
     OutOfOrderSequence,
@@ -23,11 +29,18 @@ from millrace_server.log import (
 )
 from millrace_server.services.producer_ids import ProducerIds
 from tests.sim.host import Trace
-from tests.sim.loop import CURRENT
+from tests.sim.ledger import Ledger
+from tests.sim.loop import CURRENT, running_process
+from tests.sim.rot import Rot
 
 SOMETIMES = (
     # What is done to them.
     "the broker was killed",
+    "a broker was paused",
+    "a client was paused",
+    "a wall clock jumped",
+    "a partition was led in a new epoch",
+    "a broker started on a full disk",
     "a power cut met unsynced data",
     "the broker stopped in order",
     "the broker stopped after a disk error",
@@ -39,6 +52,7 @@ SOMETIMES = (
     "a read failed",
     "a connection was reset",
     "a message was swallowed",
+    "a segment was lost and sent again",
     "writing had to pause",
     # What the broker makes of it.
     "recovery read a log",
@@ -51,6 +65,8 @@ SOMETIMES = (
     "retention removed a segment",
     "disk-full was answered",
     "a partition was offline after a disk error",
+    "a partition could only be read after a start",
+    "a partition was opened again",
     "a duplicate was recognised by its sequence",
     "a sequence was refused",
     "a producer got a new epoch",
@@ -63,6 +79,7 @@ SOMETIMES = (
     "a record sent with acks=0 was lost",
     "an acked record was lost with durability=os",
     "a consumer fell out of a log that was cut",
+    "a consumer was given batches of two epochs",
     "a time was looked up",
     "a time later than all was looked up",
     # Damage to what was durable.
@@ -85,16 +102,18 @@ def is_disk_error(text: str) -> bool:
 
 
 @contextmanager
-def noticed(trace: Trace, *, is_damaged: Callable[[str, int], bool]) -> Iterator[None]:
-    """While it lasts, the broker's log lines go to the trace and what it does is counted.
+def noticed(trace: Trace, ledger: Ledger, rot: Rot) -> Iterator[None]:
+    """While it lasts, the brokers' log lines go to the trace and what they do is counted.
 
-    A partition that is offline is a violation unless the disk had an error or `is_damaged` says
-    of its topic and number that this may be.
+    A partition that is offline is a violation unless the disk had an error or what it holds is
+    damaged. The leader epochs that clients are told of go to the ledger, until there is damage:
+    no CRC covers the epoch of a batch.
     """
     logger = logging.getLogger("millrace")
-    lines = _Lines(trace, is_damaged)
+    lines = _Lines(trace, rot)
     level, propagate = logger.level, logger.propagate
     append, opened, give = PartitionLog.append, PartitionLog.__dict__["open"], ProducerIds.give
+    on_fetched, learn = Positions.on_fetched, Cluster._learn
 
     def counted_append(self: PartitionLog, *args: Any, **options: Any) -> Any:
         try:
@@ -126,6 +145,29 @@ def noticed(trace: Trace, *, is_damaged: Callable[[str, int], bool]) -> Iterator
             trace.sometimes("a producer got a new epoch")
         return given
 
+    def noted_fetched(
+        self: Positions, fetch: Fetch, results: tuple[FetchPartitionResult, ...], now_ms: int
+    ) -> None:
+        process = ledger.number_of_process(running_process().name)
+        for result in results:
+            if process is not None and len(result.records) and not rot.has_begun:
+                batches = _batches_of(result.records)
+                if batches[0][2] != batches[-1][2]:
+                    trace.sometimes("a consumer was given batches of two epochs")
+                ledger.fetched(process, (result.topic, result.partition), batches)
+        on_fetched(self, fetch, results, now_ms)
+
+    def noted_learn(self: Cluster, response: MetadataResponse) -> None:
+        process = ledger.number_of_process(running_process().name)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if process is not None and not rot.has_begun:
+                    where = topic.name, partition.partition
+                    ledger.told_leader(process, where, partition.leader_epoch)
+        learn(self, response)
+
+    Positions.on_fetched = noted_fetched  # type: ignore[method-assign]
+    Cluster._learn = noted_learn  # type: ignore[method-assign]
     PartitionLog.append = counted_append  # type: ignore[method-assign]
     PartitionLog.open = classmethod(counted_open)  # type: ignore[assignment,method-assign]
     ProducerIds.give = counted_give  # type: ignore[method-assign]
@@ -138,19 +180,32 @@ def noticed(trace: Trace, *, is_damaged: Callable[[str, int], bool]) -> Iterator
         PartitionLog.append = append  # type: ignore[method-assign]
         PartitionLog.open = opened  # type: ignore[method-assign]
         ProducerIds.give = give  # type: ignore[method-assign]
+        Positions.on_fetched = on_fetched  # type: ignore[method-assign]
+        Cluster._learn = learn  # type: ignore[method-assign]
         logger.removeHandler(lines)
         logger.setLevel(level)
         logger.propagate = propagate
 
 
+def _batches_of(records: bytes | memoryview) -> list[tuple[int, int, int]]:
+    """Base offset, last offset and leader epoch of each batch."""
+    batches, position = [], 0
+    while position < len(records):
+        base_offset, size_bytes, epoch, last_offset, _ = batch_span(records, position)
+        batches.append((base_offset, last_offset, epoch))
+        position += size_bytes
+    return batches
+
+
 class _Lines(logging.Handler):
-    def __init__(self, trace: Trace, is_damaged: Callable[[str, int], bool]) -> None:
+    def __init__(self, trace: Trace, rot: Rot) -> None:
         super().__init__()
         self._trace = trace
-        self._is_damaged = is_damaged
+        self._is_damaged = rot.is_damaged
 
     def emit(self, record: logging.LogRecord) -> None:
         process = CURRENT.get()
+        machine = process.machine if process else ""
         fields: dict[str, Any] = (
             record.msg if isinstance(record.msg, dict) else {"event": record.getMessage()}
         )
@@ -162,16 +217,21 @@ class _Lines(logging.Handler):
             trace.sometimes("retention removed a segment", fields["segments"])
         elif event == "topic deleted":
             trace.sometimes("a topic was deleted")
+        elif event.startswith("partition takes no appends"):
+            if fields["is_readable"]:
+                trace.sometimes("a partition could only be read after a start")
+        elif event == "partition opened again":
+            trace.sometimes("a partition was opened again")
         elif event.startswith("disk full"):
             trace.sometimes("disk-full was answered")
         elif event == "partition offline":
             if is_disk_error(str(fields)):
                 trace.sometimes("a partition was offline after a disk error")
-            elif self._is_damaged(fields["topic"], fields["partition"]):
+            elif self._is_damaged(machine, fields["topic"], fields["partition"]):
                 trace.sometimes("damage was found at a start")
             else:
                 trace.violation(f"{fields}")
         elif record.exc_info:
             where = str(fields.get("topic")), int(fields.get("partition", -1))
-            if not is_disk_error(str(record.exc_info[1])) and not self._is_damaged(*where):
+            if not is_disk_error(str(record.exc_info[1])) and not self._is_damaged(machine, *where):
                 trace.violation(f"{fields}: {record.exc_info[1]!r}")

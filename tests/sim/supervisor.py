@@ -1,4 +1,4 @@
-"""Whoever starts the broker again: one broker on one machine, and everything that ends it.
+"""The supervisor of one broker: it starts the broker again whatever ended it.
 
 Owns the broker's lives. A life ends by a kill, a power cut, an orderly stop, or by the broker
 itself after a disk error; the next begins after a pause.
@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
+from millrace_protocol.metadata_records import PartitionChangeRecord
 from millrace_server.api_error import ApiError
-from millrace_server.config import BrokerConfig
 from millrace_server.environment.seams import Environment
 from millrace_server.log import CorruptLog
+from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.node import Node
-from tests.sim.host import World
+from tests.sim.host import Rng, World
 from tests.sim.loop import Process
 from tests.sim.machine import Machine
+from tests.sim.options import PORT, Options
 from tests.sim.rot import Rot
 from tests.sim.situations import is_disk_error
 
-ADDRESS = "127.0.0.1:9092"
+FULL_ROOMS_BYTES = (0, 300, 3000, 10_000)
+"""What a full disk may have left."""
 STOP_S_MAX = 30.0
 START_S_MAX = 30.0
+ELECT_S_MAX = 30.0
 _RETRY_S = 0.5
 _REFUSALS = (OSError, CorruptLog, UnreadableMetadata, ApiError)
 """What a broker may say of data that it cannot start with."""
@@ -36,19 +41,28 @@ class Supervisor:
     """
 
     def __init__(
-        self, world: World, config: BrokerConfig, *, rot: Rot, on_power_cut: Callable[[], None]
+        self,
+        world: World,
+        options: Options,
+        number: int,
+        *,
+        rot: Rot,
+        on_power_cut: Callable[[Supervisor], None],
     ) -> None:
-        self.machine = Machine(world, "broker")
+        self.name = f"broker{number}"
+        self.machine = Machine(world, self.name, f"10.0.0.{number + 1}")
+        self.address = f"{self.machine.host}:{PORT}"
         self.refusal: Exception | None = None
         self._world = world
-        self._config = config
+        self._config = options.config(self.machine.host, number)
         self._rot = rot
         self._on_power_cut = on_power_cut
-        self._rng = world.rng.fork("supervisor")
+        self._rng = world.rng.fork(f"supervisor {number}")
         self._node: Node | None = None
         self._pause_s = 0.0
         self._down: asyncio.Future[None] = world.loop.create_future()
         self._is_up = asyncio.Event()
+        self._start_refused = asyncio.Event()
 
     async def keep_up(self) -> None:
         """Starts the broker, and again whenever it has ended."""
@@ -74,12 +88,17 @@ class Supervisor:
                 self._world.trace.sometimes("damage was found at a start")
                 self.refusal = error
             elif not is_disk_error(str(error)):
-                self._world.trace.violation(f"the broker does not start: {error!r}")
+                self._world.trace.violation(f"{self.name} does not start: {error!r}")
+            elif self.machine.room_bytes is not None:
+                self._world.trace.sometimes("a start was refused by a full disk")
+                self._start_refused.set()
             self._end_after_error()
             return
         if self.machine.disk_failed:
             self._end_after_error()
             return
+        if self.machine.room_bytes is not None:
+            self._world.trace.sometimes("a broker started on a full disk")
         self.refusal = None
         self._node = node
         node.broker.failed.add_done_callback(lambda _: self._end_after_error())
@@ -95,6 +114,8 @@ class Supervisor:
         assert self._node is not None
         return self._node.broker.partitions.get(*where).log.size_bytes
 
+    # What ends it, or stops it for a while
+
     def kill(self, *, pause_s: float) -> None:
         """kill -9."""
         if self.machine.process is not None:
@@ -106,13 +127,68 @@ class Supervisor:
         """The machine loses its power."""
         if self.machine.process is not None:
             self.machine.cut_power()
-            self._on_power_cut()
+            self._on_power_cut(self)
             self._ended(pause_s)
 
     def cut_power_soon(self, operations: int, *, pause_s: float) -> None:
         """The same, in the midst of a disk operation of this life, if there are so many."""
         if self.machine.process is not None:
             self.machine.cut_power_at(operations, lambda: self.cut_power(pause_s=pause_s))
+
+    async def pause(self, pause_s: float, *, is_killed: bool) -> None:
+        """SIGSTOP, and after a while SIGCONT, or SIGKILL."""
+        process = self.machine.process
+        if process is not None:
+            self._world.trace.sometimes("a broker was paused")
+            process.pause()
+            await asyncio.sleep(pause_s)
+            if is_killed:
+                self.kill(pause_s=_RETRY_S)
+            else:
+                self._world.loop.resume(process)
+
+    async def lead_anew(self, topic: str, number: int) -> None:
+        """Has the controller elect this broker again, in the next leader epoch of a partition."""
+        process, node = self.machine.process, self._node
+        if node is None or process is None:
+            return
+        node_id = self._config.node_id
+
+        def elect(image: ClusterImage) -> list[PartitionChangeRecord]:
+            found = image.topics.get(topic)
+            if found is None:
+                return []
+            self._world.trace.sometimes("a partition was led in a new epoch")
+            return [PartitionChangeRecord(found.topic_id, number, None, None, node_id, None)]
+
+        changing = self._world.loop.start(process, _ignoring_refusals(node, elect))
+        done, _ = await asyncio.wait(
+            [changing, self._down], timeout=ELECT_S_MAX, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not done:
+            self._world.trace.violation(f"{self.name}: no election within {ELECT_S_MAX} s")
+
+    async def start_full(self, rng: Rng) -> bool:
+        """Kills the broker and starts it on a disk without room; returns whether it is up.
+
+        A broker that cannot write what its metadata log needs refuses to start.
+        """
+        if rng.random() < 0.5:
+            self.kill(pause_s=0.1)
+        else:
+            self.cut_power(pause_s=0.1)
+        self.machine.room_bytes = rng.choice(FULL_ROOMS_BYTES)
+        self._start_refused = asyncio.Event()
+        up = self._world.loop.create_task(self._is_up.wait())
+        refused = self._world.loop.create_task(self._start_refused.wait())
+        done, _ = await asyncio.wait(
+            [up, refused], timeout=START_S_MAX, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in (up, refused):
+            task.cancel()
+        if not done:
+            self._world.trace.violation(f"{self.name} is not up on a full disk")
+        return self.is_up
 
     async def restart_in_order(self) -> None:
         """Stops the broker as SIGTERM does; returns when it is up again."""
@@ -126,7 +202,7 @@ class Supervisor:
             if stopping in done:
                 self._world.trace.sometimes("the broker stopped in order")
             if not done:
-                self._world.trace.violation(f"the broker did not stop within {STOP_S_MAX} s")
+                self._world.trace.violation(f"{self.name} did not stop within {STOP_S_MAX} s")
             if self.machine.process is process:
                 self.machine.kill()
                 self._ended(0.1)
@@ -139,12 +215,12 @@ class Supervisor:
                 await self._is_up.wait()
         except TimeoutError:
             if self.refusal is None:
-                self._world.trace.violation(f"the broker is not up within {START_S_MAX} s")
+                self._world.trace.violation(f"{self.name} is not up within {START_S_MAX} s")
 
     async def heal(self) -> None:
-        """The disk has room and its syncs succeed; a broker that met a full one starts again."""
+        """The disk has room and its syncs succeed; returns when the broker is up."""
         self.machine.repair()
-        await self.restart_in_order()
+        await self.until_up()
 
     def _end_after_error(self) -> None:
         self._world.trace.sometimes("the broker stopped after a disk error")
@@ -159,3 +235,11 @@ class Supervisor:
         self._pause_s = pause_s
         self._is_up.clear()
         self._down.set_result(None)
+
+
+async def _ignoring_refusals(
+    node: Node, decide: Callable[[ClusterImage], list[PartitionChangeRecord]]
+) -> None:
+    """A change that a full disk or a stop refuses is none."""
+    with suppress(ApiError):
+        await node.broker.active.change(decide)

@@ -168,7 +168,7 @@ def test_an_answer_to_a_question_for_a_time_is_the_first_that_is_not_older(
     time_ms: int, answer: tuple[int, int] | None, complaint: str | None
 ) -> None:
     ledger, _ = ledger_of(10, 30, 20)
-    lookups = Lookups(ledger)
+    lookups = Lookups(ledger, lambda: 9.0)
     lookups.note(Lookup(WHERE, time_ms, answer, began_s=9.0, life=0))
     found = list(lookups.check(WHERE, {0: (10, 0), 1: (30, 1), 2: (20, 2)}))
     assert len(found) == (complaint is not None)
@@ -177,7 +177,7 @@ def test_an_answer_to_a_question_for_a_time_is_the_first_that_is_not_older(
 
 def test_an_answer_says_nothing_of_what_was_acked_after_the_question() -> None:
     ledger, _ = ledger_of(10, 30)
-    lookups = Lookups(ledger)
+    lookups = Lookups(ledger, lambda: 9.0)
     lookups.note(Lookup(WHERE, 15, None, began_s=0.5, life=0))
     assert list(lookups.check(WHERE, {0: (10, 0), 1: (30, 1)})) == []
 
@@ -203,13 +203,14 @@ def test_rot_changes_what_is_durable_and_says_in_which_partition_once_for_each()
             before[topic] = disk.durable_bytes(file.path)
         disk.sync_directory("")
         for _ in range(3):
-            rot.damage(disk, Rng(f"{seed}"))
+            rot.damage("m", disk, Rng(f"{seed}"))
         for topic, content in before.items():
             after = disk.durable_bytes(f"{topic}-0/{0:020d}.log")
             assert after[:MARKED_BYTES] != content[:MARKED_BYTES]
             end = -(-MARKED_BYTES // SECTOR_BYTES) * SECTOR_BYTES
             assert after[end:] == content[end:]
-            assert rot.is_damaged(topic, 0)
-            assert not rot.is_damaged(topic, 1)
+            assert rot.is_damaged("m", topic, 0)
+            assert not rot.is_damaged("m", topic, 1)
+            assert not rot.is_damaged("n", topic, 0)
         kinds.update(trace.counts)
     assert kinds == {"a bit was flipped", "a sector was misdirected"}

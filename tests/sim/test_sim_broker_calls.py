@@ -27,7 +27,8 @@ from tests.sim.host import Rng, World
 from tests.sim.machine import Machine
 
 SEEDS = range(6)
-OTHER = ("127.0.0.1", 9093)
+HOSTS = ("10.0.0.1", "10.0.0.2")
+OTHER = (HOSTS[1], 9092)
 NEVER_MS = 3_600_000
 FAST = replace(CONFIG, connect_timeout_ms=5_000)
 
@@ -55,14 +56,16 @@ def run(seed: int, test: Callable[[Brokers], Coroutine[Any, Any, None]]) -> str:
         segment_bytes=1500,
         turns_max=500_000,
     )
-    first, other = Machine(world, "first"), Machine(world, "other")
+    first, other = Machine(world, "first", HOSTS[0]), Machine(world, "other", HOSTS[1])
 
     async def whole() -> None:
         process, env = first.boot()
         other_process, other_env = other.boot()
-        for where, host, port in ((process, env, 9092), (other_process, other_env, 9093)):
-            config = BrokerConfig(listen=f"127.0.0.1:{port}", topic={"retention.ms": "-1"})
-            await world.loop.start(where, Node(config, host).start())
+        for where, of, host in zip((process, other_process), (env, other_env), HOSTS, strict=True):
+            config = BrokerConfig(
+                listen=f"{host}:9092", insecure_listen=True, topic={"retention.ms": "-1"}
+            )
+            await world.loop.start(where, Node(config, of).start())
         await world.loop.start(process, test(Brokers(world, env, other)))
 
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millrace import Admin
 from millrace.errors import MillraceError, TopicAlreadyExists, UnknownTopicOrPartition
@@ -17,18 +17,19 @@ from tests.history.operations import Left
 from tests.sim.host import Rng, World
 from tests.sim.ledger import Ledger, Where
 from tests.sim.options import Options
-from tests.sim.supervisor import ADDRESS
+from tests.sim.supervisor import Supervisor
 
 TOPICS_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as its maker knows it."""
+    """A topic as its maker knows it; all of it is on one broker."""
 
     name: str
     partitions: int
     configs: dict[str, str]
+    broker: Supervisor = field(repr=False)
 
     @property
     def wheres(self) -> list[Where]:
@@ -56,6 +57,8 @@ class Topics:
     def __init__(self, world: World, options: Options, ledger: Ledger, rng: Rng) -> None:
         self.present: dict[str, Topic] = {}
         self.uncertain: dict[str, None] = {}
+        self.brokers: list[Supervisor] = []
+        """Filled by the run before the first topic is made."""
         self._world = world
         self._options = options
         self._ledger = ledger
@@ -66,15 +69,20 @@ class Topics:
         """All partitions of the topics that are present."""
         return [where for topic in self.present.values() for where in topic.wheres]
 
-    def forget_unsynced(self) -> None:
-        """The power is cut."""
-        for topic in self.present.values():
+    def at(self, broker: Supervisor) -> list[Topic]:
+        """The topics on one broker that are present."""
+        return [topic for topic in self.present.values() if topic.broker is broker]
+
+    def forget_unsynced(self, broker: Supervisor) -> None:
+        """The power of one broker's machine is cut."""
+        for topic in self.at(broker):
             if topic.is_forgetful:
                 for where in topic.wheres:
                     self._ledger.forgot(where, Left.PREFIX)
 
-    async def create(self, name: str) -> None:
-        """Makes a topic, however often it takes."""
+    async def create(self, number: int) -> None:
+        """Makes a topic, however often it takes. The brokers take turns."""
+        name, broker = f"t{number}", self.brokers[number % len(self.brokers)]
         rng = self._rng.fork(name)
         configs = {
             "durability": rng.choice(self._options.durabilities),
@@ -87,7 +95,7 @@ class Topics:
             configs["retention.bytes"] = str(rng.choice((2048, 16384)))
         elif retention == "ms":
             configs["retention.ms"] = str(rng.choice((1500, 6000)))
-        topic = Topic(name, rng.randint(1, 3), configs)
+        topic = Topic(name, rng.randint(1, 3), configs, broker)
         await self._make(topic, rng)
         self.present[name] = topic
 
@@ -100,7 +108,7 @@ class Topics:
             if len(self.present) > 1 and (len(self.present) == TOPICS_MAX or rng.random() < 0.6):
                 await self._replace(self.present[rng.choice(list(self.present))], rng)
             else:
-                await self.create(f"t{made}")
+                await self.create(made)
                 made += 1
 
     async def _replace(self, topic: Topic, rng: Rng) -> None:
@@ -109,14 +117,14 @@ class Topics:
         async def delete(admin: Admin) -> None:
             await admin.delete_topic(topic.name)
 
-        await self._until_done(delete, rng, UnknownTopicOrPartition)
+        await self._until_done(delete, topic, rng, UnknownTopicOrPartition)
         self._world.trace.note(f"deleted {topic.name}")
         if self._options.delays_requests:
             self.uncertain[topic.name] = None
         elif rng.random() < 0.7:
             # A request that its sender has given up is still on its way for a moment.
             await asyncio.sleep(1 + rng.random())
-            # While there is none: who makes it again is told later than others find it there.
+            # While there is none: its maker is told of it later than others find it there.
             for where in topic.wheres:
                 self._ledger.forgot(where, Left.NOTHING)
             await self._make(topic, rng)
@@ -128,16 +136,21 @@ class Topics:
         async def create(admin: Admin) -> None:
             await admin.create_topic(topic.name, partitions=topic.partitions, configs=topic.configs)
 
-        await self._until_done(create, rng, TopicAlreadyExists)
+        await self._until_done(create, topic, rng, TopicAlreadyExists)
         self._world.trace.note(f"{topic}")
 
     async def _until_done(
-        self, work: Callable[[Admin], Awaitable[None]], rng: Rng, done: type[MillraceError]
+        self,
+        work: Callable[[Admin], Awaitable[None]],
+        topic: Topic,
+        rng: Rng,
+        done: type[MillraceError],
     ) -> None:
         """`done` is the error that says that an earlier try was done after all."""
         while True:
             try:
-                async with Admin(ADDRESS, rng=rng, **self._options.client()) as admin:
+                settings = self._options.client()
+                async with Admin(topic.broker.address, rng=rng, **settings) as admin:
                     await work(admin)
                 return
             except done:

@@ -269,7 +269,7 @@ def test_a_durable_segment_that_is_gone_is_refused() -> None:
     assert len(bases) > 2
     for base in bases[1:]:
         damaged = disk.after_kill()
-        damaged._cached = dict(damaged._cached)
+        damaged._cached = damaged._cached.copy()
         damaged.remove(f"{DIRECTORY}/{base:020d}.log")
         damaged.journal.clear()
         with pytest.raises(CorruptLog, match="all before offset 30 was durable"):
@@ -427,7 +427,7 @@ def test_what_a_failed_write_left_before_a_roll_does_not_cut_what_came_after() -
     ticket.sync()
     for has_recovery_point in (True, False):
         killed = disk.after_kill()
-        killed._cached = dict(killed._cached)
+        killed._cached = killed._cached.copy()
         if not has_recovery_point:
             killed.remove(MARK_PATH)
         again = reopened(killed)
