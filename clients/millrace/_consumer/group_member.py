@@ -44,19 +44,11 @@ from millrace._group.membership import Membership
 from millrace._group.poll_deadline import PollAlert, PollDeadline
 from millrace.assignors import decode_assigned
 from millrace.config import ConsumerConfig
-from millrace.errors import (
-    MemberFenced,
-    MillraceError,
-    ProtocolViolation,
-    again,
-)
+from millrace.errors import MemberFenced, MillraceError, ProtocolViolation, again
 from millrace.events import EventFeed, EventKind, GroupHealth
 from millrace.records import TopicPartition
 from millrace_protocol.errors import WireError
-from millrace_protocol.messages.group_admin import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
+from millrace_protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
 from millrace_protocol.messages.group_membership import (
     HeartbeatResponse,
     JoinGroupResponse,
@@ -441,10 +433,12 @@ class Group:
         return sorted(self._membership.watched - self._cluster.leaders.keys())
 
     def _tell_missing(self) -> None:
-        """Tells of missing topics, of each once while it is missing."""
+        """Emits an event for each missing topic, once while it is missing."""
         missing = self._missing()
+        self._told_missing.intersection_update(missing)
         for topic in missing:
+            # None: a topic that was subscribed to during the refresh.
             error = self._cluster.topic_errors.get(topic)
             if topic not in self._told_missing and error is not None:
+                self._told_missing.add(topic)
                 self._feed.emit(EventKind.FETCH_FAILED, f"{error}; it is looked for", error)
-        self._told_missing = set(missing)
