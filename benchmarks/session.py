@@ -56,8 +56,8 @@ class Scale:
     spark_rounds: int
     spark_warm_ups: int
     """Rounds that do not count, for the JVM's compiler."""
-    spark_rows: int
-    """Of 100 bytes; of 1 KiB a quarter of them."""
+    spark_rows: Mapping[int, int]
+    """How many rows, by the bytes of their values."""
     micro_batches: int
 
 
@@ -86,7 +86,7 @@ FULL = Scale(
     offset_records=1_000_000,
     spark_rounds=8,
     spark_warm_ups=2,
-    spark_rows=2_000_000,
+    spark_rows={100: 2_000_000, 1024: 500_000},
     micro_batches=40,
 )
 QUICK = Scale(
@@ -112,7 +112,7 @@ QUICK = Scale(
     offset_records=100_000,
     spark_rounds=2,
     spark_warm_ups=1,
-    spark_rows=300_000,
+    spark_rows={100: 300_000, 1024: 75_000},
     micro_batches=10,
 )
 PAIR = Scale(
@@ -138,7 +138,7 @@ PAIR = Scale(
     offset_records=50_000,
     spark_rounds=2,
     spark_warm_ups=1,
-    spark_rows=300_000,
+    spark_rows={100: 300_000, 1024: 75_000},
     micro_batches=10,
 )
 TINY = Scale(
@@ -164,7 +164,7 @@ TINY = Scale(
     offset_records=2_000,
     spark_rounds=1,
     spark_warm_ups=0,
-    spark_rows=8_000,
+    spark_rows={100: 8_000},
     micro_batches=3,
 )
 SCALES = {"full": FULL, "quick": QUICK, "pair": PAIR, "tiny": TINY}

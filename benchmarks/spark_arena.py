@@ -64,8 +64,8 @@ def measure(session: Session, group: str) -> Iterator[Row]:
     ):
         arena = Arena(session, group, broker, connection, driver)
         shapes = [
-            Shape(session.scale.spark_rows // smaller, value_bytes, PARTITIONS)
-            for value_bytes, smaller in ((100, 1), (1024, 4))
+            Shape(rows, value_bytes, PARTITIONS)
+            for value_bytes, rows in session.scale.spark_rows.items()
         ]
         for shape in shapes:
             yield from arena.reads(shape)

@@ -1,18 +1,33 @@
-"""How the whole suite is run."""
+"""Settings of the whole suite."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from hypothesis import settings
 
 from tests.quick_spark import environment
 
-# The suite tries the same inputs every time, so that it fails for who has changed something.
-# `pytest --hypothesis-profile explore` tries other ones each time. How long an input takes depends
-# on what else the machine does.
+# The suite tries the same inputs every time, so that a failure points at a change.
+# `pytest --hypothesis-profile explore` tries new inputs each time. Inputs have no deadline: their
+# time depends on the load of the machine.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None)
 settings.load_profile("same")
+
+# Hundreds of processes that the tests start import the package: the first compiles it for all.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the tests with Spark first.
+
+    They take seconds each. With several workers the first one runs them, with one Spark session,
+    and the others steal its remaining tests, so that no worker ends long before another.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
-"""Spark as tests start it: its JVM and its workers are there sooner.
+"""Spark as tests start it: its JVM and its workers start sooner.
 
-Owns the settings that make it so, as a user would give them: in a configuration directory and in
-the environment, so that a process which a test starts finds them too.
+Owns the settings for that. They are those of any user, in a configuration directory and in the
+environment, so that they also reach the processes that a test starts.
 """
 
 from __future__ import annotations
@@ -25,16 +25,28 @@ spark.ui.enabled false
 """Much of what a JVM costs here is its start and its compiler."""
 
 _PYTHON = """#!/bin/sh
-PYTHONPATH=$(echo "$PYTHONPATH" | tr : '\\n' | grep -v '\\.zip$' | paste -sd :) exec {python} "$@"
+IFS=:
+for entry in $PYTHONPATH; do
+    case $entry in
+        *.zip) ;;
+        *) kept=$kept:$entry ;;
+    esac
+done
+PYTHONPATH=${{kept#:}} exec {python} "$@"
 """
-"""A worker's Python without the archives that Spark puts before the installed pyspark: each worker
-would compile all it imports from them, for half a second."""
+"""The Python of workers without the archives that Spark puts before the installed pyspark: each
+worker would compile all modules that it imports from them, for half a second."""
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """What a process that starts Spark needs in its environment; writes into the directory."""
+    """The environment of a process that starts Spark; writes into the directory."""
     (directory / "spark-defaults.conf").write_text(_DEFAULTS)
     python = directory / "python"
     python.write_text(_PYTHON.format(python=sys.executable))
     python.chmod(0o755)
-    return {"SPARK_CONF_DIR": str(directory), "PYSPARK_PYTHON": str(python)}
+    return {
+        "SPARK_CONF_DIR": str(directory),
+        "PYSPARK_PYTHON": str(python),
+        # The workers that find and plan data sources.
+        "PYSPARK_DRIVER_PYTHON": str(python),
+    }
