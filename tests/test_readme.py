@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import write_script
+from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.quick_spark import needs_java
 
 ROOT = Path(__file__).parent.parent
@@ -100,7 +101,7 @@ class Shell:
         raise AssertionError(f"the shell ended in {command!r}: {lines}")
 
     def close(self) -> None:
-        self._process.communicate("kill $(jobs -p) 2>/dev/null; wait\n", timeout=30)
+        self._process.communicate("kill $(jobs -p) 2>/dev/null; wait\n", timeout=HANG_TIMEOUT_S)
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell.close()
 
 
-def test_every_line_of_the_tour_prints_what_the_readme_says(shell: Shell) -> None:
+def test_every_line_of_the_tour_prints_the_output_in_the_readme(shell: Shell) -> None:
     port = free_port(shell)
     tour = steps(section("Tour"))
     assert len(tour) > 8
@@ -131,7 +132,7 @@ def test_every_line_of_the_tour_prints_what_the_readme_says(shell: Shell) -> Non
 @pytest.mark.spark
 @pytest.mark.timeout(1_200)
 @needs_java
-def test_every_line_about_spark_prints_what_the_readme_says(
+def test_every_line_about_spark_prints_the_output_in_the_readme(
     shell: Shell, quick_spark: dict[str, str], tmp_path: Path
 ) -> None:
     port = free_port(shell)
@@ -191,13 +192,13 @@ def python_blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", README.read_text(), re.M | re.S)
 
 
-def test_the_python_example_prints_what_the_readme_says(tmp_path: Path) -> None:
+def test_the_python_example_prints_the_output_in_the_readme(tmp_path: Path) -> None:
     printed = re.search(r"^```text\n(.*?)^```", README.read_text(), re.M | re.S)
     assert printed is not None
     script = tmp_path / "example.py"
     script.write_text(python_blocks()[0])
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, script], capture_output=True, text=True, timeout=HANG_TIMEOUT_S, check=True
     )
     assert done.stdout == printed[1]
 
@@ -210,7 +211,7 @@ def test_the_fixture_example_passes(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_TIMEOUT_S,
     )
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout

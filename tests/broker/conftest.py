@@ -35,6 +35,6 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 @pytest.fixture
 async def wire(broker: Broker) -> AsyncIterator[Wire]:
-    """A connection that has said Hello."""
+    """A connection that has sent Hello."""
     async with connect(broker.port) as connected:
         yield connected

@@ -54,7 +54,7 @@ async def test_a_broker_says_hello_and_reads_the_metadata_of_another(
     connection.close()
 
 
-async def test_a_broker_pipelines_requests_and_reads_what_it_wrote(
+async def test_a_broker_pipelines_requests_and_reads_its_own_records(
     env: Environment, other: Broker
 ) -> None:
     connection = await call_broker(env, address(other))

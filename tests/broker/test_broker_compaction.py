@@ -17,6 +17,7 @@ from millrace_server.limits import DECODED_RECORDS_MAX
 from millrace_server.partitions.partition import Partition
 from millrace_server.testing import Broker
 from tests.broker.wire import Wire, connect, fetch_request, records_of, until
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1024"}
 
@@ -76,7 +77,7 @@ async def test_the_last_value_of_each_key_is_left(broker: Broker, wire: Wire) ->
     assert len([name for name in files if name.endswith(".log")]) == partition.log.segment_count
 
 
-async def test_the_background_task_cleans_what_is_due(tmp_path: Path) -> None:
+async def test_the_background_task_compacts_dirty_logs(tmp_path: Path) -> None:
     configs = {**COMPACT, "min.cleanable.dirty.ratio": "0"}
     async with (
         Broker(data=tmp_path, housekeeping_interval_ms=1) as broker,
@@ -172,7 +173,7 @@ async def test_a_record_without_a_key_is_found_in_a_long_batch(wire: Wire, codec
     assert "Record 5000 of the batch" in (results[1].error_message or "")
 
 
-async def test_whoever_hangs_up_while_keys_are_looked_for_harms_nobody(
+async def test_a_hang_up_during_the_lookup_of_keys_harms_no_other(
     broker: Broker, wire: Wire
 ) -> None:
     await wire.create("t", configs=COMPACT)
@@ -262,7 +263,7 @@ async def batches(wire: Wire) -> list[bytes]:
 
 
 @pytest.mark.parametrize("end", ["delete", "stop"])
-async def test_who_ends_a_partition_does_not_wait_for_its_cleaning(
+async def test_deleting_a_partition_does_not_wait_for_its_compaction(
     tmp_path: Path, end: str
 ) -> None:
     """A pass that would take hours at its pace is given up, and leaves nothing."""
@@ -276,7 +277,7 @@ async def test_who_ends_a_partition_does_not_wait_for_its_cleaning(
             await until(lambda: not partition._flusher._is_running)
             pass_ = asyncio.create_task(compactor.look_after(partition))
             await until(lambda: partition.background.locked() and partition.log.segment_count > 1)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_TIMEOUT_S):
                 if end == "delete":
                     assert (await wire.delete("t")).error_code == 0
                     assert not (tmp_path / "t-0").exists()

@@ -150,7 +150,9 @@ async def test_after_a_failed_sync_nothing_is_acked_and_the_broker_has_failed(
         assert (values_of(fetched), fetched.high_watermark) == ([b"durable"], 1)
 
 
-async def test_a_failed_write_tells_those_who_wait_for_the_disk(data: Path, faults: Faults) -> None:
+async def test_a_failed_write_fails_the_requests_that_wait_for_the_disk(
+    data: Path, faults: Faults
+) -> None:
     async with node_on(data, faults) as node, connect(node.address[1]) as wire:
         await wire.create("t")
         faults.may_sync.clear()

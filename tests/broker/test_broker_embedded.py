@@ -15,20 +15,21 @@ from millrace_server.net.server import ListenError
 from millrace_server.testing import Broker, BrokerThread
 from tests.broker.failing_disk import Faults, node_on
 from tests.broker.wire import batch, connect, fetch_request, open_files, until, values_of
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 USERS_TEST = """
 import socket
 
 def test_my_service(millrace_broker):
     host, _, port = millrace_broker.servers.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as sock:
+    with socket.create_connection((host, int(port)), timeout=HANG_TIMEOUT_S) as sock:
         sock.sendall(b"CREATE mine\\nPRODUCE mine 0 hello\\nQUIT\\n")
         answer = sock.makefile().read()
     assert answer.splitlines()[1] == "OK mine-0 offset 0"
 
 def test_the_next_one_gets_another(millrace_broker):
     host, _, port = millrace_broker.servers.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as sock:
+    with socket.create_connection((host, int(port)), timeout=HANG_TIMEOUT_S) as sock:
         sock.sendall(b"TOPICS\\nQUIT\\n")
         assert sock.makefile().read().startswith("OK 0 topics")
 """
@@ -135,7 +136,7 @@ async def test_a_client_that_never_reads_does_not_hold_up_a_stop() -> None:
         for _ in range(16):
             wire.send(fetch_request(wanted, max_bytes=1 << 26, partition_bytes=1 << 26))
         await until(lambda: next(iter(broker.node.server.connections)).bytes_out > 1_000)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             await broker.stop()
 
 
@@ -172,7 +173,7 @@ def test_every_pytest_run_has_the_fixture(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_TIMEOUT_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -183,7 +183,7 @@ async def test_a_long_poll_ends_when_its_time_has_passed(broker: Broker, wire: W
     assert waiting_fetches(broker) == 0
 
 
-async def test_nobody_waits_for_more_than_fits(wire: Wire) -> None:
+async def test_a_fetch_does_not_wait_for_more_than_fits(wire: Wire) -> None:
     await wire.create("t")
     await wire.produce("t", batch(b"x" * 1_000))
     request = fetch_request([("t", 0, 0)], max_wait_ms=LONG_MS, min_bytes=1 << 20, max_bytes=500)
@@ -192,7 +192,7 @@ async def test_nobody_waits_for_more_than_fits(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize(("min_bytes", "max_wait_ms"), [(0, LONG_MS), (1, 0), (-1, -1)])
-async def test_who_does_not_want_to_wait_does_not(
+async def test_a_fetch_with_max_wait_0_does_not_wait(
     wire: Wire, min_bytes: int, max_wait_ms: int
 ) -> None:
     """W-4.4.4"""
@@ -225,7 +225,7 @@ async def test_a_stopping_broker_answers_long_polls(broker: Broker, wire: Wire) 
     await stopping
 
 
-async def test_who_hangs_up_leaves_no_long_poll_behind(broker: Broker, wire: Wire) -> None:
+async def test_a_hang_up_leaves_no_parked_fetch(broker: Broker, wire: Wire) -> None:
     await wire.create("t", partitions=50)
     wanted = [("t", partition, 0) for partition in range(50)]
     for _ in range(10):
@@ -256,7 +256,7 @@ async def test_a_long_poll_of_many_partitions_is_answered_like_one_of_few(
         assert values_of(full.partitions[249]) == [b"a"]
 
 
-async def test_who_hangs_up_while_many_partitions_are_read_leaves_nothing_behind(
+async def test_a_hang_up_while_many_partitions_are_read_leaves_nothing_behind(
     broker: Broker, wire: Wire
 ) -> None:
     await wire.create("t", partitions=500)
@@ -311,7 +311,7 @@ async def test_fetches_leave_no_file_open(broker: Broker, wire: Wire) -> None:
 
 
 async def test_records_below_the_high_watermark_only(broker: Broker, wire: Wire) -> None:
-    """W-4.4.3: with durability fsync nobody reads what a power cut could take back."""
+    """W-4.4.3: with durability fsync no consumer reads what a power cut could take back."""
     await wire.create("t")
     await wire.produce("t", batch(b"a"))
     partition = broker.node.broker.partitions.get("t", 0)
@@ -399,8 +399,8 @@ async def test_an_empty_partition_has_ends_and_no_times(wire: Wire) -> None:
     assert nope.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_lie_behind_a_right_crc_hurts_nobody_but_its_reader(wire: Wire) -> None:
-    """W-5: the broker does not decode records, so a client may store what nobody can read."""
+async def test_a_malformed_batch_with_a_right_crc_hurts_its_reader_only(wire: Wire) -> None:
+    """W-5: the broker does not decode records, so it may store some that cannot be decoded."""
     await wire.create("t")
     lie = bytearray(batch(b"value"))
     lie[21:23] = b"\x00\x01"

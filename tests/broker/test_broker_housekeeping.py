@@ -49,7 +49,7 @@ async def test_by_size_the_oldest_segments_go(broker: Broker, wire: Wire) -> Non
     assert files[0] == f"{start:020}.log"
 
 
-async def test_by_time_a_topic_nobody_writes_to_is_emptied(broker: Broker, wire: Wire) -> None:
+async def test_by_time_a_topic_without_writes_is_emptied(broker: Broker, wire: Wire) -> None:
     await fill(wire, {"retention.ms": "60000"})
     partition = await tidy(broker)
     assert partition.log.start_offset == partition.high_watermark == 30
@@ -60,7 +60,7 @@ async def test_by_time_a_topic_nobody_writes_to_is_emptied(broker: Broker, wire:
 
 
 @pytest.mark.parametrize("configs", [{"retention.ms": "-1"}, {"retention.bytes": "1000000"}])
-async def test_what_is_kept_for_ever_stays(
+async def test_a_topic_without_retention_keeps_its_records(
     broker: Broker, wire: Wire, configs: dict[str, str]
 ) -> None:
     await fill(wire, {"retention.ms": "-1", **configs})
@@ -145,9 +145,7 @@ async def test_a_producer_that_is_silent_for_long_is_forgotten(broker: Broker, w
     assert (await wire.produce("t", sequenced(producer, epoch, 0, b"b"))).base_offset == 1
 
 
-async def test_what_the_page_cache_holds_is_made_durable_in_the_background(
-    broker: Broker, wire: Wire
-) -> None:
+async def test_the_page_cache_is_synced_in_the_background(broker: Broker, wire: Wire) -> None:
     await wire.create("t", configs={"durability": "os"})
     await wire.produce("t", batch(b"a"))
     partition = broker.node.broker.partitions.get("t", 0)

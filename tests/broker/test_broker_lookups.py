@@ -91,7 +91,7 @@ async def test_a_batch_that_is_too_large_to_be_looked_into_stands_for_itself(
     assert "decompresses to more than" in (await text.ask("FETCH t 0 0"))[-1]
 
 
-async def test_what_stands_before_an_unreadable_batch_is_shown(wire: Wire, text: Text) -> None:
+async def test_records_before_an_unreadable_batch_are_shown(wire: Wire, text: Text) -> None:
     broken = bytearray(batch(b"broken"))
     broken[HEADER_SIZE:] = b"\xff" * (len(broken) - HEADER_SIZE)
     seal(broken)
@@ -103,8 +103,8 @@ async def test_what_stands_before_an_unreadable_batch_is_shown(wire: Wire, text:
     assert (await text.ask("FETCH t 0 1"))[-1].startswith("ERR INVALID_RECORD")
 
 
-async def test_a_look_that_is_given_up_holds_nobody_back(broker: Broker, wire: Wire) -> None:
-    """Whoever hangs up in the middle of an answer leaves the way free."""
+async def test_a_cancelled_lookup_delays_no_other(broker: Broker, wire: Wire) -> None:
+    """A client that hangs up within a response leaves the lookups free."""
     await wire.produce("t", compressed([b"x" * 100] * 20_000, Codec.ZSTD, timestamps_ms=1))
     for _ in range(20):
         async with connect_text(broker.port) as leaving:
@@ -134,7 +134,7 @@ async def test_nothing_is_shown_of_a_batch_that_turns_out_to_be_broken(
 async def test_one_batch_is_in_memory_however_many_ask(
     broker: Broker, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for a look has not read what it will look into."""
+    """A request that waits for a lookup has not read its batch."""
     made = compressed([b"x" * 100] * 5_000, Codec.ZSTD, timestamps_ms=1)
     await wire.produce("t", made)
     read, looking = Partition.read, []

@@ -180,7 +180,7 @@ async def test_a_topic_is_not_deleted_from_under_its_recovery(data: Path) -> Non
         assert not (data / "t-0").exists()
 
 
-async def test_a_broker_stopped_during_its_start_opens_no_more_and_closes_what_is_open(
+async def test_a_broker_stopped_during_its_start_opens_no_more_and_closes_open_partitions(
     data: Path,
 ) -> None:
     disk = HeldDisk(data)

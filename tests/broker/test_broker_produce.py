@@ -79,7 +79,7 @@ def cases(table: dict[str, bytes]) -> pytest.MarkDecorator:
 
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("durability", ["fsync", "os"])
-async def test_what_was_acked_can_be_read_at_once(wire: Wire, acks: int, durability: str) -> None:
+async def test_acked_records_can_be_read_at_once(wire: Wire, acks: int, durability: str) -> None:
     """W-4.3.1, W-4.3.2"""
     await wire.create("t", configs={"durability": durability})
     first = await wire.produce("t", batch(b"a", b"b"), acks=acks)
@@ -250,7 +250,7 @@ async def test_timestamps_at_the_ends_of_their_range_are_stored(wire: Wire) -> N
     assert [record[1] for record in fetched] == [-1, 0, 2**63 - 1]
 
 
-async def test_a_timeout_of_0_times_out_what_waits_and_keeps_the_other_answers(
+async def test_a_timeout_of_0_fails_waiting_partitions_and_keeps_the_other_results(
     wire: Wire,
 ) -> None:
     """W-4.3.3"""
@@ -297,7 +297,7 @@ async def test_an_epoch_ends_when_the_next_is_given_and_not_when_it_has_written(
     assert values_of(await wire.fetch("t", 0)) == [b"first", b"again"]
 
 
-async def test_many_small_batches_wait_for_their_turn_and_are_still_what_was_sent(
+async def test_many_small_batches_are_appended_in_chunks_as_they_were_sent(
     broker: Broker, wire: Wire
 ) -> None:
     """The buffer that they came in is read into again before that."""
@@ -371,7 +371,7 @@ async def test_producer_ids_are_given_once(wire: Wire) -> None:
     given = [await wire.producer_id() for _ in range(3)]
     assert len({producer for producer, _ in given}) == 3
     assert {epoch for _, epoch in given} == {0}
-    # The id that comes next has been given to nobody yet, so nobody can go on with it.
+    # The next id was not given out yet, so no producer can continue with it.
     forged, epoch = await wire.producer_id(given[-1][0] + 5, 0)
     assert (forged, epoch) == (given[-1][0] + 1, 0)
     assert (await wire.producer_id(10**15, 0))[1] == 0

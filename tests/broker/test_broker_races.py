@@ -1,4 +1,4 @@
-"""Things that happen at the same time, and bytes that nobody meant."""
+"""Concurrent requests, and malformed input."""
 
 from __future__ import annotations
 
@@ -169,7 +169,9 @@ async def test_records_on_their_way_arrive_whole_when_their_topic_is_deleted(
     assert values_of(result) == [value] * 12
 
 
-async def test_who_ends_its_input_still_gets_the_answer_to_a_long_poll(wire: Wire) -> None:
+async def test_a_half_closed_connection_still_gets_the_response_to_a_parked_fetch(
+    wire: Wire,
+) -> None:
     """W-4.4.4: a request from a pipe is a request."""
     await wire.create("t")
     sent = wire.send(fetch_request([("t", 0, 0)], max_wait_ms=50))

@@ -95,7 +95,7 @@ async def test_ranges_are_answered_each_for_itself_and_in_their_order(filled: Wi
         (0, 80, -(2**63), ErrorCode.INVALID_REQUEST, "piece_bytes"),
     ],
 )
-async def test_what_cannot_be_cut_is_refused_in_a_sentence(
+async def test_a_range_that_cannot_be_cut_is_refused_in_a_sentence(
     filled: Wire, start: int, end: int, piece_bytes: int, code: ErrorCode, words: str
 ) -> None:
     """W-4.23.3"""
@@ -121,7 +121,7 @@ async def test_a_full_answer_says_where_to_go_on(filled: Wire) -> None:
     assert continued.pieces == whole.pieces[1:]
 
 
-async def test_two_thousand_ranges_hold_nobody_up(filled: Wire, broker: Broker) -> None:
+async def test_two_thousand_ranges_delay_no_other_request(filled: Wire, broker: Broker) -> None:
     """W-6.4: small requests of others are answered while the large one is being made."""
     async with connect(broker.port) as other:
         asked = (PartitionRange("t", 0, 0, 2 * BATCHES, 1 << 40),) * 2_000
@@ -135,7 +135,7 @@ async def test_two_thousand_ranges_hold_nobody_up(filled: Wire, broker: Broker) 
         assert [ends(result) for result in (await large).partitions] == [[80]] * 2_000
 
 
-async def test_what_is_not_on_the_disk_yet_is_beyond_the_high_watermark(tmp_path: Path) -> None:
+async def test_records_that_are_not_durable_are_beyond_the_high_watermark(tmp_path: Path) -> None:
     """W-4.23.3"""
     faults = Faults()
     async with node_on(tmp_path / "data", faults) as node, connect(node.address[1]) as wire:

@@ -214,7 +214,7 @@ async def test_2000_entries_are_answered_one_by_one(wire: Wire, request_: Messag
 
 
 @pytest.mark.parametrize("request_", doubled(), ids=lambda r: type(r).__name__)
-async def test_what_may_stand_once_is_refused_twice_and_nothing_is_done(
+async def test_a_duplicate_entry_is_refused_and_nothing_is_done(
     wire: Wire, request_: Message
 ) -> None:
     """W-6.6"""
@@ -333,7 +333,7 @@ async def test_a_connection_too_many_is_refused_with_the_reason() -> None:
         assert await first.topics() == []
 
 
-async def test_wrong_magic_closes_without_an_answer_to_what_was_behind_it(
+async def test_wrong_magic_closes_without_a_response_to_later_requests(
     broker: Broker, wire: Wire
 ) -> None:
     """W-2.1"""

@@ -64,7 +64,7 @@ async def reason(wire: Wire, partition: int = 0) -> str:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-async def test_what_is_durable_is_served_while_recovery_cannot_write(
+async def test_durable_records_are_served_while_recovery_cannot_write(
     data: Path, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "millrace.opening")
@@ -128,7 +128,7 @@ async def test_a_leader_that_cannot_write_takes_a_new_epoch_when_it_can(data: Pa
         assert log.end_offset_for_epoch(0) == (0, len(RECORDS))
 
 
-async def test_a_fetch_that_waits_gets_what_recovery_adds(data: Path) -> None:
+async def test_a_parked_fetch_gets_the_records_that_recovery_adds(data: Path) -> None:
     faults = Faults({"write": errno.ENOSPC}, where="/t-0/")
     async with node_on(data, faults) as node, connect(node.address[1]) as wire:
         assert values_of(await wire.fetch("t", 0)) == [b"0"]
@@ -146,10 +146,10 @@ async def test_a_partition_that_cannot_be_read_is_opened_when_the_cause_has_pass
 ) -> None:
     faults = Faults({"open": number}, where="t-0/")
     async with node_on(data, faults) as node, connect(node.address[1]) as wire:
-        said = await reason(wire)
-        assert os.strerror(number) in said
-        assert "tries by itself" in said
-        assert "delete the topic" not in said
+        message = await reason(wire)
+        assert os.strerror(number) in message
+        assert "tries by itself" in message
+        assert "delete the topic" not in message
         assert values_of(await wire.fetch("t", 0, partition=1)) == [b"1"]
         faults.errnos.clear()
         await until(lambda: node.broker.partitions.offline("t", 0) is None)
@@ -175,13 +175,13 @@ async def test_a_broker_stops_while_it_tries_again(data: Path) -> None:
         assert values_of(await wire.fetch("t", 0)) == RECORDS
 
 
-async def test_what_cannot_be_looked_at_is_not_called_missing(data: Path) -> None:
+async def test_an_unreadable_directory_is_not_called_missing(data: Path) -> None:
     faults = Faults({"stat": errno.EACCES}, where="t-0")
     async with node_on(data, faults) as node, connect(node.address[1]) as wire:
-        said = await reason(wire)
-        assert os.strerror(errno.EACCES) in said
-        assert "the broker's user must own the data directory" in said
-        assert "missing" not in said
+        message = await reason(wire)
+        assert os.strerror(errno.EACCES) in message
+        assert "the broker's user must own the data directory" in message
+        assert "missing" not in message
         faults.errnos.clear()
         await until(lambda: node.broker.partitions.offline("t", 0) is None)
 
@@ -204,11 +204,11 @@ async def test_partitions_that_were_swapped_on_the_disk_are_not_served_as_each_o
     (data / "aside").rename(data / "t-1")
     async with Broker(data=data) as broker, connect(broker.port) as wire:
         for partition in range(2):
-            said = await reason(wire, partition)
+            message = await reason(wire, partition)
             assert f"holds another one (topic id {topic_id(data)}, partition {1 - partition})" in (
-                said
+                message
             )
-            assert "delete" not in said
+            assert "delete" not in message
     (data / "t-0").rename(data / "aside")
     (data / "t-1").rename(data / "t-0")
     (data / "aside").rename(data / "t-1")
@@ -232,7 +232,7 @@ async def test_an_identity_without_a_number_gets_one(data: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "device"])
 @pytest.mark.parametrize("name", [FIRST, "00000000000000000021.log", "checkpoint"])
-async def test_what_is_not_a_file_but_has_the_name_of_one_does_not_hang_the_start(
+async def test_a_fifo_with_the_name_of_a_file_does_not_hang_the_start(
     data: Path, kind: str, name: str
 ) -> None:
     path = data / "t-0" / name

@@ -114,7 +114,7 @@ async def test_a_changed_byte_is_never_served_and_all_else_is(
         assert (await again.produce("t", batch(b"next"))).base_offset == COUNT
 
 
-async def test_what_changes_while_the_broker_runs_is_found_once_it_comes_from_the_disk(
+async def test_corruption_while_the_broker_runs_is_found_once_it_is_read_from_the_disk(
     broker: Broker, wire: Wire
 ) -> None:
     await fill(wire)
@@ -142,7 +142,7 @@ async def test_what_changes_while_the_broker_runs_is_found_once_it_comes_from_th
     assert got == [value(n) for n in range(1, COUNT)]
 
 
-async def test_the_scrub_finds_what_nobody_reads(
+async def test_the_scrub_finds_corruption_that_no_client_reads(
     broker: Broker, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     await fill(wire)
@@ -165,7 +165,7 @@ async def test_the_scrub_finds_what_nobody_reads(
     assert cut == 0, "no answer was begun that could not be ended"
 
 
-async def test_the_scrub_keeps_its_pace_and_survives_what_retention_takes(
+async def test_the_scrub_keeps_its_pace_and_survives_retention(
     broker: Broker, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(wire)

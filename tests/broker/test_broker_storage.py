@@ -132,7 +132,7 @@ async def test_a_log_that_lost_durable_bytes_is_offline_and_untouched(data: Path
     assert segment.stat().st_size == 20
 
 
-async def test_a_changed_byte_of_what_was_acked_before_a_kill_is_offline_and_untouched(
+async def test_a_changed_byte_of_acked_records_before_a_kill_is_offline_and_untouched(
     data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     copy = data.parent / "copy"

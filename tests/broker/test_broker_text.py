@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from millrace_protocol.records import encode_batch, seal
+from millrace_protocol.records import Codec, decompress_payload, encode_batch, seal
 from millrace_server.dialects.text.commands import COMMANDS
 from millrace_server.limits import Limits
+from millrace_server.services import batch_lookups
 from millrace_server.testing import Broker
 from tests.broker.wire import Text, batch, connect, connect_text, reset, until, values_of
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 
 @pytest.fixture
@@ -40,9 +44,7 @@ async def test_a_command_may_be_typed_in_either_case(text: Text, command: str) -
 
 
 @pytest.mark.parametrize("ending", ["", "\r"])
-async def test_whoever_presses_enter_first_is_answered_all_the_same(
-    text: Text, ending: str
-) -> None:
+async def test_an_empty_first_line_is_skipped(text: Text, ending: str) -> None:
     """W-1.1"""
     assert await text.ask(f"{ending}\nTOPICS") == ["OK 0 topics"]
 
@@ -128,8 +130,8 @@ async def test_a_line_that_cannot_be_answered_gets_err_and_the_next_is_answered(
     assert (await text.ask("TOPICS"))[-1] == "OK 1 topic"
 
 
-async def test_what_is_typed_next_sees_what_was_produced(text: Text) -> None:
-    """W-2.6 holds for lines too: nobody has to wait for an answer to type on."""
+async def test_a_fetch_line_behind_a_produce_line_sees_its_record(text: Text) -> None:
+    """W-2.6 holds for lines too: a client need not wait for a response to send the next line."""
     text.type("CREATE t", "PRODUCE t 0 a", "PRODUCE t 0 b", "FETCH t 0 0", "OFFSETS t", "TOPICS")
     answers = [await text.answer() for _ in range(6)]
     assert [answer[-1] for answer in answers] == [
@@ -191,9 +193,7 @@ async def test_headers_nulls_and_long_values_are_shown_on_one_line(
     assert second.endswith("x... (20000 bytes)")
 
 
-async def test_a_batch_that_nobody_can_read_is_an_error_for_its_reader(
-    broker: Broker, text: Text
-) -> None:
+async def test_an_unreadable_batch_is_an_error_for_its_reader(broker: Broker, text: Text) -> None:
     await text.ask("CREATE t")
     text.type("TAIL t 0")
     await until(lambda: watchers(broker) == 1)
@@ -260,9 +260,38 @@ async def test_tail_of_a_peer_that_is_gone_leaves_no_watcher(broker: Broker, how
     async with connect_text(broker.port) as other:
         await until(lambda: how == "end" or watchers(broker) == 0)
         # Who only ended its input may still listen; the broker learns more when it writes.
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             while watchers(broker):
                 await other.ask("PRODUCE t 0 x")
+
+
+async def test_a_tail_that_is_cut_within_a_chunk_leaves_no_connection(
+    broker: Broker, text: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_decompressing, may_return = threading.Event(), threading.Event()
+
+    def decompress(*arguments: Any, **options: Any) -> bytes:
+        is_decompressing.set()
+        may_return.wait()
+        return decompress_payload(*arguments, **options)
+
+    monkeypatch.setattr(batch_lookups, "decompress_payload", decompress)
+    await text.ask("CREATE t")
+    async with connect_text(broker.port) as cut:
+        cut.type("TAIL t 0")
+        await until(lambda: watchers(broker) == 1)
+        async with connect(broker.port) as wire:
+            await wire.produce("t", batch(b"v" * 500, codec=Codec.ZSTD))
+        await until(is_decompressing.is_set)
+        reset(cut.writer)
+    try:
+        await until(lambda: len(broker.node.server.connections) == 1)
+    finally:
+        may_return.set()
+    assert watchers(broker) == 0
+    assert (await text.ask("FETCH t 0 0"))[-1].startswith("OK 1 record")
+    text.writer.close()
+    await broker.stop()
 
 
 async def test_a_stopping_broker_ends_tail(broker: Broker, text: Text) -> None:
@@ -275,7 +304,7 @@ async def test_a_stopping_broker_ends_tail(broker: Broker, text: Text) -> None:
     await stopping
 
 
-async def test_quit_answers_what_was_typed_before_it(text: Text) -> None:
+async def test_quit_answers_the_lines_before_it(text: Text) -> None:
     text.type("CREATE t", "PRODUCE t 0 v", "QUIT", "TOPICS")
     assert (await text.rest()).splitlines() == [
         "OK topic t with 1 partition",
@@ -284,7 +313,7 @@ async def test_quit_answers_what_was_typed_before_it(text: Text) -> None:
     ]
 
 
-async def test_whoever_ends_its_input_gets_every_answer(text: Text) -> None:
+async def test_a_client_that_ends_its_input_gets_every_response(text: Text) -> None:
     """W-8.1: `printf ... | nc`, and without a line feed behind the last line."""
     text.type("CREATE t", "PRODUCE t 0 v")
     text.writer.write(b"FETCH t 0 0")
@@ -305,7 +334,7 @@ async def test_netcat_gets_its_answer(broker: Broker) -> None:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_TIMEOUT_S):
         printed, _ = await process.communicate(b"CREATE t\nPRODUCE t 0 v\n")
     assert printed == b"OK topic t with 1 partition\nOK t-0 offset 0\n"
 

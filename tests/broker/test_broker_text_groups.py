@@ -93,7 +93,7 @@ async def test_groups_lists_every_group_by_name(wire: Wire, text: Text) -> None:
     ]
 
 
-async def test_lag_shows_what_is_committed_or_assigned(wire: Wire, text: Text) -> None:
+async def test_lag_shows_committed_and_assigned_partitions(wire: Wire, text: Text) -> None:
     """W-8.4"""
     await wire.create("clicks", partitions=3)
     await wire.create("views")
@@ -108,7 +108,7 @@ async def test_lag_shows_what_is_committed_or_assigned(wire: Wire, text: Text) -
     ]
 
 
-async def test_lag_of_a_partition_that_is_not_there_says_what_is_known(
+async def test_lag_of_a_missing_partition_shows_its_committed_offset(
     wire: Wire, text: Text
 ) -> None:
     someone = await member(wire, assignment_of(("nowhere", 7)))

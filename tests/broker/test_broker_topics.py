@@ -18,6 +18,7 @@ from millrace_protocol.messages.metadata import MetadataRequest, MetadataRespons
 from millrace_server.testing import Broker
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 from tests.broker.wire import Wire, batch, connect, open_files, until, values_of
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 NO_ID = uuid.UUID(int=0)
 
@@ -57,7 +58,7 @@ async def test_metadata_tells_the_advertised_address() -> None:
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "a b", "a/b", "a\\b", "caf\xe9", "a\n", "x" * 250, "\0", "../../etc"]
 )
-async def test_what_is_no_name_is_refused(broker: Broker, wire: Wire, name: str) -> None:
+async def test_an_invalid_topic_name_is_refused(broker: Broker, wire: Wire, name: str) -> None:
     """W-6.5"""
     before = sorted(path.name for path in broker.data.iterdir())
     created = await wire.create(name)
@@ -263,7 +264,7 @@ async def test_a_topic_made_again_is_another_and_empty(broker: Broker, wire: Wir
         assert values_of(await again.fetch("t", 0)) == [b"new"]
 
 
-async def test_deleting_what_is_not_there_is_refused(wire: Wire) -> None:
+async def test_deleting_a_missing_topic_is_refused(wire: Wire) -> None:
     """W-4.8"""
     result = await wire.delete("nope")
     assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -351,7 +352,7 @@ async def is_being_created(wire: Wire, names: list[str]) -> bool:
     return codes != {0}
 
 
-async def test_who_hangs_up_while_creating_leaves_a_whole_topic_or_none(broker: Broker) -> None:
+async def test_a_hang_up_during_a_creation_leaves_a_whole_topic_or_none(broker: Broker) -> None:
     names = [f"t{n}" for n in range(8)]
     async with connect(broker.port) as wire:
         new = tuple(NewTopic(name, 3, 1, ()) for name in names)
@@ -359,7 +360,7 @@ async def test_who_hangs_up_while_creating_leaves_a_whole_topic_or_none(broker: 
         await until(lambda: bool(list(broker.data.glob("t*"))))
         wire.reset()
     async with connect(broker.port) as wire:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             while await wire.topics() != names or await is_being_created(wire, names):
                 pass
         for name in names:

@@ -56,7 +56,7 @@ def test_other_peoples_variables_are_not_read() -> None:
     assert loaded(environment={"PATH": "/bin", "MILLRACE_SERVERS": "a:1"}) == BrokerConfig()
 
 
-def test_coordinators_are_told_what_the_broker_is() -> None:
+def test_coordinators_get_the_settings_of_the_broker() -> None:
     assert BrokerConfig().group == GroupConfig()
     environment = {
         "MILLRACE_GROUP_MIN_SESSION_TIMEOUT_MS": "1",
@@ -153,7 +153,7 @@ def test_a_mistake_names_the_key_its_source_and_the_remedy(
 @pytest.mark.parametrize(
     "listen", ["", "9092", "localhost", "localhost:", "localhost:x", "localhost:65536", "h:-1"]
 )
-def test_what_is_no_address_is_refused(listen: str) -> None:
+def test_a_malformed_address_is_refused(listen: str) -> None:
     error = mistake(listen=listen)
     assert error.key == "listen"
     assert "HOST:PORT" in error.reason

@@ -63,7 +63,7 @@ def directories(disk: FaultyDisk) -> list[str]:
         ("delete", []),
     ],
 )
-async def test_a_start_applies_what_was_committed_before_a_crash(
+async def test_a_start_applies_records_committed_before_a_crash(
     change: str, expected: list[str]
 ) -> None:
     disk = FaultyDisk()

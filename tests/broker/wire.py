@@ -63,6 +63,7 @@ from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitPr
 from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.records import Record, decode_fetch, encode_batch
 from millrace_protocol.schema import Message
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 M = TypeVar("M", bound=Message)
 KEYS = {api.request: key for key, api in APIS.items()}
@@ -134,7 +135,7 @@ class Wire:
 
     async def receive(self) -> tuple[ResponseHeader, bytes]:
         """The next response: its header and body."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             length = await self.reader.readexactly(4)
             frame = length + await self.reader.readexactly(int.from_bytes(length, "big"))
         return read_response_header(frame), frame[HEADER_SIZE:]
@@ -163,7 +164,7 @@ class Wire:
 
     async def closed(self) -> bytes:
         """What still comes until the broker has closed."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             try:
                 return await self.reader.read()
             except ConnectionResetError:
@@ -280,7 +281,7 @@ def fetch_request(
 async def connect(
     port: int, *, hello: bool = True, client_id: bytes = b"test"
 ) -> AsyncIterator[Wire]:
-    """A connection that has said Hello, unless it is told not to."""
+    """A connection that has sent Hello, unless `hello` is false."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     wire = Wire(reader, writer, client_id=client_id)
     try:
@@ -307,7 +308,7 @@ class Text:
 
     async def line(self) -> str:
         """The next line of an answer; empty at the end."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             return (await self.reader.readline()).decode("utf-8", "surrogateescape").rstrip("\n")
 
     async def answer(self) -> list[str]:
@@ -325,7 +326,7 @@ class Text:
 
     async def rest(self) -> str:
         """All that comes until the broker closes."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             return (await self.reader.read()).decode("utf-8", "surrogateescape")
 
 
@@ -343,7 +344,7 @@ async def connect_text(port: int) -> AsyncIterator[Text]:
 
 async def until(fact: Callable[[], bool]) -> None:
     """Lets the loop run until something is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_TIMEOUT_S):
         while not fact():  # noqa: ASYNC110 - nothing announces the facts of a socket
             await asyncio.sleep(0)
 

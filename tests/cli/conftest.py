@@ -17,8 +17,7 @@ from typer.testing import CliRunner, Result
 
 from millrace_cli.main import app
 from tests.command_line import COMMAND
-
-TIMEOUT_S = 30
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 
 @dataclass
@@ -38,7 +37,7 @@ class Millrace:
         *arguments: str,
         stdin: bytes = b"",
         cwd: Path | None = None,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = HANG_TIMEOUT_S,
     ) -> subprocess.CompletedProcess[bytes]:
         """As a process, with `stdin` as a pipe."""
         return subprocess.run(
@@ -71,7 +70,7 @@ class Millrace:
 
 @dataclass
 class Serving:
-    """A `millrace serve` process that said where it listens."""
+    """A `millrace serve` process that has printed its address."""
 
     process: subprocess.Popen[bytes]
     first_line: str
@@ -88,7 +87,7 @@ class Serving:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Sends a signal; returns the exit code and stderr."""
         self.process.send_signal(number)
-        _, stderr = self.process.communicate(timeout=TIMEOUT_S)
+        _, stderr = self.process.communicate(timeout=HANG_TIMEOUT_S)
         return self.process.returncode, stderr.decode()
 
 
@@ -113,7 +112,7 @@ def serving(
         assert process.stdout is not None
         line = process.stdout.readline().decode().rstrip("\n")
         if not line:
-            _, stderr = process.communicate(timeout=TIMEOUT_S)
+            _, stderr = process.communicate(timeout=HANG_TIMEOUT_S)
             pytest.fail(f"serve ended with {process.returncode}: {stderr.decode()}")
         yield Serving(process, line)
     finally:
@@ -134,7 +133,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     A process: what a broker in this one logs would mix with what commands print.
     """
     data = tmp_path_factory.mktemp("broker")
-    # The first member of a group waits for nobody.
+    # The first member of a group does not wait for others.
     environment = {"MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
     with serving("--data", str(data), "--log-level", "error", environment=environment) as running:
         yield running
@@ -156,9 +155,9 @@ def topic(millrace: Millrace, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
-    """HOST:PORT where nobody listens."""
+def closed_port() -> Iterator[str]:
+    """HOST:PORT where no server listens."""
     with socket.socket() as probe:
-        # Bound and not listening: connections are refused, and nobody else can take the port.
+        # Bound and not listening: connections are refused, and no other process can take the port.
         probe.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{probe.getsockname()[1]}"

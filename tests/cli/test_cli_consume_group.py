@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from millrace_cli.exits import Exit
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
@@ -32,7 +33,7 @@ def lines_of(process: subprocess.Popen[bytes], count: int) -> list[str]:
     return [stdout.readline().decode().rstrip("\n") for _ in range(count)]
 
 
-def test_a_group_goes_on_behind_what_was_printed(millrace: Millrace, topic: str) -> None:
+def test_a_group_resumes_behind_the_printed_records(millrace: Millrace, topic: str) -> None:
     produce(millrace, topic, "a", "b", "c", "d", "e")
     assert consumed(millrace, topic, "--count", "2") == ["a", "b"]
     assert consumed(millrace, topic) == ["c", "d", "e"]
@@ -72,17 +73,17 @@ def test_a_member_that_does_not_follow_ends_and_leaves_its_share_to_the_others(
         produce(millrace, topic, "c", partition=1)
         assert sorted(lines_of(follower, 2)) == ["b", "c"]
         follower.send_signal(signal.SIGINT)
-        assert follower.wait(timeout=30) == Exit.INTERRUPTED
-    # It has left, so nobody waits for its session to end; and it has committed.
+        assert follower.wait(timeout=HANG_TIMEOUT_S) == Exit.INTERRUPTED
+    # It has left, so the group does not wait for its session to end; and it has committed.
     produce(millrace, topic, "d")
     assert consumed(millrace, topic) == ["d"]
 
 
 @pytest.mark.parametrize("flags", [("-p", "0"), ("--from", "5"), ("--from", "-5")], ids=" ".join)
-def test_what_the_group_decides_cannot_be_told(
-    millrace: Millrace, nobody: str, flags: tuple[str, ...]
+def test_options_that_the_group_decides_are_refused(
+    millrace: Millrace, closed_port: str, flags: tuple[str, ...]
 ) -> None:
-    millrace.servers = nobody
+    millrace.servers = closed_port
     ended = millrace("consume", "t", "--group", "g", *flags)
     assert ended.exit_code == Exit.USAGE
     assert flags[0].replace("-p", "--partition") in ended.stderr

@@ -104,7 +104,7 @@ def test_two_flights_of_a_carrier_that_changed_places_are_exit_1(
     ]
 
 
-def test_without_the_data_set_one_line_says_what_to_install(
+def test_without_the_data_set_one_line_names_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

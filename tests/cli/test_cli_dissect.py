@@ -88,7 +88,7 @@ def test_text_that_is_not_hex_is_exit_65(millrace: Millrace, tmp_path: Path) -> 
     assert ended.exit_code == Exit.INPUT
 
 
-def test_capture_shows_who_said_what(millrace: Millrace, tmp_path: Path) -> None:
+def test_capture_shows_the_direction_of_each_frame(millrace: Millrace, tmp_path: Path) -> None:
     file = tmp_path / "capture.pcap"
     file.write_bytes(_pcap(HELLO, source_port=40000, destination_port=9092))
     ended = millrace("dissect", str(file))

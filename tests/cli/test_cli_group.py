@@ -66,7 +66,7 @@ def test_describe_shows_how_far_a_group_without_members_is(millrace: Millrace, g
     assert rest == [f"partition\t{group}\t0\t3\t5\t2\t-"]
 
 
-def test_describe_shows_members_and_what_each_has(millrace: Millrace, group: str) -> None:
+def test_describe_shows_members_and_their_partitions(millrace: Millrace, group: str) -> None:
     with a_member(millrace, group):
         lines = millrace("group", "describe", group).stdout.splitlines()
         described = json.loads(millrace("group", "describe", group, "--json").stdout)
@@ -97,7 +97,7 @@ def test_describe_shows_members_and_what_each_has(millrace: Millrace, group: str
         (("--shift-by", "-20"), 0),
     ],
 )
-def test_reset_moves_what_the_group_has_committed(
+def test_reset_moves_the_committed_offsets(
     millrace: Millrace, group: str, flags: tuple[str, ...], to: int
 ) -> None:
     planned = millrace("group", "reset", group, *flags, "--dry-run")
@@ -135,7 +135,7 @@ def test_a_group_with_members_is_neither_reset_nor_deleted(millrace: Millrace, g
 
 
 def test_a_deleted_group_is_gone_and_begins_anew(millrace: Millrace, group: str) -> None:
-    assert millrace("group", "delete", group).exit_code == Exit.REFUSED  # nobody says yes
+    assert millrace("group", "delete", group).exit_code == Exit.REFUSED  # no terminal answers yes
     assert committed(millrace, group) == {0: 3}
     assert millrace("group", "delete", group, "--yes").exit_code == 0
     assert millrace("group", "describe", group).exit_code == Exit.REFUSED
@@ -154,7 +154,7 @@ def test_a_deleted_group_is_gone_and_begins_anew(millrace: Millrace, group: str)
         (("reset", "{group}", "--shift-by", "1", "-t", "{group}"), "to shift; reset it"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_changes_nothing(
+def test_an_impossible_command_prints_one_line_and_changes_nothing(
     millrace: Millrace, group: str, command: tuple[str, ...], sentence: str
 ) -> None:
     refused = millrace("group", *(word.format(group=group) for word in command))
@@ -177,9 +177,9 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(
     ids=" ".join,
 )
 def test_a_reset_that_is_not_clear_is_exit_2_before_anything_is_sent(
-    millrace: Millrace, nobody: str, flags: tuple[str, ...]
+    millrace: Millrace, closed_port: str, flags: tuple[str, ...]
 ) -> None:
-    millrace.servers = nobody
+    millrace.servers = closed_port
     ended = millrace("group", "reset", "g", *flags)
     assert ended.exit_code == Exit.USAGE
     assert ended.stderr

@@ -68,7 +68,7 @@ def titles(output: str) -> list[str]:
         ),
     ],
 )
-def test_what_is_left_out_of_a_request_has_a_default(line: str, request_: Message) -> None:
+def test_omitted_fields_of_a_request_have_defaults(line: str, request_: Message) -> None:
     assert read_request(line, now_ms=0)[2] == request_
 
 
@@ -126,7 +126,7 @@ def test_a_session_from_a_pipe_shows_every_frame(millrace: Millrace, topic: str)
         "",
         f"metadata topics={topic}",
         f'produce partitions={{"topic":"{topic}","records":["hello"]}}',
-        f'produce acks=0 partitions={{"topic":"{topic}","records":["nobody answers"]}}',
+        f'produce acks=0 partitions={{"topic":"{topic}","records":["unanswered"]}}',
         f"fetch partitions={topic}",
         "quit",
         "metadata never-sent",
@@ -178,7 +178,7 @@ def test_a_saved_exchange_is_replayed_and_dissected(
     assert (code, stderr) == (0, "")
     assert f"saved 7 frames to {file}" in output
     assert output.endswith("replayed: 3 of 3 responses are the same, 3 came\n")
-    # The replay said the same again, on a connection of its own.
+    # The replay sent the same bytes again, on a connection of its own.
     assert titles(output)[:7] == titles(output)[7:]
     shown = millrace("dissect", file)
     assert shown.exit_code == 0

@@ -16,6 +16,7 @@ from millrace.records import Record
 from millrace_cli.exits import Exit
 from millrace_cli.formats.input_lines import Lines
 from millrace_cli.formats.record_text import json_line, text_format
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
@@ -133,7 +134,9 @@ def test_produce_to_a_partition_that_is_not_there_is_exit_1(
     assert "partition 2" in sent.stderr
 
 
-def test_interrupt_ends_produce_cleanly_with_what_was_acked(millrace: Millrace, topic: str) -> None:
+def test_interrupt_ends_produce_cleanly_with_the_acked_count(
+    millrace: Millrace, topic: str
+) -> None:
     with millrace.running("consume", topic, "--follow") as reader:
         assert reader.stdout is not None
         with millrace.running("produce", topic, stdin=subprocess.PIPE) as writer:
@@ -144,13 +147,13 @@ def test_interrupt_ends_produce_cleanly_with_what_was_acked(millrace: Millrace, 
             assert reader.stdout.readline() == b"typed\n"
             writer.send_signal(signal.SIGINT)
             # While stdin is still open, whose end would be an end like any other.
-            assert writer.wait(timeout=30) == Exit.INTERRUPTED
+            assert writer.wait(timeout=HANG_TIMEOUT_S) == Exit.INTERRUPTED
             assert writer.stderr is not None
             stderr = writer.stderr.read()
         assert b"sent 1 records" in stderr
         assert b"Traceback" not in stderr
         reader.send_signal(signal.SIGINT)
-        _, stderr = reader.communicate(timeout=30)
+        _, stderr = reader.communicate(timeout=HANG_TIMEOUT_S)
     assert (reader.returncode, stderr) == (Exit.INTERRUPTED, b"")
 
 
@@ -162,7 +165,7 @@ def test_consume_stops_quietly_when_its_reader_has_gone(millrace: Millrace, topi
         reader.stdout.close()
         assert reader.stderr is not None
         assert reader.stderr.read() == b""
-        assert reader.wait(timeout=30) == Exit.PIPE_CLOSED
+        assert reader.wait(timeout=HANG_TIMEOUT_S) == Exit.PIPE_CLOSED
 
 
 @pytest.fixture
@@ -200,7 +203,7 @@ def test_consume_begins_and_stops_where_it_is_told(
     assert sorted((int(str(r["partition"])), int(str(r["offset"]))) for r in found) == offsets
 
 
-def test_consume_from_an_offset_outside_the_log_says_what_is_there(
+def test_consume_from_an_offset_outside_the_log_names_the_valid_offsets(
     millrace: Millrace, ten: str
 ) -> None:
     ended = millrace("consume", ten, "--from", "5")

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.hang_timeout import HANG_TIMEOUT_S
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace, Serve
 
 
 def ask(address: tuple[str, int], line: str) -> str:
     """The first line that a text command is answered with."""
-    with socket.create_connection(address, timeout=10) as connection:
+    with socket.create_connection(address, timeout=HANG_TIMEOUT_S) as connection:
         connection.sendall(f"{line}\n".encode())
         with connection.makefile(encoding="utf-8") as answer:
             return answer.readline().rstrip("\n")
@@ -61,7 +63,7 @@ def test_sigterm_answers_a_long_poll_before_the_broker_ends(
             assert ask(serving.address, "TOPICS").startswith("topic quiet")
             code, _ = serving.stop()
             answer = session.stdout.read()
-            assert session.wait(timeout=30) == 0
+            assert session.wait(timeout=HANG_TIMEOUT_S) == 0
     assert code == 0
     assert b"Fetch response" in answer
 
@@ -79,7 +81,7 @@ def test_a_second_signal_ends_the_process_without_draining(serve: Serve) -> None
         while b'"stopping"' not in stderr.readline():
             assert serving.process.poll() is None
         serving.process.send_signal(signal.SIGTERM)
-        assert serving.process.wait(timeout=30) == -signal.SIGTERM
+        assert serving.process.wait(timeout=HANG_TIMEOUT_S) == -signal.SIGTERM
 
 
 def test_records_are_there_after_a_restart(serve: Serve, millrace: Millrace) -> None:
@@ -144,7 +146,7 @@ def test_disk_fault_while_running_ends_the_broker_with_exit_5(
             assert writer.stdin is not None
             writer.stdin.write(b"x" * (1 << 17) + b"\n")
             writer.stdin.close()
-            _, stderr = serving.process.communicate(timeout=30)
+            _, stderr = serving.process.communicate(timeout=HANG_TIMEOUT_S)
     assert serving.process.returncode == 5
     assert "File too large" in stderr.decode().splitlines()[-1]
 

@@ -49,7 +49,7 @@ IMPORT = ("import", "clicks", "--to", "out")
         (("aggregate", "a", "--since", "soon"), Exit.USAGE, "--since"),
     ],
 )
-def test_a_wrong_command_is_told_what_to_do(
+def test_a_wrong_command_prints_a_remedy(
     arguments: tuple[str, ...],
     code: Exit,
     sentence: str,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millrace_cli.exits import Exit
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
@@ -24,7 +25,7 @@ def test_created_topic_is_listed_with_stable_columns(millrace: Millrace) -> None
     assert {"topic": "listed", "partitions": 3, "replication_factor": 1} in topics
 
 
-def test_describe_shows_offsets_and_who_sets_each_setting(millrace: Millrace) -> None:
+def test_describe_shows_offsets_and_the_source_of_each_setting(millrace: Millrace) -> None:
     millrace("topic", "create", "described", "-p", "2", "-c", "retention.ms=86400000")
     millrace.process("produce", "described", "-p", "1", stdin=b"a\nb\nc\n")
     lines = millrace("topic", "describe", "described").stdout.splitlines()
@@ -95,9 +96,9 @@ def test_refusal_of_the_broker_is_one_line_and_exit_1(
     ],
 )
 def test_wrong_usage_is_exit_2_before_anything_is_sent(
-    millrace: Millrace, nobody: str, command: tuple[str, ...]
+    millrace: Millrace, closed_port: str, command: tuple[str, ...]
 ) -> None:
-    millrace.servers = nobody
+    millrace.servers = closed_port
     ended = millrace(*command)
     assert ended.exit_code == Exit.USAGE
     assert ended.stderr
@@ -108,13 +109,13 @@ def test_wrong_usage_is_exit_2_before_anything_is_sent(
     [("topic", "list"), ("consume", "t"), ("produce", "t", os.devnull), ("nc",)],
 )
 def test_no_broker_is_one_line_with_its_address_and_exit_69(
-    millrace: Millrace, nobody: str, command: tuple[str, ...]
+    millrace: Millrace, closed_port: str, command: tuple[str, ...]
 ) -> None:
-    millrace.servers = nobody
+    millrace.servers = closed_port
     ended = millrace(*command)
     assert ended.exit_code == Exit.UNAVAILABLE
     (line,) = ended.stderr.splitlines()
-    assert nobody in line
+    assert closed_port in line
     assert ended.stdout == ""
 
 
@@ -129,7 +130,7 @@ def test_terminal_gets_a_table_with_headings(millrace: Millrace, topic: str) -> 
             with suppress(OSError):
                 while part := os.read(ours, 1 << 16):
                     output += part
-            assert shown.wait(timeout=30) == 0
+            assert shown.wait(timeout=HANG_TIMEOUT_S) == 0
     finally:
         os.close(ours)
     assert b"replication factor" in output

@@ -1,4 +1,4 @@
-"""The group's part of the demo: what is judged, how, and what is said when it cannot be done."""
+"""The group's part of the demo: its checks, and its messages when it cannot run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from millrace_cli.demo.group_run import _check_ledger, _Run
 from millrace_cli.demo.ledger import FAULTS_MAX, Ledger
 from millrace_cli.demo.member import runs
 from millrace_cli.exits import Exit, Refusal
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 KILLED, OTHER, FOURTH = 1, 2, 4
-PATIENCE_S = 30
 Line = tuple[int, int, int, int, str]
 
 
@@ -40,7 +40,7 @@ KILL: list[Line] = [
 COMMITTED = [(KILLED, 0, 4), (OTHER, 1, 10)]
 
 
-def test_twice_what_the_killed_one_had_not_committed_is_right(
+def test_uncommitted_flights_of_the_killed_member_may_come_twice(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     ledger = account(*KILL, (FOURTH, 0, 4, 9, "UA"), committed=COMMITTED)
@@ -94,7 +94,7 @@ def test_it_is_done_when_the_group_has_committed_every_partition() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named_and_is_exit_1(
+def test_a_wrong_count_is_named_and_is_exit_1(
     then: list[Line], fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = account(*KILL, *then, committed=COMMITTED)
@@ -133,13 +133,13 @@ def test_runs_are_the_records_in_their_order(seen: list[tuple[int, int, str]]) -
 
 
 async def test_a_member_that_ends_by_itself_ends_the_demo_with_a_sentence(
-    nobody: str, capfd: pytest.CaptureFixture[str]
+    closed_port: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = _Run(Ledger({0: 1}))
     try:
         with pytest.raises(Refusal, match=r"member \d of the group failed"):
-            async with asyncio.timeout(PATIENCE_S):
-                await run.run(nobody, "flights")
+            async with asyncio.timeout(HANG_TIMEOUT_S):
+                await run.run(closed_port, "flights")
     finally:
         for member in run.members:
             await member.kill()

@@ -122,7 +122,7 @@ def test_a_plot_of_no_departures_is_a_plot(tmp_path: Path) -> None:
     assert (tmp_path / "none.png").read_bytes().startswith(PNG)
 
 
-async def test_without_pyspark_the_part_is_left_out_and_one_line_says_what_to_install(
+async def test_without_pyspark_the_part_is_left_out_and_one_line_names_the_package(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -133,7 +133,7 @@ async def test_without_pyspark_the_part_is_left_out_and_one_line_says_what_to_in
     assert captured.err == ("spark: omitted; it needs pyspark: pip install 'millrace[demo]'\n")
 
 
-async def test_without_java_the_part_is_left_out_and_one_line_says_what_to_install(
+async def test_without_java_the_part_is_left_out_and_one_line_names_the_package(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("pyspark", reason="needs pyspark: pip install '.[dev]'")

@@ -77,6 +77,6 @@ def test_a_topic_without_numbers_stands_for_all_of_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":0", "a:", "a:x", "a:0,", "a:-1", "a:0:1", "a:²"])
-def test_what_is_no_topic_and_numbers_is_refused(text: str) -> None:
+def test_a_malformed_partition_list_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"names no topic|is not a partition"):
         chosen_partitions([text])

@@ -37,7 +37,7 @@ def collections() -> Iterator[list[str]]:
     gc.callbacks.remove(note)
 
 
-def test_records_that_nobody_keeps_do_not_wake_the_garbage_collector(
+def test_records_that_are_not_kept_do_not_wake_the_garbage_collector(
     collections: list[str],
 ) -> None:
     columns = columns_of(5_000)
@@ -52,7 +52,7 @@ def test_records_that_nobody_keeps_do_not_wake_the_garbage_collector(
     assert collections != []
 
 
-def test_a_record_has_what_its_row_has() -> None:
+def test_a_record_has_the_fields_of_its_row() -> None:
     columns = columns_of(3)
     first, second, third = make_records(columns, WHERE, columns.offsets)
     assert first == Record.of("t", 3, 10, 7, None, b"0")

@@ -24,6 +24,7 @@ from millrace.errors import (
     UnknownTopicOrPartition,
 )
 from millrace_server.testing import Broker
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_what_goes_in_comes_out(broker: Broker, compression: str) -> None:
+async def test_consumed_records_equal_the_produced_ones(broker: Broker, compression: str) -> None:
     values = [b"value %d " % i * 5 for i in range(3000)]
     keys = [b"key %d" % (i % 100) for i in range(3000)]
     async with Producer(broker.servers, compression=compression) as producer:  # type: ignore[arg-type]
@@ -65,7 +66,7 @@ async def test_a_consumer_that_waits_gets_a_record_as_it_is_written(broker: Brok
         Consumer(broker.servers, "t", start="latest", fetch_max_wait_ms=20_000) as consumer,
     ):
         await asyncio.gather(*(consumer.position(("t", p)) for p in range(3)))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             for i in range(20):
                 await producer.send("t", b"%d" % i)
                 assert (await consumer.getone()).value == b"%d" % i

@@ -8,9 +8,7 @@ from typing import Any
 
 from millrace import Consumer
 from millrace.events import Event, EventKind
-
-PATIENCE_S = 30
-"""Only a test that fails waits so long."""
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 
 class Watch:
@@ -42,7 +40,7 @@ class Watch:
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Waits until something is true after an event."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             while not true():
                 self._changed.clear()
                 await self._changed.wait()

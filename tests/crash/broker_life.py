@@ -214,8 +214,8 @@ async def check_broker(disk: FaultyDisk, promise: BrokerPromise) -> None:
         partition_directory(t.name, n) for t in topics.values() for n in range(t.partition_count)
     }
     left = set(disk.list_directory("")) ^ kept
-    # A creation that ended before its first file was whole cannot be told from somebody else's
-    # directory; it stands in nobody's way, as `_go_on` shows.
+    # A creation that ended before its first file was whole cannot be told from a foreign
+    # directory; a later creation succeeds beside it, as `_go_on` shows.
     assert not any(is_partition(disk, name) for name in left)
     await _go_on(broker, promise)
     await broker.stop()

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from millrace import Admin, Consumer, Producer, TopicPartition
 from millrace_cli.demo.flights import flight_records, flights_file
 from tests.crash.kill_rounds import BrokerProcess
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 TOPIC = "flights"
 GROUP = "departures"
@@ -28,7 +29,6 @@ CHUNK_FLIGHTS = 200
 AHEAD_FLIGHTS = 1_000
 RECORDS_OF_A_COMMIT = 5
 COMMITS_BEFORE_A_KILL = 100
-PATIENCE_S = 60.0
 LINE_BYTES_MAX = 1 << 20
 SETTINGS = {
     "MILLRACE_GROUP_MIN_SESSION_TIMEOUT_MS": "100",
@@ -49,7 +49,7 @@ class Processed(NamedTuple):
 
 
 class Member:
-    """A process of `tests.crash.group_member`, and what it said."""
+    """A process of `tests.crash.group_member`, and the lines it printed."""
 
     def __init__(self, number: int, progress: asyncio.Condition) -> None:
         self._number = number
@@ -58,7 +58,7 @@ class Member:
         self._listening: asyncio.Task[None] | None = None
         self.processed: list[Processed] = []
         self.committed: dict[int, int] = {}
-        """By partition, as far as it has said so."""
+        """By partition, as far as it has printed them."""
         self.commits = 0
         self.is_held = False
         """Whether it has processed what it will not commit."""
@@ -81,7 +81,7 @@ class Member:
         await self._process.stdin.drain()
 
     async def kill(self) -> None:
-        """SIGKILL, if it still runs; returns when all it has said is known."""
+        """SIGKILL, if it still runs; returns when all its output is read."""
         if self._process is None or self._listening is None:
             return
         if self._process.returncode is None:
@@ -149,7 +149,7 @@ async def kill_a_member(data: Path) -> MemberKilled:
         return {one.number for member in members for one in member.processed}
 
     async with (
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(HANG_TIMEOUT_S),
         _flights_topic(data) as broker,
         AsyncExitStack() as stack,
     ):
@@ -292,7 +292,7 @@ async def kill_the_broker(data: Path) -> BrokerKills:
     progress = asyncio.Condition()
     outcome = BrokerKills()
     async with (
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(HANG_TIMEOUT_S),
         _flights_topic(data) as broker,
         AsyncExitStack() as stack,
     ):

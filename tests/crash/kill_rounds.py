@@ -100,7 +100,7 @@ class BrokerProcess:
         await self._process.communicate()
 
     async def ended(self) -> tuple[int, str]:
-        """Waits until the process ends by itself: its exit code and what it said on stderr."""
+        """Waits until the process ends by itself: its exit code and its stderr."""
         assert self._process is not None
         _, stderr = await self._process.communicate()
         assert self._process.returncode is not None

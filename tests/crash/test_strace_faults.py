@@ -18,6 +18,7 @@ import pytest
 
 from millrace import Admin, Consumer, MillraceError, Producer
 from tests.crash.kill_rounds import BrokerProcess
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 TOPIC = "faults"
 DISK_EXIT = 5
@@ -105,13 +106,13 @@ async def test_a_broker_whose_disk_fails_ends_and_has_lost_nothing_acked(
     await broker.start()
     try:
         acked = await acked_until_refused(broker.servers)
-        async with asyncio.timeout(20):
-            code, said = await broker.ended()
+        async with asyncio.timeout(HANG_TIMEOUT_S):
+            code, stderr = await broker.ended()
     finally:
         await broker.kill()
     assert "INJECTED" in (tmp_path / "trace").read_text()
     assert code == DISK_EXIT
-    assert "Input/output error" in said
+    assert "Input/output error" in stderr
     assert acked, "it went well before it went wrong"
     found = await values_after_restart(data)
     assert found[: 10 + len(acked)] == [*range(10), *acked]

@@ -21,9 +21,9 @@ from millrace_protocol.messages.metadata import MetadataRequest
 from millrace_server.testing import BrokerThread
 from tests.fuzz.samples import FRAMES
 from tests.fuzz.targets import Target
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 ASKED_FRAMES = "native frames"
-_TIMEOUT_S = 20
 _SENTINEL_ID = 0x7E57AB1E
 _SENTINEL = request_frame(
     api=ApiKey.METADATA,
@@ -57,7 +57,7 @@ class _Peer:
     def ask(self, frame: bytes) -> None:
         """Sends a frame and waits until it is answered, or the connection closed."""
         if self._connection is None:
-            self._connection = socket.create_connection(("127.0.0.1", self._port), _TIMEOUT_S)
+            self._connection = socket.create_connection(("127.0.0.1", self._port), HANG_TIMEOUT_S)
             # A close that leaves nothing behind: there are many, and few ports.
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         try:

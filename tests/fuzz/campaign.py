@@ -141,11 +141,13 @@ def _shares(target: str, inputs: int, guided: bool) -> Iterator[Share]:
 
 
 def _read(result: Result, line: str) -> None:
-    said = json.loads(line)
+    report = json.loads(line)
     for name in ("inputs", "seconds", "slowest_ms", "peak_bytes", "growth_bytes"):
-        setattr(result, name, said[name])
-    result.crashes, result.hangs = len(said["crashes"]), len(said["hangs"])
-    result.finds += [f"{data}\n{trace}" for data, trace in said["crashes"]]
-    result.finds += [f"{data}\ntakes {result.slowest_ms:.0f} ms or less" for data in said["hangs"]]
+        setattr(result, name, report[name])
+    result.crashes, result.hangs = len(report["crashes"]), len(report["hangs"])
+    result.finds += [f"{data}\n{trace}" for data, trace in report["crashes"]]
+    result.finds += [
+        f"{data}\ntakes {result.slowest_ms:.0f} ms or less" for data in report["hangs"]
+    ]
     if result.growth_bytes >= GROWTH_BYTES_MAX:
         result.finds.append(f"the peak of memory grew by {result.growth_bytes >> 20} MiB")

@@ -124,7 +124,7 @@ async def _open(loop: _Loop, hello: bytes, *, then_hang_up: bool) -> Connection:
             ("broker", 1), client_id="c", connect_timeout_ms=_NEVER_MS, receive_bytes_max=1 << 16
         )
     )
-    # Until it has said Hello.
+    # Until it has sent Hello.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     loop.wire.say(hello)

@@ -30,6 +30,6 @@ def test_bytes_are_decoded_or_refused_with_a_typed_error(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "data"), ONCE_FOUND, ids=lambda value: str(value)[:40])
-def test_what_a_decoder_once_failed_on_is_a_typed_error(name: str, data: bytes) -> None:
+def test_input_that_once_crashed_a_decoder_is_a_typed_error(name: str, data: bytes) -> None:
     with opened(name) as target:
         target.run(data)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from millrace_server.testing import BrokerThread
 from tests.fuzz.targets import Target
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 TEXT_LINE = "text line"
 SEEDS = (
@@ -29,7 +30,6 @@ SEEDS = (
 )
 _SENTINEL = b"OFFSETS .the.end"
 _UNANSWERED = ("TAIL", "QUIT")
-_TIMEOUT_S = 20
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def typed_lines() -> Iterator[Target]:
     """The target, for as long as its broker runs."""
     with (
         BrokerThread(partitions_max=20, topic={"durability": "os"}) as broker,
-        socket.create_connection(("127.0.0.1", broker.port), timeout=_TIMEOUT_S) as connection,
+        socket.create_connection(("127.0.0.1", broker.port), timeout=HANG_TIMEOUT_S) as connection,
         connection.makefile("rwb") as lines,
     ):
         lines.write(b"HELP\n")

@@ -7,7 +7,7 @@ itself for `ATTACK_S`. The bound is 2 x the p99 of before and after together.
 
 An attacker on the same machine takes processors, memory and disk from others as well, which no
 broker can help. So when the bound is broken, the same attack is run once more on this broker while
-the client works with another one beside it, which nobody attacks: the bound is twice its p99
+the client works beside another one, which is not attacked: the bound is twice its p99
 (`beside`) then, if that is larger. A machine that does something else for a moment breaks the bound
 too: an attack beyond it is tried three times in all, and the best decides; the column `try` says
 which that was.

@@ -177,7 +177,7 @@ async def producer_ids_that_were_never_given(target: Target) -> str:
 
 
 @hostile
-async def somebody_elses_producer_id(target: Target) -> str:
+async def another_producers_id(target: Target) -> str:
     """Without authentication an id can be taken, but not silently: one of the two is told."""
     async with connect(target.port) as honest, connect(target.port) as thief:
         producer_id, epoch = await honest.producer_id()
@@ -203,7 +203,7 @@ async def a_batch_larger_than_the_topic_takes(target: Target) -> str:
 
 
 async def _read_every_way(target: Target, wire: Wire, name: str, batch_name: str) -> None:
-    """A batch of records that nobody can read gets a typed error or the header's answer."""
+    """A batch of records that cannot be decoded gets a typed error or the header's answer."""
     result = await wire.fetch(name, 0)
     try:
         for _ in decode_fetch(bytes(result.records)):

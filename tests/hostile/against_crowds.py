@@ -14,8 +14,9 @@ from millrace_protocol.messages.statistics import (
     DescribeStatisticsResponse,
 )
 from tests.broker.wire import batch, connect, connect_text, fetch_request, reset
+from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.hostile.against_frames import WHOLE
-from tests.hostile.attack import hostile, hostile_by_patience, lives
+from tests.hostile.attack import hostile, hostile_by_waiting, lives
 from tests.hostile.target import GOOD, TOPIC, Target
 
 AT_A_TIME = 100
@@ -53,13 +54,13 @@ async def _hang_up(
     await asyncio.sleep(0)
 
 
-@hostile_by_patience
+@hostile_by_waiting
 async def connections_that_say_nothing(target: Target) -> str:
     count = _crowd(target, 500, 10_000)
     before = target.open_files
     connections = await _connections(target, count)
     for reader, writer in connections:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             with suppress(ConnectionResetError):
                 assert await reader.read() == b""
         writer.close()
@@ -68,7 +69,7 @@ async def connections_that_say_nothing(target: Target) -> str:
 
 
 @hostile
-async def strangers_who_announce_a_frame_and_wait(target: Target) -> str:
+async def connections_that_announce_a_frame_and_wait(target: Target) -> str:
     """Each says only how much it will send: that must not be what the broker holds."""
     count = _crowd(target, 500, 10_000)
     connections = await _connections(target, count)
@@ -168,7 +169,7 @@ async def long_polls_that_every_append_wakes(target: Target) -> str:
 
 
 @hostile
-async def answers_that_nobody_reads(target: Target) -> str:
+async def unread_responses(target: Target) -> str:
     """Fetches of a mebibyte each, never read: the answers stay in the files, not in memory."""
     async with AsyncExitStack() as stack:
         for _ in range(target.sized(10, 100)):
@@ -181,8 +182,8 @@ async def answers_that_nobody_reads(target: Target) -> str:
     return "not read any further"
 
 
-@hostile_by_patience
-async def answers_that_nobody_reads_end(target: Target) -> str:
+@hostile_by_waiting
+async def unread_responses_end(target: Target) -> str:
     async with connect_text(target.port) as text:
         answer = await text.ask("HELP")
         port = text.writer.get_extra_info("sockname")[1]
@@ -197,7 +198,7 @@ async def answers_that_nobody_reads_end(target: Target) -> str:
 
 
 @hostile
-async def tails_that_nobody_reads(target: Target) -> str:
+async def unread_tails(target: Target) -> str:
     before = target.open_files
     async with AsyncExitStack() as stack:
         wire = await stack.enter_async_context(connect(target.port))

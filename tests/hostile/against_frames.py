@@ -13,7 +13,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import FRAME_BYTES_MAX, FRAME_BYTES_MAX_BEFORE_HELLO, request_frame
 from millrace_protocol.messages.metadata import MetadataRequest
 from tests.broker.wire import Wire, connect, connect_text
-from tests.hostile.attack import closed, hostile, hostile_by_patience, lives, refused
+from tests.hostile.attack import closed, hostile, hostile_by_waiting, lives, refused
 from tests.hostile.target import Target
 
 WHOLE = request_frame(
@@ -58,7 +58,7 @@ async def a_length_one_over_the_limit(target: Target) -> str:
 
 
 @hostile
-async def a_length_one_over_the_limit_of_strangers(target: Target) -> str:
+async def a_length_one_over_the_limit_before_hello(target: Target) -> str:
     return await _length(target, struct.pack(">I", FRAME_BYTES_MAX_BEFORE_HELLO + 1), hello=False)
 
 
@@ -81,7 +81,7 @@ async def a_large_frame_cut_by_reset(target: Target) -> str:
     return "closed"
 
 
-@hostile_by_patience
+@hostile_by_waiting
 async def one_byte_at_a_time(target: Target) -> str:
     async with connect(target.port) as wire:
         for byte in WHOLE[:-1]:
@@ -93,7 +93,7 @@ async def one_byte_at_a_time(target: Target) -> str:
         return await closed(wire)
 
 
-@hostile_by_patience
+@hostile_by_waiting
 async def one_byte_of_text_at_a_time(target: Target) -> str:
     async with connect_text(target.port) as text:
         for _ in range(40):

@@ -49,7 +49,7 @@ async def _outcome(wire: Wire) -> ErrorCode:
 
 @hostile
 async def floods_of_joins_with_a_hundred_thousand_member_ids(target: Target) -> str:
-    """Newcomers that never come back with their ids, and members that nobody has made."""
+    """New members that never return with their ids, and ids that the broker did not give out."""
     count = target.sized(2_000, 100_000)
     outcomes = set()
     async with connect(target.port) as wire:
@@ -82,7 +82,7 @@ async def newcomers_in_ever_new_groups(target: Target) -> str:
 @hostile
 async def members_that_say_much_in_ever_new_groups(target: Target) -> str:
     """Static members are in at once: what they all say together must not fill the broker."""
-    said = bytes(800_000)
+    metadata = bytes(800_000)
     outcomes = set()
     async with AsyncExitStack() as stack:
         other = await stack.enter_async_context(connect(target.port))
@@ -94,7 +94,7 @@ async def members_that_say_much_in_ever_new_groups(target: Target) -> str:
         groups = [[f"large-{next(_numbers)}" for _ in range(IN_FLIGHT)] for _ in wires]
         for wire, names in zip(wires, groups, strict=True):
             for name in names:
-                wire.send(_join(name, instance_id="one", metadata=said))
+                wire.send(_join(name, instance_id="one", metadata=metadata))
             await wire.writer.drain()
         joined = []
         for wire, names in zip(wires, groups, strict=True):

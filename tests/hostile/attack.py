@@ -37,7 +37,7 @@ def hostile(run: Run) -> Run:
     return run
 
 
-def hostile_by_patience(run: Run) -> Run:
+def hostile_by_waiting(run: Run) -> Run:
     """The same for one that a time limit ends."""
     ATTACKS.append(Attack(_name(run), run, needs_short_limits=True))
     return run

@@ -1,6 +1,6 @@
 """The well-behaved client: `python -m tests.hostile.bystander PORT` appends and reads back.
 
-What a client does that nobody has a complaint about: every 10 ms a produce that is acked when it is
+A well-behaved client: every 10 ms a produce that is acked when it is
 on the disk (the default), and a fetch of what was produced. It runs in a process of its own, or
 beside an attack, and never gives up: a round that is not served is a failure. At each line on its
 input it prints, as JSON, its rounds since the one before.

@@ -1,7 +1,7 @@
-"""What a hostile peer is known to do, and the attacks that do it.
+"""The known kinds of hostile input, and the attacks of each kind.
 
-Owns the list that must be complete; `python -m tests.hostile --list` prints it. Attacks that nobody
-asked for by name are welcome beside it.
+Owns the list that must be complete; `python -m tests.hostile --list` prints it. More attacks than
+it names may exist.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ CATALOGUE: dict[str, tuple[str, ...]] = {
     "a length of 2^31-1": ("a length of int32 max",),
     "a length one over the limit": (
         "a length one over the limit",
-        "a length one over the limit of strangers",
+        "a length one over the limit before hello",
     ),
     "a frame cut by FIN": ("a frame cut by fin", "a large frame cut by reset"),
     "a byte now and then": ("one byte at a time", "one byte of text at a time"),
     "connect and say nothing, 10,000 times": (
         "connections that say nothing",
-        "strangers who announce a frame and wait",
+        "connections that announce a frame and wait",
         "large frames that never come",
     ),
     "HTTP on the plain port": ("an http request",),
@@ -76,12 +76,12 @@ CATALOGUE: dict[str, tuple[str, ...]] = {
     ),
     "100,000 pipelined requests and no reader": (
         "a hundred thousand requests and no reader",
-        "answers that nobody reads",
+        "unread responses",
     ),
     # Replication has no api yet: every key that could be one is tried.
     "a forged replica id or broker epoch": ("apis that do not exist", "numbers at their limits"),
-    "somebody else's producer id": (
-        "somebody elses producer id",
+    "another producer's id": (
+        "another producers id",
         "producer ids that were never given",
         "producers that are half there",
     ),

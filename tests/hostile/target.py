@@ -18,6 +18,7 @@ from pathlib import Path
 
 from millrace_server.limits import Limits
 from tests.broker.wire import batch, connect
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 MEMORY_BYTES_MAX = 256 << 20
 """How far above idle all clients together may bring a broker: the budget of requests and answers
@@ -30,7 +31,7 @@ SHORT_LIMITS = {
     "MILLRACE_LIMITS__CONNECTIONS_MAX_IDLE_MS": "300",
     "MILLRACE_LIMITS__LINGER_MS": "100",
 }
-"""The environment of a broker without patience, for what would take a minute otherwise."""
+"""The environment of a broker with short timeouts, for attacks that would take a minute."""
 SERVE = (sys.executable, "-m", "millrace_cli", "serve", "--listen", "127.0.0.1:0")
 GOOD = "good"
 """The well-behaved client's topic."""
@@ -145,7 +146,7 @@ def broker_process(
         asyncio.run(target.prepare())
         yield target
         process.send_signal(signal.SIGTERM)
-        if process.wait(timeout=60) != 0:
+        if process.wait(timeout=HANG_TIMEOUT_S) != 0:
             raise RuntimeError(f"the broker ended with {process.returncode}: {stderr.read_text()}")
     finally:
         process.kill()

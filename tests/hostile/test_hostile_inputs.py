@@ -1,4 +1,4 @@
-"""Whatever a client sends, it gets a typed error or is cut off, and nobody else notices.
+"""Hostile input gets a typed error or ends its connection, and other clients are not affected.
 
 One broker process takes every attack after another; a well-behaved client works beside them.
 `python -m tests.hostile` runs the same at full size and measures what the others feel.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.hostile.attack import Attack
 from tests.hostile.bystander import work
 from tests.hostile.catalogue import ATTACKS, CATALOGUE
@@ -50,14 +51,14 @@ async def test_a_hostile_input_is_answered_or_closed_and_others_do_not_notice(
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         beside = group.create_task(work(target.port, stop, rounds_ms))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             # Attacks count the broker's descriptors: the bystander's is there before.
             while not rounds_ms:  # noqa: ASYNC110 - its rounds are not announced
                 await asyncio.sleep(0.01)
             assert await attack.run(target)
         rounds_before_the_end = len(rounds_ms)
         stop.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             await beside
     assert len(rounds_ms) >= max(1, rounds_before_the_end)
     assert target.is_alive

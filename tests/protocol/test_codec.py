@@ -436,7 +436,7 @@ def test_nested_arrays_of_a_request_are_bounded_together() -> None:
 
 
 @pytest.mark.parametrize("cls", [FetchRequest, ProduceRequest])
-def test_a_request_is_bounded_by_what_a_broker_will_decode(cls: type[Request]) -> None:
+def test_a_request_is_bounded_by_the_elements_a_broker_decodes(cls: type[Request]) -> None:
     """W-3.5"""
     head = {FetchRequest: 12, ProduceRequest: 6}[cls]
     body = bytes(head) + (cls.array_max + 1).to_bytes(4, "big") + bytes(cls.array_max + 1)

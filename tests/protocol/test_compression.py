@@ -45,7 +45,7 @@ def mixed(size: int) -> bytes:
 
 
 @given(st.sampled_from(list(Codec)), st.binary(max_size=300), st.integers(1, 400))
-def test_what_is_compressed_comes_back(codec: Codec, data: bytes, repeats: int) -> None:
+def test_compressed_bytes_are_decompressed_equal(codec: Codec, data: bytes, repeats: int) -> None:
     data = data * repeats
     compressed = compress(data, codec)
     assert decompress(compressed, codec, limit_bytes=len(data)) == data

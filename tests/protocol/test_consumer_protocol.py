@@ -258,7 +258,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         (b"\0\0\0\0\0\x01\0\x01\xff", "string is not UTF-8: invalid start byte, at byte 8"),
     ],
 )
-def test_a_refusal_says_what_is_wrong_and_where(data: bytes, sentence: str) -> None:
+def test_an_error_names_the_fault_and_its_position(data: bytes, sentence: str) -> None:
     with pytest.raises(WireError) as refused:
         decode_subscription(data)
     assert sentence in str(refused.value)
@@ -277,7 +277,7 @@ def test_a_count_alone_allocates_nothing() -> None:
     assert peak < 20 * len(liar)
 
 
-def test_partitions_beyond_what_a_group_may_share_are_refused() -> None:
+def test_partitions_beyond_the_limit_of_a_group_are_refused() -> None:
     many = tuple(TopicPartitions("t", tuple(range(50_000))) for _ in range(4))
     with pytest.raises(WireError, match="more than 200,000 elements together"):
         decode_assignment(encode_assignment(ConsumerAssignment(many, None)))

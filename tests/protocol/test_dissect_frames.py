@@ -145,7 +145,7 @@ def test_long_arrays_are_counted_and_not_listed() -> None:
     assert_every_byte_is_explained_once([span], len(frame))
 
 
-def test_what_a_peer_sent_cannot_write_to_the_terminal() -> None:
+def test_control_characters_of_a_peer_are_escaped() -> None:
     evil = "\x1b[2J\u202e" * 100
     frame = request_frame(
         api=3,

@@ -67,7 +67,7 @@ def test_plain_digits_are_read_however_they_are_set_apart(text: str) -> None:
 
 @pytest.mark.parametrize("command", [["xxd"], ["xxd", "-p"], ["xxd", "-g1"], ["hexdump", "-C"]])
 @pytest.mark.parametrize("name", ["fetch-response", "describe-configs-response"])
-def test_what_the_tools_print_comes_back(command: list[str], name: str) -> None:
+def test_the_output_of_hex_tools_is_read_back(command: list[str], name: str) -> None:
     data = EXAMPLES[name] + bytes(100)
     try:
         printed = subprocess.run(command, input=data, capture_output=True, check=True).stdout
@@ -84,7 +84,7 @@ def test_what_the_tools_print_comes_back(command: list[str], name: str) -> None:
         ("00000000  41 |A|\n00000030  42 |B|", "line 2: position 00000030 is not where"),
     ],
 )
-def test_what_is_no_hex_is_refused_with_its_line(text: str, reason: str) -> None:
+def test_text_that_is_no_hex_is_refused_with_its_line(text: str, reason: str) -> None:
     with pytest.raises(HexError) as caught:
         read_hex(text)
     assert str(caught.value).startswith(reason)

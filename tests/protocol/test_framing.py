@@ -94,7 +94,7 @@ def test_a_refusal_carries_its_sentence_and_the_range() -> None:
         (FRAME[:17] + b"\xff" + FRAME[18:], 17, "client id is not UTF-8"),
     ],
 )
-def test_what_is_no_request_is_refused_at_its_byte(
+def test_bytes_that_are_no_request_are_refused_with_their_position(
     broken: bytes, position: int, reason: str
 ) -> None:
     """W-2.1, W-2.2"""
@@ -107,7 +107,9 @@ def test_what_is_no_request_is_refused_at_its_byte(
 @pytest.mark.parametrize(
     ("broken", "position"), [(FRAME, 6), (FRAME[:15], 0), (b"\0\0\0\x0cXX" + bytes(10), 4)]
 )
-def test_what_is_no_response_is_refused_at_its_byte(broken: bytes, position: int) -> None:
+def test_bytes_that_are_no_response_are_refused_with_their_position(
+    broken: bytes, position: int
+) -> None:
     """W-2.1, W-2.3"""
     with pytest.raises(WireError) as caught:
         read_response_header(broken)

@@ -39,7 +39,7 @@ def test_an_import_brings_no_more_than_it_needs(imported: str, absent: list[str]
 
 
 @pytest.mark.parametrize("name", ["", ".schema", ".api", ".dissect", ".dissect.files"])
-def test_what_the_documentation_shows_is_true(name: str) -> None:
+def test_the_examples_in_docstrings_are_true(name: str) -> None:
     module = importlib.import_module(f"millrace_protocol{name}")
     failed, attempted = doctest.testmod(module)
     assert (failed, attempted > 0) == (0, True)

@@ -286,7 +286,7 @@ def test_arrow_columns_of_unequal_length_are_refused() -> None:
         encode_arrow(values.slice(2), timestamp_ms=1)
 
 
-def test_who_set_the_timestamp_is_told_for_each_record() -> None:
+def test_the_timestamp_type_is_known_for_each_record() -> None:
     stamped = encode_batch([b"a", b"b"], timestamps_ms=5)
     stamp_log_append_time(stamped, timestamp_ms=9)
     fetch = bytes(stamped + encode_batch([b"c", b"d", b"e"], timestamps_ms=7, base_offset=2))

@@ -87,7 +87,7 @@ def write_foreign(writer: str, columns: list[tuple[Any, ...]], codec: int) -> by
 
 
 @given(COLUMNS, st.sampled_from(Codec), st.integers(0, 2**62))
-def test_what_is_encoded_comes_back(
+def test_encoded_records_are_decoded_equal(
     columns: list[tuple[Any, ...]], codec: Codec, base_offset: int
 ) -> None:
     batch = encode(columns, codec=codec, base_offset=base_offset, leader_epoch=3)
@@ -99,7 +99,7 @@ def test_what_is_encoded_comes_back(
 
 @pytest.mark.parametrize("reader", READERS)
 @given(columns=COLUMNS, data=st.data())
-def test_other_implementations_read_what_we_write(
+def test_other_implementations_read_our_batches(
     reader: str, columns: list[tuple[Any, ...]], data: st.DataObject
 ) -> None:
     codec = Codec(data.draw(st.sampled_from(CODECS[reader])))
@@ -109,7 +109,7 @@ def test_other_implementations_read_what_we_write(
 
 @pytest.mark.parametrize("writer", BUILDERS)
 @given(columns=COLUMNS, data=st.data())
-def test_we_read_what_other_implementations_write(
+def test_batches_of_other_implementations_are_read(
     writer: str, columns: list[tuple[Any, ...]], data: st.DataObject
 ) -> None:
     batch = write_foreign(writer, columns, data.draw(st.sampled_from(CODECS[writer])))
@@ -195,7 +195,7 @@ def test_columns_that_do_not_fit_together_are_refused(
 
 
 @pytest.mark.parametrize("value", ["text", 5])
-def test_what_is_not_bytes_is_a_type_error(value: Any) -> None:
+def test_values_that_are_not_bytes_are_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError):
         encode_batch([value], timestamps_ms=1)
 

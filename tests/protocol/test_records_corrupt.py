@@ -190,7 +190,7 @@ def test_records_do_not_reach_into_the_next_batch(decode: Decoder) -> None:
 
 
 @every_decoder
-def test_overlong_numbers_mean_what_they_say(decode: Decoder) -> None:
+def test_overlong_varints_are_decoded(decode: Decoder) -> None:
     payload = record(time=b"\x82\x80\x00", offset=b"\x80\x00", key=b"\x82\x00k")
     assert decode(sealed(payload)) == [(100, 1001, b"k", b"v", ())]
 

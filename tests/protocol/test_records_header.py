@@ -77,7 +77,7 @@ def test_the_struct_and_the_construct_declaration_agree(header: BatchHeader) -> 
 
 
 @given(HEADERS, st.integers(0, 20))
-def test_the_cheap_scans_read_what_the_header_says(header: BatchHeader, position: int) -> None:
+def test_the_cheap_scans_agree_with_the_header(header: BatchHeader, position: int) -> None:
     buf = bytes(position) + header.pack()
     assert batch_extent(buf, position) == (header.base_offset, header.size_bytes)
     assert batch_span(buf, position) == (
@@ -260,7 +260,9 @@ def test_a_sealed_lie_in_the_header_is_refused(edits: dict[str, int], reason: Fa
         ({"producer_epoch": 0}, "without a producer id"),
     ],
 )
-def test_a_log_may_hold_what_a_client_may_not_send(edits: dict[str, int], sentence: str) -> None:
+def test_a_log_may_hold_batches_that_a_client_may_not_send(
+    edits: dict[str, int], sentence: str
+) -> None:
     batch = edited(edits)
     check_batch(batch)
     with pytest.raises(CorruptBatch, match=sentence) as caught:
@@ -352,7 +354,7 @@ def test_stamping_log_append_time_reseals_the_batch() -> None:
     assert header.codec is Codec.NONE
 
 
-def test_positions_stop_before_what_is_not_whole() -> None:
+def test_positions_stop_before_an_incomplete_batch() -> None:
     first, second = foreign_batch(1), foreign_batch(5)
     whole = bytes(first + second)
     assert list(batch_positions(whole)) == [0, len(first)]

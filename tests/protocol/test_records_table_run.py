@@ -35,7 +35,7 @@ TIMES = st.sampled_from(
 
 @st.composite
 def batches(draw: st.DrawFn) -> bytes:
-    """Long stretches of one layout, with strangers among them."""
+    """Long stretches of one layout, with other layouts among them."""
     count = draw(st.integers(1, 260))
     key_size = draw(st.none() | st.integers(0, 3) | st.sampled_from([63, 64, 8192]))
     value_size = draw(st.integers(0, 3) | st.integers(40, 70) | st.sampled_from([100, 8191, 8192]))

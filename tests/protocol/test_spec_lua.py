@@ -103,7 +103,7 @@ def in_script(leaf: Span) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_the_script_says_what_our_dissector_says(wireshark: Any, name: str) -> None:
+def test_the_script_agrees_with_our_dissector(wireshark: Any, name: str) -> None:
     (span,) = dissect_frames(EXAMPLES[name])
     shown = [
         re.sub(r" \([A-Z_]+\)$", "", line)
@@ -121,7 +121,7 @@ def test_a_broken_frame_is_shown_up_to_its_byte(wireshark: Any) -> None:
     )
 
 
-def test_what_is_no_frame_is_left_to_others(wireshark: Any) -> None:
+def test_other_packets_are_left_to_other_dissectors(wireshark: Any) -> None:
     taken, _ = wireshark[b"run"](b"GET / HTTP/1.1\r\n\r\n")
     assert not taken
 

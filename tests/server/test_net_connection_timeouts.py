@@ -26,11 +26,11 @@ QUIET = Activity(
 def first_overdue(sights: dict[int, Activity], *, until_ms: int) -> tuple[int, str] | None:
     """When and why a connection is overdue that is looked at every 500 ms; `sights` tells from
     when on it looks how."""
-    patience = ConnectionTimeouts(LIMITS, 0)
+    timeouts = ConnectionTimeouts(LIMITS, 0)
     sight = QUIET
     for now_ms in range(0, until_ms, 500):
         sight = sights.get(now_ms, sight)
-        why = patience.overdue(now_ms, sight)
+        why = timeouts.overdue(now_ms, sight)
         if why is not None:
             return now_ms, why
     return None
@@ -71,7 +71,7 @@ def first_overdue(sights: dict[int, Activity], *, until_ms: int) -> tuple[int, s
             "held memory",
         ),
         (
-            # Nobody waits any more in between.
+            # No connection waits any more in between.
             {
                 5_000: replace(QUIET, partial=True, holds_scarce_memory=True),
                 7_500: replace(QUIET, partial=True),

@@ -1,4 +1,4 @@
-"""The shared memory budget: nobody overtakes, nothing is lost."""
+"""The shared memory budget: accounts are served in order, and no byte is lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_waiters_are_granted_in_order_and_within_the_budget(
         assert budget.used <= 100
     expected = [number for number in range(len(sizes)) if number not in leaving & set(waiting)]
     for position, number in enumerate(expected):
-        # Whoever waits longest is served as soon as those before gave their bytes back.
+        # The account that waits longest is served as soon as those before gave their bytes back.
         assert granted[position] == number
         assert budget.used <= 100
         budget.charge(-sizes[number])

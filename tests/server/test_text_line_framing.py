@@ -80,7 +80,7 @@ def test_a_line_too_long_is_refused_finished_or_not(ending: bytes) -> None:
         take(reader(), b"x" * 51 + ending, line_bytes_max=50)
 
 
-def test_only_what_a_person_can_type_opens_the_text_dialect() -> None:
+def test_only_printable_bytes_open_the_text_dialect() -> None:
     """W-1.1"""
     for first in range(256):
         is_text = TextDialect.recognizes(None, bytes([first]))  # type: ignore[arg-type]

@@ -57,6 +57,7 @@ from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.records import decode_fetch, encode_batch, read_header, seal
 from millrace_protocol.schema import Message
 from millrace_server.testing import Broker
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 M = TypeVar("M", bound=Message)
 RAW_CLIENT = Path(__file__).parents[2] / "examples" / "raw_client.py"
@@ -97,7 +98,7 @@ class Wire:
 
     async def receive(self) -> tuple[ResponseHeader, bytes]:
         """The next response frame's header and body."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             length = await self.reader.readexactly(4)
             frame = length + await self.reader.readexactly(int.from_bytes(length, "big"))
         return read_response_header(frame), frame[HEADER_SIZE:]
@@ -128,7 +129,7 @@ class Wire:
 
     async def closed(self) -> bytes:
         """What still comes until the broker has closed."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             try:
                 return await self.reader.read()
             except ConnectionResetError:
@@ -235,7 +236,7 @@ async def test_a_refused_request_changes_nothing_for_its_neighbours(wire: Wire) 
     ],
     ids=["magic", "response", "client id"],
 )
-async def test_what_is_no_request_closes_the_connection(wire: Wire, frame: bytes) -> None:
+async def test_bytes_that_are_no_request_close_the_connection(wire: Wire, frame: bytes) -> None:
     """W-2.1, W-2.2, W-6.6"""
     wire.writer.write(frame)
     assert await wire.closed() == b""
@@ -429,7 +430,7 @@ async def test_the_example_client_works(broker: Broker) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(RAW_CLIENT), broker.servers, stdout=asyncio.subprocess.PIPE
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_TIMEOUT_S):
         printed, _ = await process.communicate()
     assert process.returncode == 0
     assert printed.decode().splitlines()[1:] == [
@@ -455,7 +456,7 @@ async def test_an_answer_in_text_ends_with_ok_or_err(broker: Broker) -> None:
     assert bye == "OK bye"
 
 
-async def test_metadata_names_the_leader_and_what_is_not_there(wire: Wire) -> None:
+async def test_metadata_names_the_leader_and_missing_topics(wire: Wire) -> None:
     """W-4.2"""
     await wire.create("clicks", partitions=2)
     response = await wire.ask(MetadataRequest(("clicks", "nope")), MetadataResponse)

@@ -17,6 +17,7 @@ from millrace_spark.options.write_options import NAMES
 from millrace_spark.reading.range_reader import FETCH_BYTES
 from millrace_spark.worker_memory import KEPT_BYTES_MAX
 from tests.command_line import write_script
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "spark_connector" / "README.md").read_text("utf-8")
@@ -40,7 +41,9 @@ def test_the_code_runs_from_top_to_bottom(
         "MILLRACE_SERVERS": broker.servers,
     }
     commands = blocks("bash")[0]
-    subprocess.run(["bash", "-ec", commands], env={**os.environ, **here}, check=True, timeout=60)
+    subprocess.run(
+        ["bash", "-ec", commands], env={**os.environ, **here}, check=True, timeout=HANG_TIMEOUT_S
+    )
     names: dict[str, Any] = {}
     for block in blocks("python"):
         assert ADDRESS in block
@@ -75,6 +78,6 @@ def test_every_option_is_in_a_table() -> None:
         assert named & {*BOTH, *BATCH_ONLY, *STREAM_ONLY} - {*BOTH} <= wanted
 
 
-def test_the_memory_of_a_worker_is_what_is_said() -> None:
+def test_the_memory_of_a_worker_is_documented() -> None:
     assert f"two fetches of up to {FETCH_BYTES >> 20} MiB" in PAGE
     assert f"up to {KEPT_BYTES_MAX >> 20} MiB at the end of its heap" in PAGE

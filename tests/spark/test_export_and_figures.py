@@ -106,7 +106,7 @@ def test_records_go_back_as_they_were_from_files_of_every_form(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("below", ["key=007", "key=007/date=1970-01-02", "key=*/date=1970-01-02"])
-def test_one_directory_of_an_import_goes_back_with_what_its_path_tells(
+def test_one_directory_of_an_import_is_exported_with_the_columns_of_its_path(
     spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path, below: str
 ) -> None:
     topic, directory = f"by-key-{below.count('*')}{below.count('/')}", tmp_path / "env=50% of all"
@@ -152,7 +152,7 @@ def test_rows_of_csv_become_json_with_a_column_as_key(
 
 
 @pytest.mark.spark
-def test_what_cannot_be_exported_is_said_before_a_record_is_sent(
+def test_an_impossible_export_is_refused_before_a_record_is_sent(
     spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.json").write_text('{"id": 1, "name": "a"}\n', encoding="utf-8")
@@ -174,7 +174,7 @@ def test_what_cannot_be_exported_is_said_before_a_record_is_sent(
 
 @pytest.fixture(scope="module")
 def visits(broker: BrokerThread, admin: Admin) -> str:
-    """A topic with three hours of visits of two users, and one visit of nobody."""
+    """A topic with three hours of visits of two users, and one visit without a key."""
     admin.create_topic("visits", partitions=2)
     with Producer(broker.servers) as producer:
         for number in range(6):

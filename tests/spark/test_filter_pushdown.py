@@ -95,7 +95,7 @@ def test_conditions_on_topics_choose_topics() -> None:
         ("topic", "<", "none"),
     ],
 )
-def test_what_a_range_cannot_express_is_left_to_spark(
+def test_filters_that_no_range_expresses_are_left_to_spark(
     column: str, operator: Operator, fit: str
 ) -> None:
     assert Condition(column, operator, (5,)).pushdown == fit
@@ -133,7 +133,7 @@ def test_no_record_is_lost_though_a_later_one_may_be_earlier(
     assert {offset for offset, time in times.items() if compare(time, timestamp_ms)} <= found
 
 
-def test_what_cannot_be_found_is_not_read(options: ReadOptions) -> None:
+def test_a_contradiction_reads_nothing(options: ReadOptions) -> None:
     assert plan(options, [Condition("timestamp", ">", (10_100_000,))]) == []
     assert plan(options, [Condition("partition", "in", (1,))]) == []
     (found,) = plan(options, [Condition("timestamp", ">=", (10_099_000,))])

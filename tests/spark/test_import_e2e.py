@@ -27,9 +27,7 @@ def never() -> Any:
 
 @pytest.mark.spark
 @WARNS_OF_PANDAS
-def test_imports_land_what_is_new_and_only_that(
-    spark: Any, broker: BrokerThread, tmp_path: Path
-) -> None:
+def test_imports_write_new_records_only(spark: Any, broker: BrokerThread, tmp_path: Path) -> None:
     with Admin(broker.servers) as admin, Producer(broker.servers) as producer:
         admin.create_topic("clicks", partitions=3)
         admin.create_topic("views", partitions=1)

@@ -205,7 +205,7 @@ def test_bytes_that_are_no_text_are_refused_by_text_formats_and_land_after_all_i
     assert run(broker, tmp_path / "other", "binary") == 1
 
 
-def test_a_task_that_runs_again_keeps_the_file_that_somebody_may_be_reading(
+def test_a_task_that_runs_again_keeps_the_file_that_may_be_read(
     broker: BrokerThread, admin: Admin, tmp_path: Path
 ) -> None:
     produced(broker, admin, "again", [b"1", b"2"])
@@ -283,7 +283,7 @@ def test_two_imports_into_one_directory_are_one_too_many(tmp_path: Path) -> None
         pass
 
 
-def test_a_directory_with_files_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_directory_with_foreign_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data.parquet").touch()
     with (
         pytest.raises(ImportRefused, match="files that no import wrote"),
@@ -328,7 +328,7 @@ def test_a_ledger_that_is_damaged_stops_the_import(tmp_path: Path) -> None:
             directory.load()
 
 
-def test_what_a_killed_run_has_left_half_written_is_removed(tmp_path: Path) -> None:
+def test_unfinished_files_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     directory = ImportDirectory(str(tmp_path / "out"))
     with directory.locked():
         staged = directory.staged()

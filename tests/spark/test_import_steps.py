@@ -243,7 +243,7 @@ def test_a_directory_whose_group_was_taken_while_it_landed_commits_nothing() -> 
     assert first.group == {at(0): Committed(0, commit_metadata("another", "/data/other"))}
 
 
-def test_a_topic_taken_from_its_end_lands_what_comes_between_two_runs() -> None:
+def test_an_import_from_the_end_writes_records_produced_between_two_runs() -> None:
     world = World()
     world.grow(0, 5)
     assert world.run(ImportPolicy(from_latest=True)) == 0

@@ -264,7 +264,7 @@ def test_min_partitions_are_at_least_so_many(broker: BrokerThread, admin: Admin)
     assert sum(end - start for *_, start, end in found) == 10
 
 
-def test_max_offsets_per_trigger_is_shared_by_what_waits(
+def test_max_offsets_per_trigger_is_shared_by_backlog(
     broker: BrokerThread, admin: Admin, streams: Callable[..., MicroBatches]
 ) -> None:
     topic = made(broker, admin, "limited", 30, 10, 0)

@@ -148,7 +148,7 @@ def is_taken(row: Row, *, is_stream: bool) -> bool:
 
 
 def refusals(row: Row) -> list[OptionError]:
-    """What is said in each kind of query when the option of a row is given."""
+    """The outcome in each kind of query when the option of a row is given."""
     found = []
     for is_stream in KINDS[row.cells.get("query", "both")]:
         if row.section in (READ, CONSUMER, SESSION):
@@ -164,7 +164,7 @@ def refusals(row: Row) -> list[OptionError]:
     return found
 
 
-def test_every_option_has_a_verdict_and_says_what_differs() -> None:
+def test_every_option_has_a_verdict_and_names_the_difference() -> None:
     assert len(JUDGED) > 60
     for row in JUDGED:
         assert row.cells["verdict"] in VERDICTS, str(row)
@@ -192,7 +192,7 @@ def test_every_option_that_is_taken_is_there() -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in JUDGED if row.cells["verdict"] == "same"], ids=str)
-def test_what_is_the_same_has_a_test_that_names_it(row: Row) -> None:
+def test_every_equal_option_has_a_test_that_names_it(row: Row) -> None:
     assert row.tests
     bodies = [functions_of(path)[name] for path, name in row.tests]
     name = re.compile(rf"(?<![\w.]){re.escape(row.name)}(?!\w)")

@@ -93,7 +93,7 @@ def test_a_checkpoint_of_the_kafka_source_is_read() -> None:
         {"logOffset": 5},
     ],
 )
-def test_what_is_no_document_of_ours_is_refused(document: dict[str, Any]) -> None:
+def test_a_foreign_document_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=r"checkpointLocation: .*give this stream its own"):
         parse_document(document)
 
@@ -108,7 +108,7 @@ backlogs_made = st.dictionaries(
 
 
 @given(backlogs_made, st.integers(1, 50_000))
-def test_a_micro_batch_takes_the_limit_and_starves_nobody(
+def test_a_micro_batch_takes_the_limit_and_starves_no_partition(
     backlogs: dict[TopicPartition, Backlog], limit: int
 ) -> None:
     ends = limit_records(backlogs, limit)
@@ -234,7 +234,7 @@ def test_a_log_that_was_cut_back_is_a_loss_and_goes_on_from_its_end() -> None:
     assert "clicks-0: the log ends at 4" in going.losses[0]
 
 
-def test_what_is_not_selected_any_more_is_no_loss() -> None:
+def test_a_deselected_partition_is_no_data_loss() -> None:
     start = at(clicks={0: 5}, views={0: 2}).only(lambda topic, _: topic == "clicks")
     assert start == at(clicks={0: 5})
     assert not validate(start, Extents(at(clicks={0: 5}))).losses

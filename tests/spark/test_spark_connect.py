@@ -29,7 +29,7 @@ def address(spark: Any) -> Iterator[str]:
     service.stop(getattr(service, "stop$default$1")(), getattr(service, "stop$default$2")())
 
 
-def test_a_client_reads_writes_streams_and_is_told_what_is_wrong(
+def test_a_client_reads_writes_streams_and_gets_typed_errors(
     address: str, broker: BrokerThread, tmp_path: Path
 ) -> None:
     with Admin(broker.servers) as admin:
@@ -47,10 +47,10 @@ def test_a_client_reads_writes_streams_and_is_told_what_is_wrong(
         timeout=300,
     )
     assert ended.returncode == 0, ended.stderr
-    said = json.loads(ended.stdout)
-    assert said["session"].startswith("pyspark.sql.connect.")
-    assert said["read"] == 100
-    assert "There is no topic 'nowhere'; create it first" in said["refused"]
+    printed = json.loads(ended.stdout)
+    assert printed["session"].startswith("pyspark.sql.connect.")
+    assert printed["read"] == 100
+    assert "There is no topic 'nowhere'; create it first" in printed["refused"]
     with Consumer(broker.servers, "written", "streamed") as consumer:
         found: set[tuple[str, bytes | None]] = set()
         while len(found) < 110:

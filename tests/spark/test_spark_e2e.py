@@ -173,7 +173,7 @@ def pushing(spark: Any) -> Iterator[None]:
 
 @pytest.mark.usefixtures("pushing")
 @pytest.mark.parametrize("is_pushed", ["true", "false"])
-def test_filters_narrow_what_is_read_where_they_are_pushed_and_give_the_same_rows(
+def test_pushed_filters_narrow_the_read_and_give_the_same_rows(
     spark: Any, servers: str, is_pushed: str
 ) -> None:
     columns = "partition int, offset long, timestamp timestamp"
@@ -264,7 +264,7 @@ def test_load_needs_no_broker_and_an_action_fails_at_the_deadline(spark: Any) ->
     assert "ConnectionFailed: no broker at 127.0.0.1:1" in told(caught)
 
 
-def test_a_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_without_java_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark", reason="needs pyspark: pip install '.[dev,spark]'")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")

@@ -59,7 +59,7 @@ def test_columns_of_the_place_and_time_are_never_null() -> None:
     assert translate([sql.IsNotNull(("key",))]) == ((), [sql.IsNotNull(("key",))])
 
 
-def test_what_is_not_understood_goes_back_to_spark() -> None:
+def test_unknown_filters_are_returned_to_spark() -> None:
     from millrace_spark.reading.spark_filters import translate
 
     filters = [

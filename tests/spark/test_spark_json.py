@@ -125,7 +125,7 @@ def test_without_the_column_for_it_a_corrupt_text_is_not_kept() -> None:
     assert parsed([b"x", b'{"user":1}'], pa.schema([USER])) == [{}, {"user": 1}]
 
 
-def test_a_schema_of_nothing_but_the_corrupt_text_finds_what_is_no_object() -> None:
+def test_a_schema_of_only_the_corrupt_column_finds_values_that_are_no_object() -> None:
     assert parsed([b"x", b'{"user":1}'], pa.schema([SCHEMA.field(CORRUPT)])) == [
         {CORRUPT: "x"},
         {},

@@ -371,7 +371,7 @@ def test_every_option_is_of_one_kind() -> None:
 
 
 @pytest.mark.parametrize("module", [bounds, read_options, option_parsing, selection])
-def test_what_the_documentation_shows_is_true(module: ModuleType) -> None:
+def test_the_examples_in_docstrings_are_true(module: ModuleType) -> None:
     failed, attempted = doctest.testmod(module)
     assert (failed, attempted > 0) == (0, True)
 

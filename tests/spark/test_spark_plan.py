@@ -53,7 +53,7 @@ def whole(start_offset: int, end_offset: int) -> OffsetRange:
     return OffsetRange("clicks", "id", 0, start_offset, end_offset)
 
 
-def test_a_read_covers_what_the_log_holds() -> None:
+def test_a_read_covers_the_whole_log() -> None:
     assert ranges_of(LogExtent("id", 3, 10)) == [(3, 10)]
     assert ranges_of(LogExtent("id", 10, 10)) == []
     assert ranges_of(LogExtent("id", 3, 10), start=Edge.LATEST) == []

@@ -164,13 +164,13 @@ def test_offsets_of_a_partition_there_is_not_are_refused(
 
 
 def test_planning_gives_up_at_the_deadline_when_no_broker_answers() -> None:
-    nobody = parse_read_options(
+    unconnected = parse_read_options(
         {"millrace.servers": "127.0.0.1:1", "subscribe": "x", "deadlineMs": "200"}, is_stream=False
     )
     with pytest.raises(
         ConnectionFailed, match=r"no broker at 127\.0\.0\.1:1.*until deadlineMs=200"
     ):
-        plan(nobody)
+        plan(unconnected)
 
 
 def test_a_broker_that_is_away_for_a_moment_is_tried_again() -> None:
@@ -224,7 +224,7 @@ def test_records_that_retention_removed_after_planning_fail_or_are_skipped(
     assert "skipped" in caplog.text
 
 
-def test_what_retention_removes_while_a_read_is_planned_is_not_planned(
+def test_records_that_retention_removes_during_planning_are_not_planned(
     broker: BrokerThread, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.create_topic("while", partitions=1, configs={"segment.bytes": 1024})

@@ -111,7 +111,7 @@ def test_a_limit_of_bytes_is_in_force(
     assert numbers(spark, tmp_path) == list(range(16_000))
 
 
-def test_a_query_that_runs_sees_what_is_written_and_reports_how_far_the_logs_are(
+def test_a_running_query_sees_new_records_and_reports_the_latest_offsets(
     spark: Any, broker: BrokerThread, admin: Admin, read_stream: Callable[..., Any], tmp_path: Path
 ) -> None:
     admin.create_topic("live", partitions=1)

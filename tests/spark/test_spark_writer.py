@@ -53,7 +53,7 @@ def consumed(servers: str, topic: str) -> list[Any]:
         return [consumer.getone(timeout_ms=10_000) for _ in range(count)]
 
 
-def test_a_frame_that_is_written_is_what_a_consumer_reads(spark: Any, servers: str) -> None:
+def test_a_consumer_reads_the_rows_of_a_written_frame(spark: Any, servers: str) -> None:
     headers = "array(struct('kind' as key, cast('click' as binary) as value))"
     frame = spark.range(0, 3_000, numPartitions=3).selectExpr(
         "if(id % 5 = 0, null, concat('value-', id)) as value",
@@ -180,7 +180,7 @@ def test_of_attempts_of_a_task_the_fullest_is_kept_and_the_latest_of_equals(
     assert kept == ["02:a", "02:b", "02:c", "05:x", "05:x", "05:y", "none", "plain"]
 
 
-def test_what_cannot_be_written_is_said_in_one_sentence(spark: Any, servers: str) -> None:
+def test_an_impossible_write_fails_with_one_sentence(spark: Any, servers: str) -> None:
     from pyspark.errors import PySparkException
 
     with Admin(servers) as admin:

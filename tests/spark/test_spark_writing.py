@@ -246,7 +246,7 @@ def test_a_row_that_is_no_record_fails_the_task_in_one_sentence(
         write(servers, [batch], topic=topic)
 
 
-def test_what_fails_in_a_later_batch_fails_the_task(servers: str) -> None:
+def test_a_failure_in_a_later_batch_fails_the_task(servers: str) -> None:
     good = {"value": [b"v"], "partition": [0]}
     bad = {"value": [b"v"], "partition": [9]}
     with pytest.raises(RowRefused, match="names 9"):

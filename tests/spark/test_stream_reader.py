@@ -81,7 +81,7 @@ def test_nothing_new_is_the_same_text_and_waits_for_a_record(
     assert stream.batch() == records("idle", 11, 0, 1)
 
 
-def test_available_now_ends_with_what_was_there_when_it_began(
+def test_available_now_ends_at_the_offsets_of_its_start(
     broker: BrokerThread, admin: Admin, streams: Callable[..., Stream]
 ) -> None:
     admin.create_topic("now", partitions=1)
@@ -302,7 +302,7 @@ def test_records_that_retention_took_fail_the_stream_unless_that_is_allowed(
     assert lenient.batch() is None
 
 
-def test_what_is_not_selected_any_more_is_left_out_without_a_complaint(
+def test_deselected_partitions_are_left_out_without_a_warning(
     broker: BrokerThread, admin: Admin, streams: Callable[..., Stream]
 ) -> None:
     for topic in ("kept", "dropped"):
@@ -316,7 +316,7 @@ def test_what_is_not_selected_any_more_is_left_out_without_a_complaint(
     assert "dropped" not in stream.documents[-1]
 
 
-def test_what_was_planned_is_repeated_whatever_is_selected_by_then(
+def test_a_planned_micro_batch_is_repeated_after_a_change_of_the_selection(
     broker: BrokerThread, admin: Admin, streams: Callable[..., Stream]
 ) -> None:
     for topic in ("stays", "goes"):

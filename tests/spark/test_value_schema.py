@@ -58,7 +58,7 @@ def test_json_schema_and_ddl_name_the_same_fields(text: str) -> None:
     assert types_of(parse_schema(text)) == NESTED
 
 
-def test_what_spark_says_of_a_schema_is_read_back_with_everything_nullable() -> None:
+def test_a_schema_of_spark_is_read_back_with_all_fields_nullable() -> None:
     text = parse_schema(DDL)
     strict = text.replace('"nullable":true', '"nullable":false')
     assert parse_schema(strict) == text
@@ -106,7 +106,7 @@ def test_names_in_backticks_and_decimals_are_understood() -> None:
         ("a decimal(x,2)", "needs numbers"),
     ],
 )
-def test_what_a_schema_cannot_be_is_said(text: str, sentence: str) -> None:
+def test_an_invalid_schema_is_refused_with_a_reason(text: str, sentence: str) -> None:
     with pytest.raises(SchemaFileError) as caught:
         parse_schema(text)
     assert sentence in str(caught.value)

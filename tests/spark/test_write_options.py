@@ -1,4 +1,4 @@
-"""What may be said of a write before any row is sent, and what is said about the rest."""
+"""The options of a write: those it takes, and the messages about the others."""
 
 from __future__ import annotations
 

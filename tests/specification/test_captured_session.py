@@ -31,11 +31,11 @@ async def test_recording_again_makes_the_same_session() -> None:
             assert masked(before.request, is_request=True) == masked(now.request, is_request=True)
 
 
-def test_the_module_of_captures_is_what_the_recorder_writes() -> None:
+def test_the_module_of_captures_is_up_to_date() -> None:
     assert CAPTURES.read_text(encoding="utf-8") == module_text(RECORDED)
 
 
-def test_only_what_must_differ_is_masked() -> None:
+def test_only_varying_bytes_are_masked() -> None:
     assert VARYING.isdisjoint({"error_code", "error_message", "offset", "records", "message"})
 
 

@@ -32,7 +32,7 @@ def test_a_broker_keeps_the_rules(target: Target, each: Check) -> None:
     assert each.run(target) is None
 
 
-def test_the_command_says_what_each_rules_checks_found(
+def test_the_command_prints_the_result_of_each_rule(
     target: Target, capsys: pytest.CaptureFixture[str]
 ) -> None:
     host, port = target.address

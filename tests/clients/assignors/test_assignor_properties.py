@@ -164,7 +164,7 @@ def test_no_even_placement_moves_fewer_partitions(group: Group, data: st.DataObj
 
 @UNHURRIED
 @given(claiming_groups())
-def test_cooperative_gives_nobody_what_another_still_owns(group: Group) -> None:
+def test_cooperative_assigns_no_partition_that_another_member_still_owns(group: Group) -> None:
     """An owner is the only member to claim a partition in its newest claimed generation."""
     placement = COOPERATIVE.assign(group.counts, group.members)
     for partition, receiver in owners(placement).items():
@@ -186,7 +186,7 @@ def test_cooperative_gives_nobody_what_another_still_owns(group: Group) -> None:
 
 @UNHURRIED
 @given(claiming_groups())
-def test_cooperative_revokes_only_what_sticky_would_move(group: Group) -> None:
+def test_cooperative_revokes_only_partitions_that_sticky_would_move(group: Group) -> None:
     """What is left of the placement of `sticky` once the moving partitions are out of it."""
     target = sticky(group)
     placement = COOPERATIVE.assign(group.counts, group.members)

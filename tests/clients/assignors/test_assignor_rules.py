@@ -137,7 +137,7 @@ def test_static_members_come_before_the_others(assignor: Assignor) -> None:
     assert placed(assignor, {"t": 2}, members) == {"c0": "t-1", "c9": "t-0", "c1": ""}
 
 
-def test_roundrobin_passes_over_who_does_not_subscribe() -> None:
+def test_roundrobin_skips_members_that_do_not_subscribe() -> None:
     members = {"c0": member("t0"), "c1": member("t0 t1"), "c2": member("t0 t1 t2")}
     assert placed(ROUND_ROBIN, {"t0": 1, "t1": 2, "t2": 3}, members) == {
         "c0": "t0-0",
@@ -157,7 +157,7 @@ def test_sticky_starts_as_roundrobin_does() -> None:
     assert placed(STICKY, counts, members) == placed(ROUND_ROBIN, counts, members)
 
 
-def test_sticky_gives_what_a_member_leaves_to_those_below_their_share() -> None:
+def test_sticky_gives_freed_partitions_to_members_below_their_share() -> None:
     counts = dict.fromkeys(("t0", "t1", "t2", "t3"), 2)
     members = {
         "c0": member("t0 t1 t2 t3", "t0-0 t1-1 t3-0", 1),
@@ -200,7 +200,7 @@ def test_the_newest_generation_that_names_a_partition_owns_it(assignor: Assignor
     }
 
 
-def test_what_two_claim_in_one_generation_is_withheld_from_both() -> None:
+def test_a_partition_claimed_twice_in_one_generation_is_withheld_from_both() -> None:
     members = {
         "c0": member("t", "t-0 t-1", 5),
         "c1": member("t", "t-1 t-2", 5),
@@ -252,7 +252,7 @@ def test_new_partitions_move_none_of_the_old_ones(assignor: Assignor) -> None:
     assert placed(assignor, {"t": 6}, members) == {"c0": "t-0 t-2 t-3", "c1": "t-1 t-4 t-5"}
 
 
-def test_cooperative_takes_only_what_is_above_the_share() -> None:
+def test_cooperative_takes_only_partitions_above_the_share() -> None:
     members = {
         "c0": member("t", "t-0 t-1 t-2 t-3", 1),
         "c1": member("t", "t-4 t-5 t-6", 1),
@@ -264,12 +264,12 @@ def test_cooperative_takes_only_what_is_above_the_share() -> None:
     assert placed(COOPERATIVE, {"t": 7}, members) == {**first, "c2": "t-3 t-6"}
 
 
-def test_cooperative_withholds_what_its_owner_no_longer_subscribes_to() -> None:
+def test_cooperative_withholds_partitions_that_their_owner_no_longer_subscribes_to() -> None:
     members = {"c0": member("u", "t-0", 1), "c1": member("t", "t-1", 1)}
     assert placed(COOPERATIVE, {"t": 2, "u": 1}, members) == {"c0": "u-0", "c1": "t-1"}
 
 
-def test_cooperative_gives_at_once_what_nobody_holds() -> None:
+def test_cooperative_assigns_unowned_partitions_at_once() -> None:
     """The owner is gone from the group: no member has to give anything up."""
     members = {"c0": member("t", "t-0", 1), "c1": member("t", "t-1", 1)}
     assert placed(COOPERATIVE, {"t": 4}, members) == {"c0": "t-0 t-2", "c1": "t-1 t-3"}

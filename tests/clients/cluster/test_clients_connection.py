@@ -222,7 +222,7 @@ async def send(writer: asyncio.StreamWriter, data: bytes) -> None:
         (b"", "within 300 ms"),
     ],
 )
-async def test_what_is_not_the_protocol_is_refused(answer: bytes, sentence: str) -> None:
+async def test_responses_that_break_the_protocol_are_refused(answer: bytes, sentence: str) -> None:
     error = await talk_to(lambda reader, writer: send(writer, answer))
     assert sentence in str(error)
     assert isinstance(error, MillraceError)

@@ -126,7 +126,7 @@ async def test_a_broker_that_cuts_nothing_or_answers_something_else_is_not_asked
             await admin.split_ranges({ONE: (0, 40)}, piece_bytes=1)
 
 
-async def test_what_cannot_be_meant_is_refused_before_anybody_is_asked(broker: FakeBroker) -> None:
+async def test_invalid_ranges_are_refused_before_any_request(broker: FakeBroker) -> None:
     async with Admin(broker.address) as admin:
         with pytest.raises(ValueError, match="piece_bytes=0: must be at least 1"):
             await admin.split_ranges({ONE: (0, 1)}, piece_bytes=0)
@@ -135,7 +135,7 @@ async def test_what_cannot_be_meant_is_refused_before_anybody_is_asked(broker: F
     assert broker.count(ApiKey.SPLIT_RANGES) == 0
 
 
-async def test_more_pieces_than_anybody_can_use_are_an_error_that_says_what_to_do(
+async def test_too_many_pieces_are_an_error_with_a_remedy(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(broker)

@@ -28,7 +28,7 @@ async def read(broker: Broker, piece: Piece) -> list[int]:
     return offsets
 
 
-async def test_who_reads_the_pieces_reads_each_record_once() -> None:
+async def test_reading_the_pieces_reads_each_record_once() -> None:
     async with Broker() as broker:
         async with (
             Admin(broker.servers) as admin,
@@ -62,7 +62,7 @@ def check_sync(
         assert admin.split_ranges(bounds, piece_bytes=150_000) == pieces
 
 
-async def test_ranges_that_are_not_there_raise_what_is_wrong() -> None:
+async def test_missing_ranges_raise_typed_errors() -> None:
     async with Broker() as broker, Admin(broker.servers) as admin:
         await admin.create_topic("t", partitions=2)
         with pytest.raises(OffsetOutOfRange, match="Offset 5 is outside the log"):

@@ -155,7 +155,7 @@ async def test_offsets_can_be_asked_for(broker: FakeBroker) -> None:
             await consumer.end_offsets(("one", 5))
 
 
-async def test_assign_reads_what_it_names_and_keeps_positions(broker: FakeBroker) -> None:
+async def test_assign_reads_the_named_partitions_and_keeps_positions(broker: FakeBroker) -> None:
     fill(broker, 10, topic="t")
     async with Consumer(broker.address) as consumer:
         with pytest.raises(NoPartitions, match="assign"):
@@ -187,7 +187,7 @@ async def test_a_paused_partition_is_not_handed_out_until_it_is_resumed(
         assert [r.offset for r in await take(consumer, 50 - before)] == list(range(before, 50))
 
 
-async def test_getmany_takes_what_is_there_and_waits_no_longer_than_told(
+async def test_getmany_takes_buffered_records_and_waits_up_to_its_timeout(
     broker: FakeBroker,
 ) -> None:
     fill(broker, 7)
@@ -211,7 +211,7 @@ async def test_an_idle_consumer_waits_in_one_long_poll(broker: FakeBroker) -> No
         assert broker.inflight_fetches == 1
 
 
-async def test_what_is_read_ahead_is_bounded(broker: FakeBroker) -> None:
+async def test_the_read_ahead_is_bounded(broker: FakeBroker) -> None:
     for partition in range(3):
         for _ in range(60):
             broker.fill("t", partition, [bytes(1000)])
@@ -251,7 +251,7 @@ async def test_a_corrupt_batch_is_an_error_and_the_position_stays(broker: FakeBr
         assert [r.offset for r in await take(consumer, 20)] == list(range(10, 30))
 
 
-async def test_batches_hand_out_what_is_sound_before_the_error(broker: FakeBroker) -> None:
+async def test_batches_return_sound_records_before_the_error(broker: FakeBroker) -> None:
     fill(broker, 30)
     bad = broker.logs["one", 0].batches[2]
     broker.logs["one", 0].batches[2] = bad[:-1] + bytes([bad[-1] ^ 1])
@@ -444,7 +444,7 @@ async def test_a_topic_that_is_deleted_is_an_error(broker: FakeBroker) -> None:
             await consumer.getone()
 
 
-async def test_whoever_waits_learns_that_the_consumer_was_closed(broker: FakeBroker) -> None:
+async def test_a_waiting_call_raises_when_the_consumer_is_closed(broker: FakeBroker) -> None:
     consumer = Consumer(broker.address, "one")
     with pytest.raises(Closed, match="async with"):
         await consumer.getone()
@@ -457,7 +457,7 @@ async def test_whoever_waits_learns_that_the_consumer_was_closed(broker: FakeBro
     assert consumer.state is State.CLOSED
 
 
-async def test_whoever_waits_learns_that_the_task_died(
+async def test_a_waiting_call_raises_when_the_task_fails(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Consumer(broker.address, "one", fetch_max_wait_ms=20) as consumer:

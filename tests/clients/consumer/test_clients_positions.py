@@ -196,7 +196,7 @@ def test_a_batch_that_leaves_a_gap_and_reaches_into_the_next_one_is_not_believed
         rig.positions.take(rig.now_ms)
 
 
-def test_a_gap_between_batches_is_what_compaction_leaves() -> None:
+def test_a_gap_between_batches_is_accepted_after_compaction() -> None:
     rig = Rig([3, 3, 3])
     whole = rig.logs[0].read(0, 10_000)
     size = len(whole) // 3

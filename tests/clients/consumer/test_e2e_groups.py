@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -32,7 +32,8 @@ from millrace_protocol.messages.group_membership import (
     LeavingMember,
 )
 from millrace_server.testing import Broker
-from tests.clients.watching import PATIENCE_S, Watch, kill
+from tests.clients.watching import Watch, kill
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 ALL = [TopicPartition("t", partition) for partition in range(6)]
 QUICK: dict[str, Any] = {
@@ -70,7 +71,7 @@ async def fill(broker: Broker, count: int, *, first: int = 0, topic: str = "t") 
 
 
 async def take(consumer: Consumer[Any, Any], count: int) -> list[Record]:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(HANG_TIMEOUT_S):
         return [await consumer.getone() for _ in range(count)]
 
 
@@ -86,7 +87,7 @@ async def read_on(consumer: Consumer[Any, Any], into: list[Record], enough: asyn
 
 async def until_seen(seen: list[Record], news: asyncio.Event, places: int) -> None:
     """Waits until `places` different records have been seen."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(HANG_TIMEOUT_S):
         while len({(r.partition, r.offset) for r in seen}) < places:
             news.clear()
             await news.wait()
@@ -94,7 +95,7 @@ async def until_seen(seen: list[Record], news: asyncio.Event, places: int) -> No
 
 async def until_at(members: list[Consumer[Any, Any]], news: asyncio.Event, offset: int) -> None:
     """Waits until all have read so far: a new owner of a partition may read it again."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(HANG_TIMEOUT_S):
         for member in members:
             for where in member.assignment():
                 news.clear()
@@ -148,7 +149,7 @@ async def test_more_members_than_partitions_wait_and_take_over(
         await reader.close()
         await watch.settled(idle, partitions=1)
         await fill(broker, 1, topic="one")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             assert (await waiting).offset == 0
 
 
@@ -179,7 +180,7 @@ async def test_a_record_that_was_in_hand_at_an_exception_comes_again(broker: Bro
         assert (await consumer.getone()).offset == 11
 
 
-async def test_automatic_commits_never_cover_what_is_in_hand(broker: Broker) -> None:
+async def test_automatic_commits_never_cover_records_in_process(broker: Broker) -> None:
     await fill(broker, 30, topic="one")
     options = {**QUICK, "auto_commit_interval_ms": 5}
     one = TopicPartition("one", 0)
@@ -194,12 +195,12 @@ async def test_automatic_commits_never_cover_what_is_in_hand(broker: Broker) -> 
             assert await committed(consumer) == 0
         asked = asyncio.create_task(consumer.getmany(10))
         await asked
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             while (found := await committed(consumer)) != 10:
                 assert found == 0
         async for record in consumer:
             if record.offset == 25:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(HANG_TIMEOUT_S):
                     while (found := await committed(consumer)) != 25:
                         assert found in (10, 20)
                 break
@@ -255,7 +256,7 @@ async def test_a_partition_is_not_given_up_while_a_commit_of_it_is_under_way(
         async with a._commits._turn:
             commit = asyncio.create_task(a.commit())
             await b.start()
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(HANG_TIMEOUT_S):
                 # No event tells that a revocation begins.
                 while not revoked and not any(  # noqa: ASYNC110
                     a._positions[where].holds & Hold.REVOKED for where in ALL
@@ -358,7 +359,7 @@ async def test_of_two_with_one_instance_id_the_first_is_told(broker: Broker, wat
         await watch.settled(a, partitions=6)
         waiting = asyncio.create_task(a.getone())
         async with Consumer(broker.servers, "t", group_instance_id="a", **QUICK):
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(HANG_TIMEOUT_S):
                 with pytest.raises(InstanceFenced, match="own instance id"):
                     await waiting
             with pytest.raises(InstanceFenced):
@@ -420,7 +421,7 @@ async def test_a_fenced_commit_says_so_for_each_partition(broker: Broker, watch:
         assert found is not None and (found.offset, found.metadata) == (3, "note")
 
 
-async def test_slow_processing_costs_nobody_the_membership(broker: Broker, watch: Watch) -> None:
+async def test_slow_processing_does_not_end_the_membership(broker: Broker, watch: Watch) -> None:
     await fill(broker, 1, topic="one")
     options = {**MORTAL, "max_poll_interval_ms": 600, "drain_timeout_ms": 200}
     a = watch.add(Consumer(broker.servers, "one", **options))
@@ -459,9 +460,7 @@ async def test_a_processing_deadline_can_be_extended(broker: Broker, watch: Watc
             a.extend_processing(0)
 
 
-async def test_who_is_too_slow_leaves_if_told_to_and_comes_back(
-    broker: Broker, watch: Watch
-) -> None:
+async def test_a_slow_member_leaves_if_configured_and_rejoins(broker: Broker, watch: Watch) -> None:
     await fill(broker, 10, topic="one")
     options = {**QUICK, "max_poll_interval_ms": 100, "on_overdue": "leave"}
     a = watch.add(Consumer(broker.servers, "one", **options))
@@ -473,9 +472,7 @@ async def test_who_is_too_slow_leaves_if_told_to_and_comes_back(
         assert (await take(a, 1))[0].offset == 0
 
 
-async def test_partitions_that_are_given_up_wait_for_what_is_in_hand(
-    broker: Broker, watch: Watch
-) -> None:
+async def test_revoked_partitions_wait_for_records_in_process(broker: Broker, watch: Watch) -> None:
     await fill(broker, 10)
     options = {**QUICK, "assignors": ["range"]}
     a = watch.add(Consumer(broker.servers, "t", **options))
@@ -499,7 +496,7 @@ async def test_partitions_that_are_given_up_wait_for_what_is_in_hand(
             waiting.cancel()
 
 
-async def test_what_is_in_hand_is_not_waited_for_for_ever(broker: Broker, watch: Watch) -> None:
+async def test_the_wait_for_records_in_process_is_bounded(broker: Broker, watch: Watch) -> None:
     await fill(broker, 1)
     options = {**QUICK, "assignors": ["range"], "drain_timeout_ms": 100}
     a = watch.add(Consumer(broker.servers, "t", **options))
@@ -665,10 +662,10 @@ async def test_an_outsiders_commit_is_refused_while_the_group_has_members(
 
 async def test_terms_that_the_broker_refuses_are_raised(broker: Broker) -> None:
     async with Consumer(broker.servers, "t", group="g", session_timeout_ms=10_000_000) as a:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             with pytest.raises(InvalidSessionTimeout):
                 await a.getone()
-    async with Consumer(broker.servers, "t") as without, asyncio.timeout(PATIENCE_S):
+    async with Consumer(broker.servers, "t") as without, asyncio.timeout(HANG_TIMEOUT_S):
         with pytest.raises(ConfigError, match="give the consumer a group"):
             await without.commit()
         with pytest.raises(ConfigError, match="give the consumer a group"):
@@ -729,7 +726,7 @@ async def test_an_automatic_commit_never_takes_the_group_back(broker: Broker, wa
         assert sent == sorted(sent)
         # To go back is the user's to ask.
         a.seek(one, 2)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             while (found := (await a.committed(one))[one]) is None or found.offset != 2:
                 pass
 
@@ -754,7 +751,7 @@ async def test_no_acked_commit_is_lost_over_restarts_among_many_commits(
         async with Consumer(broker.servers, group="g") as onlooker:
             for _ in range(3):
                 storming = asyncio.create_task(storm())
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(HANG_TIMEOUT_S):
                     await some_acked.wait()
                     await broker.stop()
                     storming.cancel()
@@ -782,7 +779,7 @@ async def test_a_bug_in_the_background_fails_the_calls_that_wait(
 
         assert a._group is not None
         monkeypatch.setattr(a._group._membership, "on_heard", broken)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             with pytest.raises(ClientFailed, match="a bug"):
                 await waiting
         assert a.state is State.FAILED
@@ -809,7 +806,27 @@ async def test_topics_that_go_and_come_are_left_and_taken(broker: Broker, watch:
             assert (await take(a, 1))[0].topic == topic
 
 
-async def test_who_unsubscribes_commits_and_may_read_by_hand(broker: Broker, watch: Watch) -> None:
+async def test_a_topic_that_is_subscribed_to_during_a_refresh_is_reported_as_missing(
+    broker: Broker, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = watch.add(Consumer(broker.servers, "one", **QUICK, metadata_max_age_ms=30))
+    refresh = a._cluster.refresh
+
+    async def refresh_and_subscribe(topics: Iterable[str]) -> None:
+        await refresh(topics)
+        monkeypatch.setattr(a._cluster, "refresh", refresh)
+        a.subscribe(["one", "second"])
+
+    async with a:
+        await watch.settled(a, partitions=1)
+        monkeypatch.setattr(a._cluster, "refresh", refresh_and_subscribe)
+        a.subscribe(["one", "first"])
+        await watch.until(
+            lambda: any("second" in s for s in watch.sentences(a, EventKind.FETCH_FAILED))
+        )
+
+
+async def test_unsubscribe_commits_and_assign_may_follow(broker: Broker, watch: Watch) -> None:
     await fill(broker, 20, topic="one")
     one = TopicPartition("one", 0)
     a = watch.add(Consumer(broker.servers, "one", **QUICK))
@@ -840,7 +857,7 @@ async def test_a_batch_is_done_with_when_the_next_is_asked_for(broker: Broker) -
     for first in range(0, 40, 10):
         await fill(broker, 10, first=first, topic="one")
     options = {**QUICK, "max_partition_bytes": 200, "auto_commit_interval_ms": 3}
-    async with Consumer(broker.servers, "one", **options) as a, asyncio.timeout(PATIENCE_S):
+    async with Consumer(broker.servers, "one", **options) as a, asyncio.timeout(HANG_TIMEOUT_S):
         done = 0
         async for batch in a.batches():
             while (found := (await a.committed(one))[one]) is None or found.offset < done:

@@ -11,7 +11,8 @@ import pytest
 
 from millrace import Admin, Consumer, Producer, TopicPartition
 from millrace_server.testing import Broker, BrokerThread
-from tests.clients.watching import PATIENCE_S, Watch
+from tests.clients.watching import Watch
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 ONE = TopicPartition("one", 0)
 QUICK: dict[str, Any] = {
@@ -59,7 +60,7 @@ async def cancelled(work: Coroutine[Any, Any, Any], steps: int) -> bool:
 
 async def test_a_commit_that_is_cancelled_harms_no_later_one(broker: Broker, watch: Watch) -> None:
     consumer = watch.add(Consumer(broker.servers, "one", **{**QUICK, "auto_commit": False}))
-    async with consumer, asyncio.timeout(PATIENCE_S):
+    async with consumer, asyncio.timeout(HANG_TIMEOUT_S):
         await watch.settled(consumer, partitions=1)
         steps = 0
         while await cancelled(consumer.commit({ONE: 100 + steps}), steps):
@@ -75,7 +76,7 @@ async def test_taking_records_in_a_group_may_be_cancelled_anywhere(
 ) -> None:
     got: list[int] = []
     consumer = watch.add(Consumer(broker.servers, "one", **QUICK, max_partition_bytes=2_000))
-    async with consumer, asyncio.timeout(PATIENCE_S):
+    async with consumer, asyncio.timeout(HANG_TIMEOUT_S):
         steps = 0
         while len(got) < 500:
             task = asyncio.create_task(consumer.getone())
@@ -92,7 +93,7 @@ async def test_taking_records_in_a_group_may_be_cancelled_anywhere(
 
 async def test_a_close_that_is_cancelled_closes_all_the_same(broker: Broker, watch: Watch) -> None:
     steps, goes_on = 0, True
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(HANG_TIMEOUT_S):
         while goes_on:
             before = asyncio.all_tasks()
             consumer = Consumer(broker.servers, "one", **{**QUICK, "group": f"g{steps}"})
@@ -108,7 +109,7 @@ async def test_a_close_that_is_cancelled_closes_all_the_same(broker: Broker, wat
 
 async def test_a_start_that_is_cancelled_leaves_nothing_behind(broker: Broker) -> None:
     steps, goes_on = 0, True
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(HANG_TIMEOUT_S):
         while goes_on:
             before = asyncio.all_tasks()
             consumer = Consumer(broker.servers, "one", **QUICK)
@@ -154,7 +155,7 @@ async def test_an_idle_member_wakes_for_heartbeats_and_long_polls_alone(
         monkeypatch.setattr(membership, "on_heard", counted_heartbeat)
         monkeypatch.setattr(consumer._positions, "on_fetched", counted_poll)
         monkeypatch.setattr(loop, "_run_once", counted_pass)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             await enough.wait()
         waiting.cancel()
         assert counts["polls"] >= 2

@@ -41,7 +41,7 @@ async def watch() -> AsyncIterator[Watch]:
     await watch.end()
 
 
-async def test_a_group_is_described_with_its_members_and_what_they_have(
+async def test_a_group_is_described_with_its_members_and_their_partitions(
     broker: Broker, admin: Admin, watch: Watch
 ) -> None:
     a = watch.add(Consumer(broker.servers, "t", group="g", client_id="a", heartbeat_interval_ms=20))

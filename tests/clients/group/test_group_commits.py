@@ -47,7 +47,7 @@ class Told:
         for react in self.on_request:
             react()
         if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.ILLEGAL_GENERATION):
-            raise broker_error(code, f"said {code.name}")
+            raise broker_error(code, f"refused: {code.name}")
         return OffsetCommitResponse(
             tuple(CommittedPartition(p.topic, p.partition, code, None) for p in request.partitions)
         )
@@ -84,7 +84,7 @@ def commits_to(told: Told) -> tuple[Commits, FakeMember]:
     return commits, member
 
 
-async def test_what_passes_is_met_by_trying_again() -> None:
+async def test_retriable_errors_are_retried() -> None:
     told = Told(
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -136,7 +136,7 @@ async def test_a_fenced_member_is_told_once() -> None:
     assert generation == 3 and "ILLEGAL_GENERATION" in str(error)
 
 
-async def test_what_cannot_pass_is_not_tried_again() -> None:
+async def test_fatal_errors_are_not_retried() -> None:
     told = Told(ErrorCode.OFFSET_METADATA_TOO_LARGE)
     commits, _ = commits_to(told)
     outcome = (await commits.commit({T0: (5, "x" * 9_999)}, timeout_ms=PATIENT_MS))[T0]

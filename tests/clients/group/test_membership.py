@@ -144,7 +144,7 @@ def test_a_late_answer_to_an_earlier_join_is_dropped() -> None:
     assert isinstance(only(m.on_joined(again, joined(), due_ms), RefreshMetadata), RefreshMetadata)
 
 
-def test_sticky_tells_the_leader_what_it_had_though_it_gave_it_up() -> None:
+def test_sticky_reports_its_last_assignment_after_revoking_it() -> None:
     m = member(BUILT_IN["sticky"])
     sync = only(led(m, protocol="sticky"), Sync)
     assign = only(m.on_synced(sync, synced(T0, T1), 0), Assign)
@@ -223,7 +223,7 @@ def test_answers_that_cannot_be_are_errors() -> None:
     assert isinstance(fail, Fail) and isinstance(fail.error, ProtocolViolation)
 
 
-def test_who_leaves_before_it_has_its_id_waits_for_it_and_gives_it_back() -> None:
+def test_a_member_that_leaves_before_it_has_its_id_waits_for_it_and_leaves_with_it() -> None:
     m = member()
     join = only(m.subscribe(frozenset({"t"}), 0), Join)
     assert m.leave("enough", 0) == []

@@ -375,7 +375,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert all(where.topic in client.membership.topics for where in client.reading)
 
     @invariant()
-    def nobody_reads_what_another_member_reads(self) -> None:
+    def no_partition_is_read_by_two_members(self) -> None:
         if not self._exists():
             return
         group = self.world.shell.coordinator.describe("g")

@@ -128,7 +128,7 @@ def test_bytes_behind_a_null_are_neither_sent_nor_counted() -> None:
     assert values == [b"a" * 600, None, b"c" * 600]
 
 
-def test_what_does_not_fit_waits_for_room_without_a_batch_cut_short() -> None:
+def test_rows_that_do_not_fit_wait_for_room_without_a_short_batch() -> None:
     tank = Tank(buffer_bytes=4000)
     columns = ArrowColumns.of(pa.array([bytes(82)] * 60, pa.binary()), None, 5)
     deliveries = tank.accumulator.take("t", 0, columns)
@@ -219,7 +219,7 @@ def test_a_row_that_is_too_large_fails_alone(servers: str) -> None:
         assert next(iter(consumer)).value == b"fits"
 
 
-def test_what_cannot_be_sent_is_refused_as_by_send_many(servers: str) -> None:
+def test_invalid_rows_are_refused_as_by_send_many(servers: str) -> None:
     values = pa.array([bytes(1000)] * 300, pa.binary())
     with Producer(servers) as producer:
         producer.send_many("arrow", [b"known"])

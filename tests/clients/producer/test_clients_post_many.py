@@ -44,7 +44,7 @@ def test_a_failure_is_raised_by_receipts_or_else_by_flush(servers: str) -> None:
             producer.flush()
 
 
-def test_leaving_by_an_error_keeps_it_and_notes_what_was_not_delivered(servers: str) -> None:
+def test_leaving_by_an_error_keeps_it_and_notes_undelivered_records(servers: str) -> None:
     with pytest.raises(ZeroDivisionError) as raised, Producer(servers) as producer:
         producer.post_many("nowhere", [b"lost"])
         raise ZeroDivisionError

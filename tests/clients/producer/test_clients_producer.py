@@ -34,6 +34,7 @@ from millrace_protocol.messages.produce import (
 from millrace_protocol.records import decode_records
 from millrace_protocol.schema import Message
 from tests.clients.fake_broker import FakeBroker, HangUp, Refuse
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ async def test_an_awaited_send_returns_where_the_record_is(broker: FakeBroker) -
 
 async def test_an_awaited_send_does_not_linger(broker: FakeBroker) -> None:
     async with Producer(broker.address, linger_ms=60_000, delivery_timeout_ms=60_000) as producer:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             await producer.send("t", b"a")
 
 
@@ -162,7 +163,7 @@ async def test_send_many_takes_all_at_once_and_is_awaited_for_the_acks(
     assert values(broker, "one") == [*sent, b"last"]
 
 
-async def test_send_many_that_nobody_awaits_is_raised_by_flush(broker: FakeBroker) -> None:
+async def test_an_unawaited_send_many_is_raised_by_flush(broker: FakeBroker) -> None:
     async with Producer(broker.address, retry_backoff_ms=1) as producer:
         producer.send_many("nope", [b""] * 3)
         with pytest.raises(DeliveryFailed, match="3 records"):
@@ -175,7 +176,7 @@ async def test_send_many_that_nobody_awaits_is_raised_by_flush(broker: FakeBroke
     assert values(broker, "one") == [b"known", b"a", b"b"]
 
 
-async def test_a_closed_producer_gives_up_what_never_fitted(broker: FakeBroker) -> None:
+async def test_a_closed_producer_fails_records_that_never_fitted(broker: FakeBroker) -> None:
     broker.script(ApiKey.PRODUCE, lambda request, default: None)
     producer = Producer(
         broker.address, buffer_bytes=20_000, max_request_bytes=10_000, batch_bytes=5_000
@@ -292,7 +293,7 @@ async def test_a_topic_that_is_not_there_is_an_error(broker: FakeBroker) -> None
             await producer.send_many("nope", [b""])
 
 
-async def test_what_is_no_record_is_refused_before_it_is_taken(broker: FakeBroker) -> None:
+async def test_an_invalid_record_is_refused_before_it_is_buffered(broker: FakeBroker) -> None:
     text: Any = "text"
     async with Producer(broker.address) as producer:
         with pytest.raises(TypeError, match="value: must be bytes or None, not str"):

@@ -508,7 +508,7 @@ def test_an_uncertain_batch_of_a_forgotten_producer_is_not_sent_again() -> None:
         place(delivery)[0].receipt(0)
 
 
-def test_what_is_not_acked_in_time_fails_and_says_whether_it_may_be_written() -> None:
+def test_a_record_without_ack_in_time_fails_and_tells_whether_it_may_be_written() -> None:
     rig = Rig().with_producer_id()
     rig.leader = None
     delivery = rig.send(b"x")
@@ -572,7 +572,7 @@ def test_columns_fill_batches_like_single_records(size: int) -> None:
     assert rig.accumulator.buffered_bytes == sum(batch.size_bytes for batch in batches)
 
 
-def test_what_is_more_than_the_buffer_holds_waits_and_lets_nothing_overtake() -> None:
+def test_input_beyond_the_buffer_waits_in_order() -> None:
     rig = Rig().with_producer_id()
     values = [b"%03d" % i + bytes(50) for i in range(100)]
     held = list(values)

@@ -17,6 +17,7 @@ from millrace import TopicPartition
 from millrace.errors import Closed, ConfigError, DeliveryFailed, UnknownTopicOrPartition
 from millrace.sync import Admin, Consumer, Producer
 from millrace_server.testing import BrokerThread
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def topic(servers: str, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_what_is_sent_is_read(servers: str, topic: str) -> None:
+def test_sent_records_are_read(servers: str, topic: str) -> None:
     with Producer(servers) as producer:
         assert producer.send(topic, b"a", key=b"k").offset == 0
         receipts = producer.send_many(topic, [b"%d" % i for i in range(1000)])
@@ -54,7 +55,7 @@ def test_what_is_sent_is_read(servers: str, topic: str) -> None:
     assert posted == [b"p%d" % i for i in range(1200)]
 
 
-def test_positions_are_those_of_what_was_handed_out(servers: str, topic: str) -> None:
+def test_positions_follow_the_returned_records(servers: str, topic: str) -> None:
     with Producer(servers) as producer:
         producer.send_many(topic, [b"%d" % i for i in range(100)], partition=1)
     where = TopicPartition(topic, 1)
@@ -209,7 +210,7 @@ def test_a_program_ends_though_a_generator_has_not_closed_its_client(
         [sys.executable, "-c", LEFT_OPEN, servers, topic],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_TIMEOUT_S,
     )
     assert (done.returncode, done.stdout) == (3, "first\n")
     assert "Closed: Python is shutting down" in done.stderr

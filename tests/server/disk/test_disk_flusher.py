@@ -16,6 +16,7 @@ from millrace_server.environment.seams import Environment
 from millrace_server.log import LogConfig, PartitionLog
 from millrace_server.partitions.ack_purgatory import AckPurgatory
 from millrace_server.statistics import Registry, metrics
+from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.server.log.log_model import DIRECTORY, append
 from tests.sim.disk import FaultyDisk
 
@@ -35,7 +36,7 @@ class GatedDisk(FaultyDisk):
         if name == "sync" and path.endswith(".log"):
             self.syncs += 1
             self.waiting.release()
-            assert self.gate.acquire(timeout=30)
+            assert self.gate.acquire(timeout=HANG_TIMEOUT_S)
         return super().operation(name, path, half)
 
 
@@ -190,7 +191,7 @@ async def test_a_cancelled_close_leaves_the_flush_to_its_end(
     assert log.begin_flush() is None, "the flush has ended and its files are released"
 
 
-async def test_a_waiter_that_gives_up_disturbs_nobody(
+async def test_a_waiter_that_is_cancelled_disturbs_no_other(
     gated: tuple[Environment, GatedDisk, PartitionLog],
 ) -> None:
     env, disk, log = gated

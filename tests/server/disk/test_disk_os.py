@@ -79,7 +79,7 @@ def test_descriptors_are_not_inherited_by_child_processes(disk: OsDisk) -> None:
     file.release()
 
 
-def test_errors_name_the_operation_the_path_and_what_to_do(
+def test_errors_name_the_operation_the_path_and_a_remedy(
     disk: OsDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(DiskError, match=r"open .*data/nothing: No such file") as missing:
@@ -125,7 +125,7 @@ def test_directories_are_listed_renamed_and_removed(disk: OsDisk) -> None:
     assert disk.list_directory("") == []
 
 
-def test_a_second_broker_is_refused_and_told_who_holds_the_directory(tmp_path: Path) -> None:
+def test_a_second_broker_is_refused_with_the_holder_of_the_directory(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path)
     with pytest.raises(DataDirectoryLocked, match=f"in use by process {os.getpid()}"):
         DirectoryLock(tmp_path)
@@ -203,7 +203,7 @@ def test_a_cold_range_is_recognised(disk: OsDisk) -> None:
     file.release()
 
 
-def test_who_reads_a_file_in_passing_leaves_the_page_cache_as_it_was(disk: OsDisk) -> None:
+def test_a_passing_read_leaves_the_page_cache_as_it_was(disk: OsDisk) -> None:
     size = 3 << 20
     data = os.urandom(size)
     file = disk.open("file", create=True, write=True)
@@ -220,7 +220,7 @@ def test_who_reads_a_file_in_passing_leaves_the_page_cache_as_it_was(disk: OsDis
     step = 200_001
     read = b"".join(passing.pread(step, position) for position in range(0, size, step))
     assert read == data
-    assert not cache.is_cold(file, kept.start, len(kept)), "somebody else's pages stay"
+    assert not cache.is_cold(file, kept.start, len(kept)), "the other pages stay"
     assert cache.is_absent(file, 0, 15 << 16)
     assert cache.is_absent(file, 33 << 16, 15 << 16)
     other.release()

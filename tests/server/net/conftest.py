@@ -37,6 +37,7 @@ from millrace_server.net.connection import Connection
 from millrace_server.net.dialect import Handled, Peer
 from millrace_server.net.server import Server
 from millrace_wire.frame_reader import FrameLengthError, FrameReader, FramingError
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 T = TypeVar("T")
 
@@ -287,7 +288,7 @@ class RemotePeer:
 
 async def until(fact: Callable[[], bool]) -> None:
     """Lets the loop run until something is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_TIMEOUT_S):
         while not fact():  # noqa: ASYNC110 - nothing announces the facts of a socket
             await asyncio.sleep(0)
 

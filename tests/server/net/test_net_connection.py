@@ -111,7 +111,7 @@ async def test_view_that_a_handler_keeps_beyond_its_call_is_dead(serve: Serve) -
         bytes(kept[0])
 
 
-async def test_peer_that_ends_its_input_still_gets_what_is_pending(serve: Serve) -> None:
+async def test_a_peer_that_ends_its_input_still_gets_pending_responses(serve: Serve) -> None:
     place = await serve()
     future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
     place.handler.on_frame = lambda connection, frame: future
@@ -125,7 +125,7 @@ async def test_peer_that_ends_its_input_still_gets_what_is_pending(serve: Serve)
     await until(lambda: place.handler.lost == [connection])
 
 
-async def test_what_a_request_waits_for_is_cancelled_when_its_peer_leaves(serve: Serve) -> None:
+async def test_a_waiting_request_is_cancelled_when_its_peer_disconnects(serve: Serve) -> None:
     place = await serve()
     future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
     place.handler.on_frame = lambda connection, frame: future
@@ -183,7 +183,7 @@ async def test_handler_that_finishes_a_connection_has_its_answer_sent_first(serv
     assert place.handler.lost[0].close_reason == "the peer speaks another protocol"
 
 
-async def test_connection_counts_what_passed(serve: Serve) -> None:
+async def test_a_connection_counts_requests_and_bytes(serve: Serve) -> None:
     place = await serve()
     peer = await place.connect()
     await peer.send(frame_of(b"MR hello") * 3)
@@ -247,7 +247,7 @@ async def test_tls_peer_gets_the_same_answers(
     await until(lambda: len(place.handler.lost) == 1)
 
 
-async def test_stranger_may_send_large_frames_only_after_being_greeted(serve: Serve) -> None:
+async def test_large_frames_are_taken_only_after_hello(serve: Serve) -> None:
     limits = Limits(frame_bytes_max_before_hello=100, frame_bytes_max=1000)
     place = await serve(limits=limits)
 
@@ -256,9 +256,9 @@ async def test_stranger_may_send_large_frames_only_after_being_greeted(serve: Se
         return [b"hello"]
 
     place.handler.on_frame = greet
-    stranger = await place.connect()
-    await stranger.send(frame_of(bytes(101)))
-    assert await stranger.receive_to_end() == b"bad length 101"
+    ungreeted = await place.connect()
+    await ungreeted.send(frame_of(bytes(101)))
+    assert await ungreeted.receive_to_end() == b"bad length 101"
     friend = await place.connect()
     await friend.send(frame_of(bytes(100)) + frame_of(bytes(1000)) + frame_of(bytes(1001)))
     assert await friend.receive_to_end() == b"hellohellobad length 1001"

@@ -1,4 +1,4 @@
-"""What a lost connection leaves behind is let go of, and nobody waits long for it."""
+"""The output of a lost connection is released in chunks, between the requests of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millrace_server.net.response_queue import MOVED_PARTS
 from tests.server.net.conftest import Answer, CountedFile, Serve, frame_of, until
 
 
-def _nobody() -> None: ...
+def _no_callback() -> None: ...
 
 
 def _answer(file: CountedFile, slices: int) -> Response:
@@ -29,7 +29,7 @@ async def test_few_slices_are_released_at_once_and_many_a_few_in_each_turn(
 ) -> None:
     left = DeferredRelease(FairScheduler(asyncio.get_running_loop()))
     file = counted_file(bytes(100))
-    left.take(deque(_answer(file, 20)), _nobody)
+    left.take(deque(_answer(file, 20)), _no_callback)
     assert file.references == 1
     slices = CHUNKS_MAX * CHUNK_PARTS // 2
     released: list[int] = []
@@ -45,20 +45,20 @@ async def test_few_slices_are_released_at_once_and_many_a_few_in_each_turn(
     assert released == [0, 1]
 
 
-async def test_the_pieces_grow_with_what_waits(
+async def test_the_chunks_grow_with_the_backlog(
     counted_file: Callable[[bytes], CountedFile],
 ) -> None:
     left = DeferredRelease(FairScheduler(asyncio.get_running_loop()))
     file = counted_file(bytes(100))
     parts = 10 * CHUNKS_MAX * CHUNK_PARTS
-    left.take(deque(_answer(file, parts // 2)), _nobody)
+    left.take(deque(_answer(file, parts // 2)), _no_callback)
     assert 1 + parts // 2 - file.references == 5 * CHUNK_PARTS
     for _ in range(6 * CHUNKS_MAX):
         await asyncio.sleep(0)
     assert file.references == 1
 
 
-async def test_what_waits_to_be_released_is_bounded_and_ends_with_the_server(
+async def test_the_backlog_is_bounded_and_released_when_the_server_stops(
     counted_file: Callable[[bytes], CountedFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts_max = 10 * CHUNK_PARTS
@@ -66,10 +66,10 @@ async def test_what_waits_to_be_released_is_bounded_and_ends_with_the_server(
     left = DeferredRelease(FairScheduler(asyncio.get_running_loop()))
     file = counted_file(bytes(100))
     # The first alone is more than may wait.
-    left.take(deque(_answer(file, parts_max)), _nobody)
+    left.take(deque(_answer(file, parts_max)), _no_callback)
     assert file.references <= 1 + parts_max // 2
     for _ in range(20):
-        left.take(deque(_answer(file, CHUNK_PARTS)), _nobody)
+        left.take(deque(_answer(file, CHUNK_PARTS)), _no_callback)
         assert file.references <= 1 + parts_max // 2
     assert file.references == 1 + parts_max // 2
     left.release_all()
@@ -77,7 +77,7 @@ async def test_what_waits_to_be_released_is_bounded_and_ends_with_the_server(
     # The turn that was asked for finds nothing.
     for _ in range(10):
         await asyncio.sleep(0)
-    left.take(deque(_answer(file, 1)), _nobody)
+    left.take(deque(_answer(file, 1)), _no_callback)
     assert file.references == 1
 
 

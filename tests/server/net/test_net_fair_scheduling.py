@@ -112,7 +112,7 @@ async def test_work_in_chunks_may_wait_for_something_else(serve: Serve) -> None:
     assert await busy.receive(16) == b"at last MR later"
 
 
-async def test_what_waits_for_something_else_is_closed_with_its_connection(serve: Serve) -> None:
+async def test_a_waiting_coroutine_is_cancelled_with_its_connection(serve: Serve) -> None:
     place = await serve()
     waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     steps: list[str] = []

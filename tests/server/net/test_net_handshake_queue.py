@@ -11,6 +11,7 @@ import pytest
 from millrace_server.limits import Limits
 from millrace_server.net import handshake_queue
 from millrace_server.net.listener import OsNet
+from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.server.net.conftest import Serve, frame_of, open_descriptors, until
 
 HELLO = frame_of(b"MR hello")
@@ -22,7 +23,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_says_nothing_is_no_connection_and_is_answered_once_he_speaks(
+async def test_a_silent_socket_is_no_connection_until_it_sends_its_first_frame(
     serve: Serve,
 ) -> None:
     place = await serve(net=OsNet())
@@ -104,7 +105,7 @@ async def test_a_peer_that_takes_too_long_is_evicted(serve: Serve, sent: bytes) 
     for peer in peers:
         await peer.send(sent)
     for peer in peers:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_TIMEOUT_S):
             assert await peer.receive_to_end() == b""
 
 

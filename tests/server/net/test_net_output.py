@@ -67,7 +67,7 @@ class GatedReads:
         self.failures.append(error)
 
     def note_unchecked(self, position: int, end_position: int) -> None:
-        raise AssertionError("nobody reads the bytes but to check them")
+        raise AssertionError("bytes are read only to check them")
 
 
 async def test_slices_larger_than_socket_buffers_arrive_intact(
@@ -197,7 +197,7 @@ def check_windows(reads: GatedReads, size: int) -> None:
     assert not reads.failures
 
 
-async def test_bytes_nobody_has_checked_are_checked_though_they_are_in_the_page_cache(
+async def test_unchecked_bytes_are_checked_though_they_are_in_the_page_cache(
     serve: Serve, counted_file: MakeFile
 ) -> None:
     reads = GatedReads()
@@ -248,7 +248,7 @@ async def test_a_check_that_went_further_than_asked_is_not_repeated(
     assert (4 << 20, 6 << 20) not in reads.checked
 
 
-async def test_what_may_have_left_the_page_cache_while_a_peer_was_slow_is_asked_for_again(
+async def test_residency_is_checked_again_after_a_slow_peer(
     serve: Serve, counted_file: MakeFile
 ) -> None:
     reads = GatedReads()
@@ -288,7 +288,7 @@ async def test_file_stays_open_under_a_checking_thread_when_its_peer_resets(
     assert reads.checked == [(0, 1000)]
 
 
-async def test_what_fails_its_check_is_not_sent_and_the_source_is_told(
+async def test_bytes_that_fail_their_check_are_not_sent_and_the_source_is_told(
     serve: Serve, counted_file: MakeFile
 ) -> None:
     reads = GatedReads()

@@ -65,7 +65,7 @@ async def test_crowd_over_the_limit_is_dropped_unheard(serve: Serve) -> None:
     assert answers.count(b"") == 6
 
 
-async def test_drain_answers_what_is_in_progress_and_takes_nothing_new(serve: Serve) -> None:
+async def test_drain_finishes_requests_in_progress_and_takes_no_new_ones(serve: Serve) -> None:
     place = await serve()
     future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
     place.handler.on_frame = lambda connection, frame: future
@@ -88,7 +88,7 @@ async def test_drain_answers_what_is_in_progress_and_takes_nothing_new(serve: Se
     assert len(place.handler.lost) == 2
 
 
-async def test_drain_aborts_who_is_not_done_in_time(serve: Serve) -> None:
+async def test_drain_aborts_connections_at_its_timeout(serve: Serve) -> None:
     place = await serve()
     stuck: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
     place.handler.on_frame = lambda connection, frame: stuck

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from millrace_server.environment.seams import Response
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
+from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.server.net.conftest import Answer, CountedFile, Place, Serve, frame_of, until
 
 SLICE_BYTES = 3_000_000
@@ -64,7 +65,7 @@ async def test_storm_leaves_nothing_behind(
 
     place.handler.on_frame = answer
     seen: dict[str, int] = {}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_TIMEOUT_S):
         for _ in range(10):
             async with asyncio.TaskGroup() as peers:
                 for _ in range(20):

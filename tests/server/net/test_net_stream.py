@@ -9,6 +9,7 @@ from millrace_server.environment.seams import Response
 from millrace_server.limits import Limits
 from millrace_server.net.connection import Connection
 from millrace_server.net.pending_response import PendingResponse
+from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.server.net.conftest import Answer, CountedFile, Serve, until
 
 
@@ -121,7 +122,7 @@ async def test_sender_is_asked_to_pause_and_told_when_there_is_room(serve: Serve
     room = stream.drained()
     assert not room.done()
     assert len(await peer.receive(sent)) == sent
-    await asyncio.wait_for(room, 60)
+    await asyncio.wait_for(room, HANG_TIMEOUT_S)
     assert stream.send([b"more"])
     assert await peer.receive(4) == b"more"
 
