@@ -79,7 +79,7 @@ def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
     client_id = ""
     if client_id_size:
         try:
-            client_id = bytes(frame[HEADER_SIZE:end]).decode()
+            client_id = str(frame[HEADER_SIZE:end], "utf-8")
         except UnicodeDecodeError as error:
             position = HEADER_SIZE + error.start
             raise WireError("client id is not UTF-8", position=position) from None

@@ -187,7 +187,7 @@ class Output:
         queue = self.unsent
         size = len(data)
         cost = 0
-        if len(queue) > 1 and size < JOINED_BYTES:
+        if len(queue) > 1 and size < JOINED_BYTES and _is_joinable(queue[1]):
             data, slices = self._join()
             size = len(data)
             cost = slices * SMALL_SLICE_COST
@@ -325,6 +325,10 @@ class Output:
         self._wait = Wait.NOTHING
         if self._wake is not None:
             self._wake()
+
+
+def _is_joinable(part: ResponsePart) -> bool:
+    return not isinstance(part, FileSlice) or part.size <= SMALL_SLICE_BYTES
 
 
 def _read(file: File, size: int, position: int) -> bytes | None:

@@ -148,12 +148,14 @@ class FetchService:
     async def _read(self, wanted: Sequence[FetchFrom], max_bytes: int) -> list[Fetched]:
         results: list[Fetched] = []
         try:
-            for chunk in _chunks(wanted):
+            for chunk in (wanted,) if len(wanted) <= CHUNK_ENTRIES else _chunks(wanted):
                 if results:
                     await self._scheduler.yield_()
                 for want in chunk:
-                    results.append(self._read_one(want, max_bytes))
-                    max_bytes -= results[-1].size
+                    fetched = self._read_one(want, max_bytes)
+                    results.append(fetched)
+                    if fetched.records is not None:
+                        max_bytes -= fetched.records.size
         except BaseException:
             release(results)
             raise
@@ -283,9 +285,7 @@ def release(results: Sequence[Fetched]) -> None:
 
 
 def _chunks(wanted: Sequence[FetchFrom]) -> Iterator[Sequence[FetchFrom]]:
-    if len(wanted) <= CHUNK_ENTRIES:
-        return iter((wanted,))
-    return iter(chunks(wanted, CHUNK_ENTRIES, lambda want: want.topic))
+    return chunks(wanted, CHUNK_ENTRIES, lambda want: want.topic)
 
 
 def _epoch_error(want: FetchFrom, partition: Partition) -> ApiError:

@@ -306,6 +306,9 @@ def _encoded(header: RequestHeader, body: Body) -> Response:
             correlation_id=header.correlation_id,
             body_size=body.size,
         )
+        first, *others = body.parts
+        if isinstance(first, bytes):
+            return [frame_header + first, *others]
         return [frame_header, *body.parts]
     return [
         response_frame(

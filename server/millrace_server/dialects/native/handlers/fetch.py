@@ -34,7 +34,10 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         max_bytes=request.max_bytes,
     )
     if len(fetched) <= CHUNK_ENTRIES:
-        return _body(fetched, encode_parts(FetchResponse(tuple(map(_result, fetched))), VERSION))
+        return _body(
+            fetched,
+            encode_parts(FetchResponse(tuple([_result(each) for each in fetched])), VERSION),
+        )
     try:
         results: list[FetchPartitionResult] = []
         for chunk in chunks(fetched, CHUNK_ENTRIES, lambda result: result.topic):
