@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -24,6 +25,7 @@ from millrace_protocol.messages.metadata import MetadataRequest, MetadataRespons
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from millrace_server.environment.seams import File
 from millrace_server.limits import Limits
+from millrace_server.log import FlushTicket
 from millrace_server.partitions.partition_table import NotOpenYet
 from millrace_server.statistics import metrics
 from millrace_server.statistics.requests import UNTIMED
@@ -254,6 +256,38 @@ async def test_parked_fetches_are_counted_while_they_wait(broker: Broker, wire: 
         await other.produce("t", batch(b"v"))
     await wire.answer(FetchResponse, sent=sent)
     assert broker.statistics().value(parked) == 0
+
+
+async def test_produces_are_counted_while_they_wait_for_the_disk(
+    broker: Broker, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await wire.create("t")
+    gate, sync = threading.Event(), FlushTicket.sync
+
+    def wait(ticket: FlushTicket) -> None:
+        assert gate.wait(60)
+        sync(ticket)
+
+    monkeypatch.setattr(FlushTicket, "sync", wait)
+    waiting = "millrace_purgatory_requests"
+    sent = wire.send(ProduceRequest(-1, 60_000, (ProducePartition("t", 0, batch(b"v")),)))
+    await until(lambda: broker.statistics().value(waiting, purgatory="produce") == 1)
+    gate.set()
+    await wire.answer(ProduceResponse, sent=sent)
+    assert broker.statistics().value(waiting) == 0
+
+
+async def test_memory_of_an_unfinished_request_is_counted(broker: Broker) -> None:
+    held = "millrace_request_memory_bytes"
+    async with connect(broker.port) as wire:
+        assert broker.statistics().value(held) == 0
+        wire.writer.write((1 << 20).to_bytes(4, "big") + bytes(100_000))
+        await until(lambda: broker.statistics().value(held) > 100_000)
+    await until(lambda: broker.statistics().value(held) == 0)
+    statistics = broker.statistics()
+    limit = broker.config.limits.request_memory_bytes
+    assert statistics.value("millrace_request_memory_limit_bytes") == limit
+    assert statistics.value("millrace_request_memory_waiting") == 0
 
 
 async def test_groups_are_counted_by_state(broker: Broker, wire: Wire) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millrace import Admin, Producer
+from millrace import Admin, Consumer, Producer
 from millrace.errors import ConnectionFailed
 from millrace.statistics import Metric, Sample
 from millrace.sync import Admin as SyncAdmin
@@ -59,6 +59,19 @@ async def test_statistics_of_many_topics_come_whole() -> None:
         samples = found.metrics["millrace_log_size_bytes"].samples
         topics = [sample.labels["topic"] for sample in samples]
         assert [topic for topic in topics if topic in names] == names
+
+
+async def test_a_group_with_a_member_is_stable() -> None:
+    async with Broker() as broker, Admin(broker.servers) as admin:
+        await admin.create_topic("t")
+        async with Producer(broker.servers) as producer:
+            await producer.send("t", b"v")
+        async with Consumer(broker.servers, "t", group="g", auto_offset_reset="earliest") as reader:
+            await reader.getone()
+            found = await admin.describe_statistics(prefix="millrace_groups")
+            assert found.metrics["millrace_groups"].value(state="Stable") == 1
+        found = await admin.describe_statistics(prefix="millrace_groups")
+        assert found.metrics["millrace_groups"].value(state="Empty") == 1
 
 
 def test_the_synchronous_client_has_the_same() -> None:

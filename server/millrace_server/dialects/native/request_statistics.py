@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
 from millrace_protocol.api import APIS
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.primitives import ArrayOf
-from millrace_protocol.schema import Struct, wire_fields
+from millrace_protocol.schema import Message, Struct, wire_fields
 from millrace_server.dialects.native.response_body import Body, BodyParts
 from millrace_server.statistics.registry import Registry
 from millrace_server.statistics.requests import ApiStatistics, ApiTable
 
 DIALECT = "native"
+
+Results = Callable[[Any], tuple[Any, ...]]
+"""The array of a response whose elements have an error code."""
 
 
 def _has_error_code(type_: ArrayOf) -> bool:
@@ -18,15 +25,21 @@ def _has_error_code(type_: ArrayOf) -> bool:
     return isinstance(element, Struct) and "error_code" in element.cls.__dataclass_fields__
 
 
-RESULTS: dict[int, tuple[str, ...]] = {
-    int(api.key): tuple(
+def _results_of(response: type[Message], version: int) -> Results | None:
+    names = [
         name
-        for name, field in wire_fields(api.response, api.max_version)
+        for name, field in wire_fields(response, version)
         if isinstance(field.type, ArrayOf) and _has_error_code(field.type)
-    )
-    for api in APIS.values()
+    ]
+    if len(names) > 1:
+        raise TypeError(f"{response.__name__} has results in {names}; one array is counted")
+    return attrgetter(*names) if names else None
+
+
+RESULTS: dict[int, Results | None] = {
+    int(api.key): _results_of(api.response, api.max_version) for api in APIS.values()
 }
-"""Of each api, the arrays of its response whose elements have an error code."""
+"""Of each api, where its response has results; None for one without."""
 
 
 def api_table(registry: Registry) -> ApiTable[int]:
@@ -40,7 +53,8 @@ def count_errors(counted: ApiStatistics, api: int, body: Body) -> None:
         for code in body.error_codes:
             counted.count_error(code)
         return
-    for name in RESULTS[api]:
-        for result in getattr(body, name):
+    results_of = RESULTS[api]
+    if results_of is not None:
+        for result in results_of(body):
             if result.error_code:
                 counted.count_error(ErrorCode(result.error_code))
