@@ -27,10 +27,10 @@ LOOP_DOORS: dict[str, tuple[str, ...]] = {
     "TaskGroup": (),
     "create_task": ("machine", "net.listener"),
     "ensure_future": (),
-    "run_in_executor": ("machine",),
+    "run_in_executor": (),
     "set_default_executor": (),
-    # A broker in a thread of a test talks to its loop.
-    "call_soon_threadsafe": ("testing",),
+    # A worker thread hands over its result; a broker in a thread of a test talks to its loop.
+    "call_soon_threadsafe": ("disk.worker_threads", "testing"),
     "run_coroutine_threadsafe": ("testing",),
     # Clock. What only waits asks the loop for it, and gives it a time that has passed.
     "time": (),

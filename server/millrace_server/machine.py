@@ -6,11 +6,11 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 from millrace_server.disk.os_disk import OsDisk
+from millrace_server.disk.worker_threads import WorkerThreads
 from millrace_server.environment.seams import Environment
 from millrace_server.net.listener import OsNet
 
@@ -39,7 +39,7 @@ class LoopSpawn:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._pool = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="millrace")
+        self._threads = WorkerThreads(WORKER_THREADS, name="millrace")
 
     def task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """See `seams.Spawn`."""
@@ -47,11 +47,11 @@ class LoopSpawn:
 
     def blocking(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """See `seams.Spawn`."""
-        return self._loop.run_in_executor(self._pool, work, *args)
+        return self._threads.submit(work, *args)
 
     def close(self) -> None:
         """Waits for the calls in flight and ends the threads."""
-        self._pool.shutdown()
+        self._threads.close()
 
 
 def this_machine(data_directory: str | Path, spawn: LoopSpawn) -> Environment:

@@ -31,7 +31,7 @@ class Completion(asyncio.Future[T]):
         self._resume()
         return True
 
-    def fail(self, error: Exception) -> bool:
+    def fail(self, error: BaseException) -> bool:
         """Sets an exception and resumes; False, and nothing happens, when it is done already."""
         if self.done():
             return False
