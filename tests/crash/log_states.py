@@ -133,7 +133,7 @@ class LogLife:
         self.durable = min(self.durable, offset)
         self.log.truncate_to(offset, high_watermark=0, now_ms=2_000)
         del self.sent[offset:], self.epochs[offset:]
-        self.durable = offset
+        self.durable = self.log.durable_offset
 
     def retain(self) -> None:
         self.log.retention(2_000, high_watermark=self.log.durable_offset)

@@ -16,6 +16,7 @@ tries again while the cause may pass.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
@@ -29,10 +30,17 @@ from millrace_server.metadata.image import PartitionRegistration, Topic
 from millrace_server.partitions.core_errors import as_api_error
 from millrace_server.partitions.opening import Opening, take_role
 from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
-from millrace_server.partitions.storage import create_logs, log_config, remove_partitions
+from millrace_server.partitions.storage import (
+    create_logs,
+    drop_logs,
+    log_config,
+    remove_partitions,
+)
 from millrace_server.topic_config import TopicConfig
 
 log = get_logger("millrace.applier")
+CREATORS = 4
+"""Threads that create the logs of one topic: half of the worker threads, as in `opening`."""
 Replica = tuple[uuid.UUID, int]
 """A topic id and a partition number, on this broker."""
 
@@ -135,24 +143,46 @@ class MetadataApplier:
         for number in numbers:
             self._partitions.set_offline(topic.name, number, NotOpenYet(topic.name, number))
         try:
-            logs = await self._env.spawn.blocking(
-                create_logs,
-                self._env.disk,
-                self._cache.image,
-                topic.name,
-                str(topic.topic_id),
-                numbers,
-                config,
-            )
+            logs = await self._created_logs(topic, numbers, config)
         except (ApiError, OSError) as error:
             for number in numbers:
                 self._opening.open_later(topic, number, error)
             raise
         replicas: list[Replica] = []
-        for number, created in logs.items():
+        for number, created in sorted(logs.items()):
             self._created[topic.topic_id, number] = created
             replicas.append((topic.topic_id, number))
         return replicas
+
+    async def _created_logs(
+        self, topic: Topic, numbers: Sequence[int], config: LogConfig
+    ) -> dict[int, PartitionLog]:
+        """Creates logs in several threads: their syncs end together."""
+        env = self._env
+        parts = await asyncio.gather(
+            *(
+                env.spawn.blocking(
+                    create_logs,
+                    env.disk,
+                    self._cache.image,
+                    topic.name,
+                    str(topic.topic_id),
+                    numbers[first::CREATORS],
+                    config,
+                )
+                for first in range(min(CREATORS, len(numbers)))
+            ),
+            return_exceptions=True,
+        )
+        logs: dict[int, PartitionLog] = {}
+        for part in parts:
+            if isinstance(part, dict):
+                logs |= part
+        errors = [part for part in parts if isinstance(part, BaseException)]
+        if errors:
+            await env.spawn.blocking(drop_logs, env.disk, topic.name, logs)
+            raise errors[0]
+        return logs
 
     async def _delete(self, topic: Topic) -> None:
         self._on_deleted(topic.name)

@@ -25,6 +25,7 @@ import asyncio
 from millrace_server.api_error import ApiError
 from millrace_server.controller.metadata_log import MetadataLog
 from millrace_server.environment.seams import Disk, Environment
+from millrace_server.log.checkpoint_file import TEMPORARY_SUFFIX, read_file, replace_file
 from millrace_server.logs import get_logger
 from millrace_server.metadata.delta import Delta
 from millrace_server.metadata.image import ClusterImage
@@ -33,7 +34,6 @@ from millrace_server.metadata.snapshot import TornSnapshot, decode_snapshot, enc
 log = get_logger("millrace.snapshots")
 SNAPSHOT_SUFFIX = ".checkpoint"
 SNAPSHOTS_KEPT = 2
-_PART_SUFFIX = ".checkpoint.part"
 _DIGITS = 20
 
 
@@ -75,17 +75,9 @@ def write_snapshot(disk: Disk, directory: str, image: ClusterImage, *, now_ms: i
     """
     path = _path(directory, image.end_offset)
     for name in disk.list_directory(directory):
-        if name.endswith(_PART_SUFFIX):
+        if name.endswith(SNAPSHOT_SUFFIX + TEMPORARY_SUFFIX):
             disk.remove(f"{directory}/{name}")
-    part = path.removesuffix(SNAPSHOT_SUFFIX) + _PART_SUFFIX
-    file = disk.open(part, create=True, write=True)
-    try:
-        file.pwrite(encode_snapshot(image, now_ms=now_ms), 0)
-        file.sync()
-    finally:
-        file.release()
-    disk.rename(part, path)
-    disk.sync_directory(directory)
+    replace_file(disk, path, encode_snapshot(image, now_ms=now_ms))
     found = find_snapshots(disk, directory)
     for end_offset in found[:-SNAPSHOTS_KEPT]:
         disk.remove(_path(directory, end_offset))
@@ -93,12 +85,7 @@ def write_snapshot(disk: Disk, directory: str, image: ClusterImage, *, now_ms: i
 
 
 def _read(disk: Disk, path: str, end_offset: int) -> ClusterImage:
-    file = disk.open(path)
-    try:
-        data = file.pread(file.size(), 0)
-    finally:
-        file.release()
-    return decode_snapshot(data, end_offset=end_offset)
+    return decode_snapshot(read_file(disk, path) or b"", end_offset=end_offset)
 
 
 def _path(directory: str, end_offset: int) -> str:

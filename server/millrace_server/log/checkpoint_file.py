@@ -74,16 +74,21 @@ def read_file(disk: Disk, path: str) -> bytes | None:
         file.release()
 
 
-def replace_file(disk: Disk, path: str, data: bytes) -> None:
-    """Makes `data` the content of a file, durably, with its name. Blocking; raises `OSError`."""
-    temporary = path + TEMPORARY_SUFFIX
-    if disk.exists(temporary):
-        disk.remove(temporary)
-    file = disk.open(temporary, create=True, write=True)
+def create_file(disk: Disk, path: str, data: bytes) -> None:
+    """Makes a file and its content durable, but not its name. Blocking; raises `OSError`."""
+    file = disk.open(path, create=True, write=True)
     try:
         file.pwrite(data, 0)
         file.sync()
     finally:
         file.release()
+
+
+def replace_file(disk: Disk, path: str, data: bytes) -> None:
+    """Makes `data` the content of a file, durably, with its name. Blocking; raises `OSError`."""
+    temporary = path + TEMPORARY_SUFFIX
+    if disk.exists(temporary):
+        disk.remove(temporary)
+    create_file(disk, temporary, data)
     disk.rename(temporary, path)
     disk.sync_directory(path.rpartition("/")[0])

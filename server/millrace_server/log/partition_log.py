@@ -68,9 +68,15 @@ class PartitionLog:
         self.cleaner = LogCleaner(self._state, self._durability)
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, config: LogConfig) -> PartitionLog:
-        """Makes the directory of a new, empty log, durably. Blocking; raises `OSError`."""
-        return cls(disk, directory, config, create_files(disk, directory, config))
+    def create(
+        cls, disk: Disk, directory: str, config: LogConfig, *, sync_parent: bool = True
+    ) -> PartitionLog:
+        """Makes the directory of a new, empty log. Blocking; raises `OSError`.
+
+        It is durable when the parent directory has been synced, here or later for many logs.
+        """
+        files = create_files(disk, directory, config, sync_parent=sync_parent)
+        return cls(disk, directory, config, files)
 
     @classmethod
     def open(

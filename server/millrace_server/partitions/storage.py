@@ -15,6 +15,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Disk
 from millrace_server.log import CorruptLog, LogConfig, PartitionLog
+from millrace_server.log.checkpoint_file import read_file, replace_file
 from millrace_server.log.segment import LOG_SUFFIX
 from millrace_server.logs import get_logger
 from millrace_server.metadata.image import ClusterImage
@@ -93,7 +94,7 @@ def create_logs(
             if disk.exists(directory):
                 _clear(disk, image, directory)
             unfinished = directory
-            logs[number] = PartitionLog.create(disk, directory, config)
+            logs[number] = PartitionLog.create(disk, directory, config, sync_parent=False)
             _write_identity(disk, directory, Identity(topic_id, number))
         disk.sync_directory("")
     except (OSError, ApiError):
@@ -137,18 +138,8 @@ def _is_removed(topic_id: str | None, image: ClusterImage) -> bool:
 
 def _write_identity(disk: Disk, directory: str, identity: Identity) -> None:
     """Replaces the file atomically. It is the last step of a creation, and says that it ended."""
-    temporary = f"{directory}/{IDENTITY_FILE}.new"
-    if disk.exists(temporary):
-        disk.remove(temporary)
     content = {"topic_id": identity.topic_id, "partition": identity.number}
-    file = disk.open(temporary, create=True, write=True)
-    try:
-        file.pwrite(json.dumps(content).encode(), 0)
-        file.sync()
-    finally:
-        file.release()
-    disk.rename(temporary, f"{directory}/{IDENTITY_FILE}")
-    disk.sync_directory(directory)
+    replace_file(disk, f"{directory}/{IDENTITY_FILE}", json.dumps(content).encode())
 
 
 def open_log(
@@ -331,14 +322,10 @@ def is_partition(disk: Disk, directory: str) -> bool:
 
 def read_identity(disk: Disk, directory: str) -> Identity | None:
     """The identity of a directory, None if it has none. Raises `OSError`."""
-    path = f"{directory}/{IDENTITY_FILE}"
-    if not disk.exists(path):
+    data = read_file(disk, f"{directory}/{IDENTITY_FILE}")
+    if data is None:
         return None
-    file = disk.open(path)
-    try:
-        content = _parsed(file.pread(file.size(), 0))
-    finally:
-        file.release()
+    content = _parsed(data)
     number = content.get("partition")
     return Identity(str(content.get("topic_id")), number if isinstance(number, int) else None)
 
