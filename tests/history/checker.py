@@ -53,7 +53,7 @@ class _Check:
         self._polls = Polls(self._report)
         self._epochs = Epochs(self._report)
         # Per partition: offset to (value, operation), and value to (offset, operation), of the
-        # first that said so.
+        # first that told it.
         self._at: dict[str, dict[int, tuple[int, int]]] = {}
         self._where: dict[str, dict[int, tuple[int, int]]] = {}
         # What polls gave: offset to (value, operation), and value to (offset, operation).
@@ -141,26 +141,26 @@ class _Check:
                     self._place(send, value, offset, number)
 
     def _place(self, send: Send, value: int, offset: int, number: int) -> None:
-        """Somebody says that a value is at an offset, and perhaps at no other."""
+        """A value is at an offset, and perhaps at no other."""
         partition = send.partition
         self._place_at(partition, value, offset, number)
-        where, said = self._where.setdefault(partition, {}).setdefault(value, (offset, number))
+        where, told = self._where.setdefault(partition, {}).setdefault(value, (offset, number))
         if where != offset and send.is_idempotent:
             self._report.add(
                 Kind.DUPLICATE,
                 f"{partition}: {value} is at offset {where} and at {offset}",
-                said,
+                told,
                 number,
             )
 
     def _place_at(self, partition: str, value: int, offset: int, number: int) -> None:
-        """Nobody may say that another value is there."""
-        there, said = self._at.setdefault(partition, {}).setdefault(offset, (value, number))
+        """No other value may be there."""
+        there, told = self._at.setdefault(partition, {}).setdefault(offset, (value, number))
         if there != value:
             self._report.add(
                 Kind.INCONSISTENT_OFFSET,
                 f"{partition}: offset {offset} holds {there} and {value}",
-                said,
+                told,
                 number,
             )
 
@@ -179,12 +179,12 @@ class _Check:
 
     def _note_watermark(self, number: int, seen: Watermark) -> None:
         watermarks = self._watermarks.setdefault(seen.partition, {})
-        before, said = watermarks.get(seen.process, (0, number))
+        before, told = watermarks.get(seen.process, (0, number))
         if seen.offset < before:
             self._report.add(
                 Kind.WATERMARK_BACK,
                 f"{seen.partition}: the high watermark was {before} and is {seen.offset}",
-                said,
+                told,
                 number,
             )
         watermarks[seen.process] = (seen.offset, number)
@@ -265,7 +265,7 @@ class _Check:
                 )
 
     def _was_settled(self, value: int, number: int) -> bool:
-        """Whether nobody would send a value again after an operation."""
+        """Whether no client would send a value again after an operation."""
         send = self._sends.by_value.get(value)
         return (
             send is not None

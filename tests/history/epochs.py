@@ -1,4 +1,4 @@
-"""The leader epochs of a history: what is said of each offset, and of who leads.
+"""The leader epochs of a history: the epoch of each offset, and of each leader.
 
 Owns the rules. In one life of a partition an offset is in one epoch, and epochs never fall along
 the offsets (KIP-101). A process that was told of an epoch is not told of an older one later.
@@ -33,13 +33,13 @@ class Epochs:
     def lead(self, number: int, led: Led) -> None:
         """A process is told in which epoch a partition is led."""
         told = self._led.setdefault(led.partition, {})
-        before, said = told.get(led.process, (led.epoch, number))
+        before, told_by = told.get(led.process, (led.epoch, number))
         if led.epoch < before:
             self._report.add(
                 Kind.EPOCH_BACK,
                 f"{led.partition}: process {led.process} was told of leader epoch {before} and "
                 f"then of {led.epoch}",
-                said,
+                told_by,
                 number,
             )
         else:

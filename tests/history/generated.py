@@ -291,7 +291,7 @@ def lose(history: History, rng: random.Random) -> History | None:
 
 
 def invent(history: History, rng: random.Random) -> History | None:
-    """A value nobody sent is read."""
+    """A value is read that was not sent."""
     return _spoilt_record(history, rng, (0, 10**9))
 
 

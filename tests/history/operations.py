@@ -57,7 +57,7 @@ class Failed:
 
 @dataclass(slots=True)
 class Unknown:
-    """Nobody knows what became of a send: it may be in the log, or get there later."""
+    """The outcome of a send is not known: it may be in the log, or get there later."""
 
     value: int
 

@@ -106,11 +106,11 @@ class Sends:
             last: tuple[int, Send] | None = None
             for value in values:
                 send = self.by_value[value]
-                offset, said = send.offset, send.ended
+                offset, told = send.offset, send.ended
                 if offset < 0:
                     if not send.is_idempotent or value not in seen:
                         continue
-                    offset, said = seen[value]
+                    offset, told = seen[value]
                 # With both acked and the other one before this began, `ack` has told already.
                 if (
                     last is not None
@@ -125,7 +125,7 @@ class Sends:
                         f"{last[0]}, and it got {offset}",
                         last[1].ended,
                         send.began,
-                        said,
+                        told,
                     )
                 if last is None or offset > last[0]:
                     last = offset, send

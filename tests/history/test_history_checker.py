@@ -86,7 +86,7 @@ PLANTED: list[tuple[str, Kind, list[Operation]]] = [
     ),
     ("a failed send is read", Kind.ABORTED_READ, [*sent(10), Failed(10), polled(10)]),
     ("a send fails after it was read", Kind.ABORTED_READ, [*sent(10), polled(10), Failed(10)]),
-    ("a value is read that nobody sent", Kind.PHANTOM, [*sent(10), polled(10, 99)]),
+    ("a value is read that was not sent", Kind.PHANTOM, [*sent(10), polled(10, 99)]),
     ("a value is read before it is sent", Kind.PHANTOM, [polled(10), *sent(10)]),
     (
         "a value is read in another partition",
@@ -156,7 +156,7 @@ PLANTED: list[tuple[str, Kind, list[Operation]]] = [
         [*acked(10), Forgot(A, Left.NOTHING), polled(10, process=8)],
     ),
     (
-        "a value nobody acked comes to lie before an earlier one",
+        "a value that was not acked comes to lie before an earlier one",
         Kind.SEND_ORDER,
         [*sent(10, 11), polled(11, 10)],
     ),

@@ -308,7 +308,7 @@ class FaultyDisk:
 
     @property
     def open_files(self) -> list[str]:
-        """Paths of the files that somebody still holds a reference to."""
+        """Paths of the files with references left."""
         return [file.path for file in self.files if file.references > 0]
 
     def file_bytes(self, path: str) -> bytes:

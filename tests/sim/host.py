@@ -96,7 +96,7 @@ class Trace:
         self.sometimes("a client was told of an error")
 
     def violation(self, sentence: str) -> None:
-        """Something happened that must not; said once, however often it did."""
+        """Something happened that must not; kept once, however often it did."""
         if sentence not in self.violations:
             self.violations.append(sentence)
         self.note(f"VIOLATION {sentence}")

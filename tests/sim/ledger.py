@@ -113,7 +113,7 @@ class Ledger:
         self.history.add(Acked(number, offset))
 
     def ended(self, value: bytes, *, is_certain: bool) -> None:
-        """A send ended without an ack: it was certainly not written, or nobody knows."""
+        """A send ended without an ack: it was certainly not written, or it may be."""
         number = self.number_of(value)
         self.history.add(Failed(number) if is_certain else Unknown(number))
 

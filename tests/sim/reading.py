@@ -159,25 +159,25 @@ class LastReading:
         """Reads what can be read, or is told why not."""
         if topic.broker.refusal is not None:
             return
-        said: list[MillraceError] = []
+        errors: list[MillraceError] = []
         try:
             async with asyncio.timeout(LIVENESS_S) as self._deadline:
-                await self._read_partition(topic, where, said=said)
+                await self._read_partition(topic, where, errors=errors)
         except MillraceError as error:
             self._rot.note_corruption(self._life.name, error)
         except TimeoutError:
-            if not said:
+            if not errors:
                 self._trace.violation(
                     f"{partition_name(where)} cannot be read, and no error says why"
                 )
-            self._rot.note_corruption(self._life.name, said[-1])
+            self._rot.note_corruption(self._life.name, errors[-1])
 
     async def _read_partition(
         self,
         topic: Topic,
         where: Where,
         *,
-        said: list[MillraceError] | None = None,
+        errors: list[MillraceError] | None = None,
     ) -> None:
         ledger = self._ledger
         found: dict[int, tuple[int, int]] = {}
@@ -201,8 +201,8 @@ class LastReading:
                 if records:
                     self._deadline.reschedule(asyncio.get_running_loop().time() + LIVENESS_S)
                 error = consumer.health().last_error
-                if not records and said is not None and error is not None:
-                    said.append(error)
+                if not records and errors is not None and error is not None:
+                    errors.append(error)
                 for record in records:
                     if record.offset != position:
                         self._trace.violation(f"{where}: {record.offset} follows {position - 1}")
