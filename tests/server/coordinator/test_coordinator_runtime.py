@@ -371,6 +371,16 @@ async def test_a_large_append_that_is_not_encoded_yet_ends_with_its_shard(tmp_pa
         assert counters.count() == 0
 
 
+async def test_a_large_append_that_meets_a_bug_ends_the_shard(tmp_path: Path) -> None:
+    async with counters_on(tmp_path) as counters:
+        await counters.load()
+        waiting = counters.wait(1)
+        broken = counters.add("\ud800", times=2 * CHUNK_RECORDS)
+        assert isinstance(await broken, ApiError)
+        assert code_of(broken) is code_of(waiting) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert counters.refused().code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 # Replies and deadlines
 
 
