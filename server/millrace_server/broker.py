@@ -47,7 +47,9 @@ from millrace_server.services.groups import GroupCoordinatorService
 from millrace_server.services.list_offsets import OffsetService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
+from millrace_server.services.records import RecordService
 from millrace_server.services.services import Services
+from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
 from millrace_server.statistics import Registry, Sample, metrics
@@ -188,7 +190,8 @@ class Broker:
             groups=self.groups,
             producer_ids=self.producer_ids,
             cluster=self.cluster,
-            partitions=self.partitions,
+            records=RecordService(self.partitions),
+            ranges=SplitRangeService(self.partitions, self.scheduler),
             lookups=self.lookups,
             scheduler=self.scheduler,
             statistics=self._statistics_service,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -27,6 +28,15 @@ class FoundOffset:
     leader_epoch: int = -1
 
 
+class Extent(NamedTuple):
+    """Where a partition begins and ends, and what it takes."""
+
+    start_offset: int
+    high_watermark: int
+    end_offset: int
+    size_bytes: int
+
+
 class OffsetService:
     """Finds offsets of partitions."""
 
@@ -36,6 +46,16 @@ class OffsetService:
         self._partitions = partitions
         self._scheduler = scheduler
         self._lookups = lookups
+
+    def extent(self, topic: str, number: int) -> Extent:
+        """Where a partition begins and ends. Raises `ApiError`."""
+        partition = self._partitions.get(topic, number)
+        return Extent(
+            partition.start_offset,
+            partition.high_watermark,
+            partition.end_offset,
+            partition.size_bytes,
+        )
 
     async def find(self, topic: str, number: int, timestamp_ms: int) -> FoundOffset:
         """The first offset with at least this timestamp, or one of the named offsets.

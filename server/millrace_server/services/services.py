@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from millrace_server.environment.seams import Environment
 from millrace_server.loop.fair_scheduler import FairScheduler
-from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.fetch import FetchService
@@ -17,6 +16,8 @@ from millrace_server.services.groups import GroupCoordinatorService
 from millrace_server.services.list_offsets import OffsetService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
+from millrace_server.services.records import RecordService
+from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
 
@@ -34,7 +35,8 @@ class Services:
     groups: GroupCoordinatorService
     producer_ids: ProducerIds
     cluster: ClusterService
-    partitions: PartitionTable
+    records: RecordService
+    ranges: SplitRangeService
     lookups: BatchLookups
     scheduler: FairScheduler
     statistics: StatisticsService

@@ -16,8 +16,8 @@ from millrace_server.api_error import ApiError
 from millrace_server.dialects.text.groups import groups, lag
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, record_line
 from millrace_server.dialects.text.statistics import stats
-from millrace_server.partitions.partition import Partition
 from millrace_server.services.produce import ACKS_ALL
+from millrace_server.services.records import PartitionRecords
 from millrace_server.services.services import Services
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
@@ -80,13 +80,13 @@ def describe(services: Services, name: str) -> Lines:
 
 def _partition_line(services: Services, name: str, number: int) -> str:
     try:
-        partition = services.partitions.get(name, number)
+        extent = services.offsets.extent(name, number)
     except ApiError as refused:
         return f"partition {number} offline: {refused.message}"
     return (
-        f"partition {number} leader {services.cluster.node_id} start {partition.start_offset} "
-        f"high watermark {partition.high_watermark} end {partition.end_offset} "
-        f"bytes {partition.size_bytes}"
+        f"partition {number} leader {services.cluster.node_id} start {extent.start_offset} "
+        f"high watermark {extent.high_watermark} end {extent.end_offset} "
+        f"bytes {extent.size_bytes}"
     )
 
 
@@ -138,19 +138,19 @@ async def fetch(
     if not 1 <= wanted <= FETCH_COUNT_MAX:
         raise usage_error(f"COUNT is {wanted}; it is 1 to {FETCH_COUNT_MAX}")
     first = number(offset, "OFFSET")
-    found = services.partitions.get(topic, number(partition, "PARTITION"))
-    found.check_readable(first)
-    lines, next_offset = await read_lines(services, found, first, wanted)
+    records = services.records.open(topic, number(partition, "PARTITION"))
+    records.check_readable(first)
+    lines, next_offset = await read_lines(services, records, first, wanted)
     return [
         *lines,
         f"OK {counted(len(lines), 'record')}, next offset {next_offset}, "
-        f"high watermark {found.high_watermark}",
+        f"high watermark {records.high_watermark}",
     ]
 
 
 async def read_lines(
     services: Services,
-    partition: Partition,
+    partition: PartitionRecords,
     offset: int,
     count: int,
     *,
@@ -167,13 +167,9 @@ async def read_lines(
     characters_left = characters_max
     while len(lines) < count and characters_left > 0 and offset < partition.high_watermark:
         async with services.lookups:
-            found = partition.read(offset, max_bytes=FETCH_BYTES)
-            if found.slice is None:
+            data = partition.read(offset, max_bytes=FETCH_BYTES)
+            if not data:
                 break
-            try:
-                data = found.slice.read()
-            finally:
-                found.slice.release()
             more, next_offset, fault = await _lines_of(
                 services, data, offset, count - len(lines), characters_left
             )
@@ -219,10 +215,9 @@ def offsets(services: Services, name: str) -> Lines:
     topic = services.cluster.topic(name)
     listed = []
     for n in range(topic.partition_count):
-        partition = services.partitions.get(name, n)
+        extent = services.offsets.extent(name, n)
         listed.append(
-            f"partition {n} start {partition.start_offset} "
-            f"high watermark {partition.high_watermark}"
+            f"partition {n} start {extent.start_offset} high watermark {extent.high_watermark}"
         )
     return [*listed, "OK"]
 

@@ -144,10 +144,10 @@ class TextSession:
                 raise usage_error("This connection follows a partition already; open another")
             if len(words) != 2:
                 raise usage_error("Type TAIL TOPIC PARTITION")
-            partition = self._services.partitions.get(words[0], number(words[1], "PARTITION"))
+            records = self._services.records.open(words[0], number(words[1], "PARTITION"))
             self._is_following = True
             try:
-                await follow(self._services, partition, self._connection, stream)
+                await follow(self._services, records, self._connection, stream)
             finally:
                 self._is_following = False
         except CORE_ERRORS as error:

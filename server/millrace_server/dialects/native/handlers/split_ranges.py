@@ -11,10 +11,10 @@ from millrace_protocol.messages.split_ranges import (
     SplitRangesRequest,
     SplitRangesResponse,
 )
-from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
+from millrace_server.api_error import ApiError
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
-from millrace_server.services.split_ranges import split_range
+from millrace_server.services.split_ranges import OffsetRange
 
 
 async def handle(
@@ -32,24 +32,18 @@ async def handle(
 
 
 async def _split(services: Services, asked: PartitionRange, pieces_max: int) -> PartitionPieces:
+    wanted = OffsetRange(asked.topic, asked.partition, asked.start_offset, asked.end_offset)
     try:
-        partition = services.partitions.get(asked.topic, asked.partition)
-        pieces = await split_range(
-            partition,
-            asked.start_offset,
-            end_offset=asked.end_offset,
-            piece_bytes=asked.piece_bytes,
-            pieces_max=pieces_max,
-            scheduler=services.scheduler,
+        found = await services.ranges.split(
+            wanted, piece_bytes=asked.piece_bytes, pieces_max=pieces_max
         )
-    except CORE_ERRORS as error:
-        refused = as_api_error(error)
+    except ApiError as refused:
         return PartitionPieces(asked.topic, asked.partition, refused.code, refused.message, -1, ())
     return PartitionPieces(
         asked.topic,
         asked.partition,
         ErrorCode.NONE,
         None,
-        partition.leader_epoch,
-        tuple(RangePiece(piece.end_offset, piece.size_bytes) for piece in pieces),
+        found.leader_epoch,
+        tuple(RangePiece(piece.end_offset, piece.size_bytes) for piece in found.pieces),
     )
