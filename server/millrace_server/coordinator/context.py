@@ -148,8 +148,9 @@ class CoordinatorContext(Generic[S]):
             return
         self._state, self._error = ContextState.CLOSED, error
         self._alarm.cancel(self)
-        if self._writer is not None:
-            self._writer.close()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
         self._effects.clear()
         self._shard.on_unloaded()
         pending, self._pending = self._pending, {}

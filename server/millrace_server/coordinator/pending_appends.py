@@ -70,6 +70,11 @@ class PendingAppends(Generic[R, T]):
         pending = self._pending[append_id] = PendingAppend(tuple(records), keys, on_ended)
         effects.append(Append(append_id, pending.records))
 
+    def clear(self) -> None:
+        """Drops all of them: the shard is unloaded, and no append is reported any more."""
+        self._pending.clear()
+        self._by_key.clear()
+
     def end(self, append_id: int, *, durable: bool) -> PendingAppend[R, T]:
         """Takes out an append that has ended. Raises `ValueError` if it cannot have.
 

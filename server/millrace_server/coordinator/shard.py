@@ -116,7 +116,7 @@ class CoordinatorShard(Protocol[R, T]):
         """The whole partition has been replayed."""
 
     def on_unloaded(self) -> None:
-        """No event follows: releases what the shard shares with others."""
+        """No event follows: releases what the shard shares, and its reference cycles."""
 
     def on_appended(self, append_id: int, moment: Moment) -> Sequence[Append[R] | Reply[T]]:
         """The append is durable. Raises `ValueError` if an older one is still pending."""

@@ -109,6 +109,7 @@ class GroupCoordinatorShard:
         """See `CoordinatorShard`."""
         self._groups.close()
         self._image.release()
+        self._appends.clear()
 
     def join(self, token: Token, request: JoinGroup, moment: Moment) -> GroupEffects:
         """The reply is a `JoinGroupResult` when the generation begins."""

@@ -58,6 +58,7 @@ class CounterShard:
 
     def on_unloaded(self) -> None:
         self.is_unloaded = True
+        self._appends.clear()
 
     def add(self, name: str, token: Token, moment: Moment, *, times: int = 1) -> CounterEffects:
         """Counts on; the reply follows when that is durable."""

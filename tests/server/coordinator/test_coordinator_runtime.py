@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -379,6 +381,23 @@ async def test_a_large_append_that_meets_a_bug_ends_the_shard(tmp_path: Path) ->
         assert isinstance(await broken, ApiError)
         assert code_of(broken) is code_of(waiting) is ErrorCode.UNKNOWN_SERVER_ERROR
         assert counters.refused().code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_an_ended_shard_is_freed_when_its_appends_have_ended(tmp_path: Path) -> None:
+    faults = Faults()
+    async with counters_on(tmp_path, faults) as counters:
+        await counters.load()
+        faults.may_sync.clear()
+        adding = counters.add()
+        shard = weakref.ref(counters.shards.pop())
+        gc.disable()
+        try:
+            counters.runtime.unload(0, 1)
+            assert code_of(adding) is ErrorCode.NOT_COORDINATOR
+            faults.may_sync.set()
+            await until(lambda: shard() is None)
+        finally:
+            gc.enable()
 
 
 # Replies and deadlines
