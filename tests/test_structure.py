@@ -18,9 +18,7 @@ from tests.structure import (
 LARGE_FILES: set[str] = {
     "membership",
 }
-LONG_FUNCTIONS: set[str] = {
-    "_Payload._read_one_by_one",
-}
+LONG_FUNCTIONS: set[str] = set()
 
 
 def _name(module: str) -> str:

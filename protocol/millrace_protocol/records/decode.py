@@ -263,76 +263,69 @@ class _Payload:
         self, columns: Columns, position: int, first: int, low: int, high: int, width: int
     ) -> int:
         """Read the records `[low, high)` of a chunk from `first` on; return where they end."""
-        buf = self._buf
+        buf, sizes, sizes_above = self._buf, _SIZES, _SIZES_ABOVE
         timestamps, keys, values = columns.timestamps_ms, columns.keys, columns.values
-        sizes, sizes_above = _SIZES, _SIZES_ABOVE
-        base_timestamp = self._base_timestamp
-        delta_end = _BEYOND if self._is_time_plain else 0
+        base_timestamp, delta_end = self._base_timestamp, _BEYOND if self._is_time_plain else 0
         time_byte, timestamp = -1, 0
-        index = start = 0
-        try:
-            for index, offset_delta in enumerate(VARINTS.row(high, low), low - first):
-                start = position
-                try:
-                    byte = buf[position]
+        for index, offset_delta in enumerate(VARINTS.row(high, low), low - first):
+            start = position
+            try:
+                length = sizes[byte := buf[position]]
+                position += 1
+                if byte > 127:
+                    length += sizes_above[buf[position]]
                     position += 1
-                    length = sizes[byte]
+                end = position + length
+                byte = buf[position + 1]
+                position += 2
+                if byte != time_byte:
+                    time_at = position - 1
+                    delta, time_byte = sizes[byte], byte
                     if byte > 127:
-                        length += sizes_above[buf[position]]
+                        delta += sizes_above[buf[position]]
                         position += 1
-                    end = position + length
-                    byte = buf[position + 1]
-                    if byte == time_byte:
-                        position += 2
+                        time_byte = -1
+                    if delta < delta_end:
+                        timestamp = base_timestamp + delta
                     else:
-                        time_at = position + 1
-                        position += 2
-                        delta, time_byte = sizes[byte], byte
-                        if byte > 127:
-                            delta += sizes_above[buf[position]]
-                            position += 1
-                            time_byte = -1
-                        if delta < delta_end:
-                            timestamp = base_timestamp + delta
-                        else:
-                            timestamp, position = self._timestamp(time_at)
-                    timestamps[index] = timestamp
-                    key_at = position + width
-                    if buf[position:key_at] == offset_delta:
-                        byte = buf[key_at]
-                        position = key_at + 1
-                        if byte != 1:
-                            size = sizes[byte]
-                            if byte > 127:
-                                size += sizes_above[buf[position]]
-                                position += 1
-                            key_at = position
-                            position += size
-                            keys[index] = buf[key_at:position]
-                        byte = buf[position]
-                        position += 1
+                        timestamp, position = self._timestamp(time_at)
+                timestamps[index] = timestamp
+                key_at = position + width
+                if buf[position:key_at] == offset_delta:
+                    position = key_at + 1
+                    if (byte := buf[key_at]) != 1:
                         size = sizes[byte]
                         if byte > 127:
                             size += sizes_above[buf[position]]
                             position += 1
-                        value_end = position + size
-                        headers_end = value_end + 1
-                        count = buf[value_end]
-                        if count and headers_end < end and not count & 0x81:
-                            columns.headers[index], headers_end = read_headers(
-                                buf, headers_end, end, count >> 1
-                            )
-                            count = 0
-                        if headers_end == end and not count:
-                            values[index] = buf[position:value_end]
-                            position = end
-                            continue
-                except (IndexError, Malformed):
-                    pass
-                _, position = self._record(columns, index, start, first + index)
-        except (IndexError, Malformed) as error:
-            raise self._corrupt(first + index, start, error) from error
+                        keys[index] = buf[position : position + size]
+                        position += size
+                    size = sizes[byte := buf[position]]
+                    position += 1
+                    if byte > 127:
+                        size += sizes_above[buf[position]]
+                        position += 1
+                    headers_end = (value_end := position + size) + 1
+                    if (count := buf[value_end]) and headers_end < end and not count & 0x81:
+                        columns.headers[index], headers_end = read_headers(
+                            buf, headers_end, end, count >> 1
+                        )
+                        count = 0
+                    if headers_end == end and not count:
+                        values[index] = buf[position:value_end]
+                        position = end
+                        continue
+            except (IndexError, Malformed):
+                pass
+            position = self._read_unusual(columns, index, start, first)
         return position
+
+    def _read_unusual(self, columns: Columns, index: int, position: int, first: int) -> int:
+        """Read any record of a batch without gaps into a row; return where it ends."""
+        try:
+            return self._record(columns, index, position, first + index)[1]
+        except (IndexError, Malformed) as error:
+            raise self._corrupt(first + index, position, error) from error
 
     def _read_sparse(
         self, position: int, first: int, stop: int, previous_delta: int
