@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from tests.quick_spark import environment
+from tests.quick_spark import archive_classes, environment
 
 # The suite tries the same inputs every time, so that a failure points at a change.
 # `pytest --hypothesis-profile explore` tries new inputs each time. Inputs have no deadline: their
@@ -31,6 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def quick_spark(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def quick_spark(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> dict[str, str]:
     """The environment of processes that start Spark."""
-    return environment(tmp_path_factory.mktemp("spark"))
+    classes = pytestconfig.cache.mkdir("spark") / "classes.jsa"
+    archive_classes(classes)
+    return environment(tmp_path_factory.mktemp("spark"), classes)
