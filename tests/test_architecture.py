@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md says what is so: its generated part is up to date, its paths are there."""
+"""ARCHITECTURE.md is true: its generated part is up to date, its paths exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/durability.md names tests that are there, in every row."""
+"""docs/durability.md names existing tests in every row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's tour, typed line by line into one shell, prints what the README says.
+"""README's tour, typed line by line into one shell, prints the output in the README.
 
 In expected output `...` stands for any text within a line. The only things changed are the port,
 so that the tests do not need 9092, `nc`, which need not be installed: a stand-in of ten lines takes

@@ -1,4 +1,4 @@
-"""Compacted topics through the broker: what they take, what is left, and who is not disturbed."""
+"""Compacted topics through the broker: accepted records, kept records, undisturbed clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets: what can be read, how long one waits for it (W-4.4, W-4.5)."""
+"""Fetch and ListOffsets: readable records, long polls, offsets (W-4.4, W-4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention through the broker: what goes, what stays, and what a consumer is told."""
+"""Retention through the broker: removed and kept segments, and the errors of consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker sees when it looks into batches, for a question about time and for text."""
+"""Lookups in batches, for offsets by time and for the text dialect."""
 
 from __future__ import annotations
 

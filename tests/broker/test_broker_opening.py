@@ -1,4 +1,4 @@
-"""A start that takes long: what is open is served, and the rest asks to be tried again."""
+"""A long start: open partitions are served, requests for others get a retriable error."""
 
 from __future__ import annotations
 

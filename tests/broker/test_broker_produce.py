@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused, and what an answer promises (W-4.3, W-5)."""
+"""Produce: appended and refused batches, and the guarantee of an ack (W-4.3, W-5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SplitRanges over the wire: what a range is cut into, and what is refused (W-4.23)."""
+"""SplitRanges over the wire: the pieces of a range, and refused ranges (W-4.23)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are refused, and what a refusal leaves alone (wire_spec.md W-2, W-6)."""
+"""Refused requests, and the state that a refusal does not change (wire_spec.md W-2, W-6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a disk has changed is found on its way out, refused in a sentence, and walked around."""
+"""Corruption on the disk is found before it is sent, refused with a message, and skipped."""
 
 from __future__ import annotations
 

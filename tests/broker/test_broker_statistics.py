@@ -1,4 +1,4 @@
-"""What a broker counts, after sequences of requests on a real socket and a real disk."""
+"""The statistics of a broker after sequences of requests on a real socket and a real disk."""
 
 from __future__ import annotations
 

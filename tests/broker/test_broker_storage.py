@@ -1,4 +1,4 @@
-"""What a broker makes of a data directory that a crash, or a person, has left it."""
+"""A start on a data directory that a crash or a user has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text dialect, as a person with netcat meets it (W-8)."""
+"""The text dialect, as a user of netcat sees it (W-8)."""
 
 from __future__ import annotations
 

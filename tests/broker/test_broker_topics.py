@@ -1,4 +1,4 @@
-"""Topics: create, widen, configure, delete, and what of it survives (W-4.7 to W-4.11, W-6.5)."""
+"""Topics: create, widen, configure, delete, and restarts (W-4.7 to W-4.11, W-6.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's configuration: where values come from, and what a mistake is told."""
+"""The broker's configuration: the sources of values, and the messages about mistakes."""
 
 from __future__ import annotations
 

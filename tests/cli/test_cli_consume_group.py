@@ -1,4 +1,4 @@
-"""`millrace consume --group`: who shares a topic prints each record once, and commits it."""
+"""`millrace consume --group`: members print each record of a topic once, and commit it."""
 
 from __future__ import annotations
 

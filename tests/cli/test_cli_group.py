@@ -1,4 +1,4 @@
-"""`millrace group`: what it shows of groups, and how it moves and deletes them."""
+"""`millrace group`: shows groups, resets their offsets, deletes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace nc`: requests as people type them, bytes as they pass."""
+"""`millrace nc`: typed requests, and the bytes of both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace produce` and `millrace consume`: what goes in comes out, in every format."""
+"""`millrace produce` and `millrace consume`: the same records out as in, in every format."""
 
 from __future__ import annotations
 

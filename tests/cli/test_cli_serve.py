@@ -1,4 +1,4 @@
-"""`millrace serve` as a process: what it says, and how it ends."""
+"""`millrace serve` as a process: its output, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace spark`: what a wrong command is told, by code and one line, before any JVM runs."""
+"""`millrace spark`: exit code and message of wrong commands, before any JVM runs."""
 
 from __future__ import annotations
 

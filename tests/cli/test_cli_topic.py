@@ -1,4 +1,4 @@
-"""`millrace topic`, and what every client command does when it cannot."""
+"""`millrace topic`, and the failures of every client command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `millrace spark` shows while a run works, where stderr is no terminal."""
+"""The progress lines of `millrace spark`, where stderr is not a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client leaves behind: nothing that only the garbage collector can free.
+"""An ended client leaves no reference cycle, so the garbage collector has no work.
 
 A client or request that ends in a reference cycle stays in memory until a full collection, which a
 program with many live objects runs rarely.

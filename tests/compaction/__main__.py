@@ -1,4 +1,4 @@
-"""`python -m tests.compaction --updates 1000000 --keys 1000`: what compaction leaves of a topic.
+"""`python -m tests.compaction --updates 1000000 --keys 1000`: the size of a topic after compaction.
 
 Prints the sizes, how long the pass took at the pace that is set, and what a producer of another
 topic felt of it; ends with 1 if a full read does not give the same map before and after.

@@ -1,4 +1,4 @@
-"""A topic shrinks to what its readers need. `python -m tests.compaction` does it at full size."""
+"""Compaction shrinks a topic. `python -m tests.compaction` measures it at full size."""
 
 from __future__ import annotations
 

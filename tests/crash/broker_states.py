@@ -1,4 +1,4 @@
-"""What must be so in every state that a power cut makes of a broker's data directory.
+"""Invariants of every state of a broker's data directory after a power cut.
 
 Every start succeeds with all partitions online; what was acked is there, in order, and what was
 not sent is not; deleted topics stay deleted, unfinished ones leave nothing behind; the broker

@@ -1,4 +1,4 @@
-"""What was durable when a process was killed, damaged byte by byte, and refused by the next start.
+"""Durable records of a killed process, damaged byte by byte, and refused by the next start.
 
 A power cut may leave an old recovery point, and `log_states` looks at these. After a kill it is
 exact: all that was acked lies before it or the checkpoint, and no damage behind the checkpoint and

@@ -1,4 +1,4 @@
-"""Short lives of a log, and what must be so in every state that a power cut makes of them.
+"""Short lives of a log, and the invariants of every state after a power cut.
 
 Everything that was durable is there, nothing is there that was not appended, in the order and
 with the bytes it was appended with, and the log goes on. Of a log that is compacted all is there

@@ -1,4 +1,4 @@
-"""A broker's doors on a disk in memory: a clock that stands still, and work done at once.
+"""The seams of a broker over a disk in memory: a clock that stands still, and work done at once.
 
 With them a broker does the same operations in the same order every time.
 """

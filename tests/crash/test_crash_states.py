@@ -1,4 +1,4 @@
-"""No state that a power cut can leave, and no operation that fails, loses what was acked.
+"""No state that a power cut can leave, and no operation that fails, loses an acked record.
 
 `python -m tests.crash.states` enumerates more.
 """

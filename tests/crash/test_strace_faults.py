@@ -1,4 +1,4 @@
-"""A real broker process on a kernel that says no: strace makes system calls on a segment fail.
+"""A real broker process on a failing kernel: strace makes system calls on a segment fail.
 
 What the broker does then is the table of docs/durability.md; a restart must find all that was
 acked. The last test watches a fetch leave: the payload goes from the page cache to the socket.

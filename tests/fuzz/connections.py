@@ -1,4 +1,4 @@
-"""The two ends of a connection as targets: what cuts the broker's input, and the client's whole.
+"""Two ends of a connection as targets: the broker's frame reader, and a client connection.
 
 The client is the real one on a loop whose connections are in memory. The fuzzed bytes are the
 response to its Hello, and then the responses to its requests.

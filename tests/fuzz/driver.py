@@ -1,4 +1,4 @@
-"""Runs a target over many inputs and says what it found and what it cost.
+"""Runs a target over many inputs and reports crashes, hangs and times.
 
 Owns the measures: the time of each input, with the machine's noise taken out, and the growth of
 the process's peak of memory.

@@ -1,4 +1,4 @@
-"""Bytes changed at random, the same way for the same seed: what runs where atheris is not.
+"""Bytes changed at random, the same way for the same seed: for machines without atheris.
 
 Owns the mutations. They know nothing of what the bytes mean, but prefer the places and numbers
 where decoders break: lengths, signs, limits, and pieces of other inputs.

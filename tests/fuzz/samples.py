@@ -1,4 +1,4 @@
-"""Inputs that are right: where the mutations begin."""
+"""Valid inputs, from which the mutations start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tests.hostile [NAME...]`: every hostile input at full size, and what others felt.
+"""`python -m tests.hostile [NAME...]`: every hostile input at full size, and its effect on others.
 
 Runs each attack (or those whose names contain one of the words given) on a broker of its own,
 beside a well-behaved client in a process of its own: every 10 ms a produce that is acked when it is

@@ -1,4 +1,4 @@
-"""Attacks by number: connections that say nothing, come and go, or hold what they were given."""
+"""Attacks by number: connections that are silent, come and go, or hold responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attacks on consumer groups: newcomers and members by number, and what they say of themselves."""
+"""Attacks on consumer groups: many joins and members, and large metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attack is, and the two ways in which it may end: a typed error or a close.
+"""An attack, and its two permitted outcomes: a typed error or a closed connection.
 
 Owns the list of attacks, which the modules named for what they attack fill.
 """

@@ -1,4 +1,4 @@
-"""Batches that lie: right checksums over wrong fields.
+"""Forged batches: right checksums over wrong fields.
 
 Owns the making of them. `forged` changes header fields and seals again, so that only the check of
 that field can refuse; `sealed_payload` puts any bytes behind a header that fits them.

@@ -1,4 +1,4 @@
-"""A broker process to be attacked, and what an attack cost it.
+"""A broker process to be attacked, and the cost of an attack.
 
 Owns the process and the three things that are measured from outside: its peak of memory, what it
 logged, and whether it lives. Knows no attack.

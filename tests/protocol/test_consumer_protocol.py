@@ -1,4 +1,4 @@
-"""What group members tell each other: whole, as Kafka's clients write and read it, and broken."""
+"""The metadata of group members: valid, as Kafka's clients write and read it, and broken."""
 
 from __future__ import annotations
 

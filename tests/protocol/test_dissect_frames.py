@@ -1,4 +1,4 @@
-"""The dissector of streams: complete, exact about what is wrong, and never raising."""
+"""The dissector of streams: complete, exact about faults, and never raising."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hex as people paste it is read back to the bytes it was made of."""
+"""Hex in the forms that tools print is read back to the same bytes."""
 
 from __future__ import annotations
 

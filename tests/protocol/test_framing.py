@@ -1,4 +1,4 @@
-"""Frames: header fields, the refusal of what is none, and streams cut at every place."""
+"""Frames: header fields, malformed frames, and streams cut at every byte."""
 
 from __future__ import annotations
 

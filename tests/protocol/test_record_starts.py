@@ -1,4 +1,4 @@
-"""Where records begin: runs of one size, sizes that differ, and lengths that lie."""
+"""Where records begin: runs of one size, sizes that differ, and wrong lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sealed lies: batches whose CRC is right and whose records are not.
+"""Malformed records under a right CRC.
 
 Both decoders are asked about each, because both must give the same answer: the records, or
 `CorruptBatch`.

@@ -1,4 +1,4 @@
-"""Runs of records of one layout: read as a table, they say what reading one by one says."""
+"""Runs of records of one layout: reading them as a table equals reading one by one."""
 
 import struct
 

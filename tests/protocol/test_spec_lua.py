@@ -1,4 +1,4 @@
-"""The Wireshark script runs, and says of every example what our own dissector says.
+"""The Wireshark script runs, and agrees with our own dissector on every example.
 
 Runs the script in a Lua interpreter over a stand-in for the part of Wireshark's API it uses.
 """

@@ -1,4 +1,4 @@
-"""The specification: what is generated is up to date, examples decode, and rules are tested."""
+"""The specification: generated parts are up to date, examples decode, rules have tests."""
 
 from __future__ import annotations
 

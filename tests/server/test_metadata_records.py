@@ -1,4 +1,4 @@
-"""Records of the metadata log: what is written is read, and anything else is a typed error."""
+"""Records of the metadata log: written records are read equal, other bytes are a typed error."""
 
 from __future__ import annotations
 

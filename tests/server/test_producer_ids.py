@@ -1,4 +1,4 @@
-"""Producer ids that the metadata forgot and partitions know."""
+"""Producer ids that are in partitions and not in the metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of statistics: what it adds up, and what its metrics are called."""
+"""The registry of statistics: its sums, and the names of its metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of wire_spec.md that a broker keeps, asked of a real one with raw bytes."""
+"""Rules of wire_spec.md, checked on a real broker with raw bytes."""
 
 from __future__ import annotations
 

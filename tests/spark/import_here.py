@@ -1,4 +1,4 @@
-"""Imports whose tasks run in this process: all but Spark, and so a second sooner than with it.
+"""Imports whose tasks run in this process, without Spark: a second faster.
 
     python -m tests.spark.import_here TOPIC SERVERS DIR GROUP PIECE_BYTES
 

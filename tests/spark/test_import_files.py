@@ -1,4 +1,4 @@
-"""The files of a landing, from a real broker to a real disk, without Spark around the tasks."""
+"""The files of an import, from a real broker to a real disk, without Spark around the tasks."""
 
 from __future__ import annotations
 

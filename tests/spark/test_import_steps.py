@@ -1,4 +1,4 @@
-"""Imports that are killed between any two steps: every record lands once, for all histories."""
+"""Imports that are killed between any two steps write every record once, for all histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document of a checkpoint, the shares of a micro-batch, and where a stream goes on."""
+"""The document of a checkpoint, the shares of a micro-batch, and the position after a restart."""
 
 from __future__ import annotations
 

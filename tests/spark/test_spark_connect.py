@@ -1,4 +1,4 @@
-"""Behind Spark Connect: the connector is on the server's side, and its client needs nothing."""
+"""Behind Spark Connect: the connector is on the server's side, and its client needs no package."""
 
 from __future__ import annotations
 

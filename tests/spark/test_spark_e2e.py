@@ -1,4 +1,4 @@
-"""Through Spark itself: what was produced is what a query sees."""
+"""Through Spark itself: a query returns the produced records."""
 
 from __future__ import annotations
 

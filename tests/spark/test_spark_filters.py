@@ -1,4 +1,4 @@
-"""What Spark hands to a reader: filters, as conditions and as what is left to it, and schemas."""
+"""Filters and schemas from Spark: conditions of the reader, and filters left to Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of a read, its bounds and its schema: what can be known without a broker."""
+"""The options of a read, its bounds and its schema, without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams through Spark itself: checkpoints, triggers, and what of them users see."""
+"""Streams through Spark itself: checkpoints, triggers, and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames and streams written through Spark itself: what was in them is what consumers read."""
+"""Frames and streams written through Spark itself: consumers read the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark's driver asks of a stream reader, asked of it directly; the brokers are real."""
+"""A stream reader, called as Spark's driver calls it; the brokers are real."""
 
 from __future__ import annotations
 

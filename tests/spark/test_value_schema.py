@@ -1,4 +1,4 @@
-"""Schema files: three ways to say what the fields of values are, and what no column can be."""
+"""Schema files: three notations for the fields of values, and invalid columns."""
 
 from __future__ import annotations
 

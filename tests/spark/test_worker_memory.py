@@ -1,4 +1,4 @@
-"""What a worker process keeps between tasks, in processes of their own, as Spark starts them."""
+"""Memory that a worker process keeps between tasks, in processes as Spark starts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of documents whose content is the broker's: limits, topic settings and metrics.
+"""Tables of documents with content from the broker: limits, topic settings and metrics.
 
 The protocol package does not know the server, so they are made here.
 """

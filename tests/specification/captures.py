@@ -1,4 +1,4 @@
-"""The module of captured frames: how it is written, and what differs between two captures."""
+"""The module of captured frames: its format, and the bytes that differ between two captures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks: functions tagged with the rules that they ask a broker about, and how they are run."""
+"""Checks: functions tagged with the rules that they check, and their runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of W-4.24: statistics. Which metrics a broker has is its own business."""
+"""Checks of W-4.24: statistics. A broker is free in its choice of metrics."""
 
 from __future__ import annotations
 

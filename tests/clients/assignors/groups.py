@@ -1,4 +1,4 @@
-"""Groups to assign to: generated ones, and what becomes of a group from round to round."""
+"""Generated groups, and their changes from round to round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every group: one owner each, even shares, and as little as possible moves."""
+"""Properties of every assignment: one owner each, even shares, few moved partitions."""
 
 from __future__ import annotations
 

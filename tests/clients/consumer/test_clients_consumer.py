@@ -1,4 +1,4 @@
-"""The consumer against a fake broker: every record once, in order, whatever happens."""
+"""The consumer against a fake broker: every record once, in order, despite failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions that cannot be read: the others are read at once, and the consumer says why."""
+"""Partitions that cannot be read: the consumer reads the others, and reports the reason."""
 
 from __future__ import annotations
 

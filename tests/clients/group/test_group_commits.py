@@ -1,4 +1,4 @@
-"""Commits and a coordinator that does as it is told: what is tried again, and in which order."""
+"""Commits to a scripted coordinator: retries, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member of a group by itself: what it says, when, and what it makes of bad answers."""
+"""The membership core: its requests, their times, and bad responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer against a fake broker: what a caller sees when things go well, and when not."""
+"""The producer against a fake broker: results and errors that a caller sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one peer can cost is bounded, whatever it sends or fails to do."""
+"""The cost of one peer is bounded for any input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listening, refusing, draining; and what a thousand idle connections cost."""
+"""Listening, refusing, draining; and the cost of a thousand idle connections."""
 
 from __future__ import annotations
 

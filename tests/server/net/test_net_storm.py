@@ -1,4 +1,4 @@
-"""Many peers at once that come, ask, misbehave and leave as a seeded generator says."""
+"""Many concurrent peers that connect, send, misbehave and leave, from a seed."""
 
 from __future__ import annotations
 

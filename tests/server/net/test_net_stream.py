@@ -1,4 +1,4 @@
-"""Answers that are sent piece by piece keep their place, and heed a slow reader."""
+"""Responses that are sent in parts keep their place, and wait for a slow reader."""
 
 from __future__ import annotations
 
