@@ -1,6 +1,6 @@
 """The background tasks of one running client, which end together.
 
-Owns the tasks and the report of the first failure. Knows nothing of what they do.
+Owns the tasks and the report of the first failure. Does not know their work.
 
 `asyncio.TaskGroup` is no choice: when it is cancelled, its frame and its exception refer to each
 other, and with them everything that the client holds stays in memory until the garbage collector

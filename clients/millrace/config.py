@@ -1,4 +1,4 @@
-"""The settings of the clients: names, defaults, and what is refused.
+"""The settings of the clients: names, defaults, and checks.
 
 Owns validation, so that a wrong setting fails where the client is made, in a sentence that names
 it. Reads no environment and no files.

@@ -1,4 +1,4 @@
-"""What goes in and comes out: topic partitions, records, batches of records, receipts.
+"""Values of the public API: topic partitions, records, batches of records, receipts.
 
 Owns the values a user holds. A record is a tuple with names, because a tuple is three times
 cheaper to make than a slotted dataclass and an application makes millions. A `RecordBatch` keeps
@@ -180,7 +180,7 @@ def _deserialize_column(
 def corrupt(where: TopicPartition, offset: int, error: CorruptBatch) -> CorruptMessage:
     """The error for bytes from a broker that fail their checks at or after `offset`."""
     return CorruptMessage(
-        f"{where}: what the broker sent from offset {offset} on is corrupt: {error.message}. "
+        f"{where}: the broker's response from offset {offset} on is corrupt: {error.message}. "
         "The position has not moved; read again, or seek past it",
         code=ErrorCode.CORRUPT_MESSAGE,
     )

@@ -70,7 +70,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatistics:
-    """What one broker has counted since it started; `metrics` by name."""
+    """The statistics of one broker since its start; `metrics` by name."""
 
     node_id: int
     software_version: str

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
         FrameSplitter,
         RequestHeader,
         ResponseHeader,
+        error_frame,
         read_request_header,
         read_response_header,
-        refusal_frame,
         request_frame,
         response_frame,
     )
-    from millrace_protocol.messages.refusal import Refusal
+    from millrace_protocol.messages.error_response import ErrorResponse
     from millrace_protocol.schema import Message
 
 __all__ = [
@@ -56,19 +56,19 @@ __all__ = [
     "Api",
     "ApiKey",
     "ErrorCode",
+    "ErrorResponse",
     "ErrorTraits",
     "FrameSplitter",
     "Message",
-    "Refusal",
     "RequestHeader",
     "ResponseHeader",
     "WireError",
     "decode",
     "encode",
+    "error_frame",
     "negotiate",
     "read_request_header",
     "read_response_header",
-    "refusal_frame",
     "request_frame",
     "response_frame",
 ]
@@ -83,11 +83,11 @@ _HOMES = {
         "ResponseHeader",
         "read_request_header",
         "read_response_header",
-        "refusal_frame",
+        "error_frame",
         "request_frame",
         "response_frame",
     ),
-    "messages.refusal": ("Refusal",),
+    "messages.error_response": ("ErrorResponse",),
     "schema": ("Message",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

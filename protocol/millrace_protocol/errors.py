@@ -134,7 +134,7 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
         "A timestamp is farther from the broker's clock than the topic allows"
     ),
     ErrorCode.UNSUPPORTED_VERSION: _T(
-        "The broker does not have this version of the api; use one of the range in the refusal"
+        "The broker does not have this version of the api; use one that the error response names"
     ),
     ErrorCode.TOPIC_ALREADY_EXISTS: _T("A topic of this name exists; choose another name"),
     ErrorCode.INVALID_PARTITIONS: _T(

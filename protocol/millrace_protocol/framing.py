@@ -9,7 +9,7 @@ A frame opens with 16 bytes, one line of a hex dump:
 
 `length` counts the bytes after itself. In a request `x` is the length of the client id that
 follows, then comes the body. In a response the api has bit 15 set and `x` is an error code: 0
-and the api's response follows, anything else and a `Refusal` follows.
+and the api's response follows, anything else and a `ErrorResponse` follows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from millrace_protocol.codec import encode
 from millrace_protocol.errors import ErrorCode, WireError
-from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.messages.error_response import ErrorResponse
 
 MAGIC = b"MR"
 HEADER = struct.Struct(">I2sHHIh")
@@ -165,11 +165,11 @@ def response_frame(*, api: int, version: int, correlation_id: int, body: bytes) 
     return HEADER.pack(length, MAGIC, api | RESPONSE_BIT, version, correlation_id, 0) + body
 
 
-def refusal_frame(
-    *, api: int, version: int, correlation_id: int, error_code: ErrorCode, refusal: Refusal
+def error_frame(
+    *, api: int, version: int, correlation_id: int, error_code: ErrorCode, response: ErrorResponse
 ) -> bytes:
-    """A whole response frame that refuses the request; a refusal has one version."""
-    body = encode(refusal, 0)
+    """A whole response frame that refuses the request; an error response has one version."""
+    body = encode(response, 0)
     header = response_header(
         api=api,
         version=version,

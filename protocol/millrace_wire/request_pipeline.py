@@ -1,8 +1,8 @@
-"""The request side of one connection: which requests are sent, and which response is whose.
+"""The request side of one connection: the order of requests, and the match of responses.
 
 Owns correlation ids, the versions and limits that the peer names in Hello, the requests that wait
-to be sent, the requests in flight, and their deadlines. Knows the messages Hello and Refusal and
-no others. Does no I/O and reads no clock. Source: wire_spec.md W-2, W-4.1, W-6.
+to be sent, the requests in flight, and their deadlines. Knows only the messages Hello and
+ErrorResponse. Does no I/O and reads no clock. Source: wire_spec.md W-2, W-4.1, W-6.
 
     submit --> queued --next_frame--> in flight --on_frame--> its response
                  |                        |
@@ -35,8 +35,8 @@ from millrace_protocol.framing import (
     MAGIC,
     read_response_header,
 )
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.hello import HelloResponse
-from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.schema import Message
 from millrace_wire.errors import (
     ConnectionFault,
@@ -238,7 +238,7 @@ class RequestPipeline(Generic[T]):
             body = frame[HEADER_SIZE:]
             refusal = None
             if header.error_code:
-                refusal = _refused(header.error_code, decode(Refusal, body, 0))
+                refusal = _refused(header.error_code, decode(ErrorResponse, body, 0))
             elif header.version != request.version:
                 raise WireError(
                     f"version {header.version} in a response to {request.version}", position=8
@@ -300,7 +300,7 @@ def _deadline_ms(request: Request[T]) -> int:
     return request.deadline_ms
 
 
-def _refused(error_code: int, refusal: Refusal) -> RequestRefused:
+def _refused(error_code: int, refusal: ErrorResponse) -> RequestRefused:
     return RequestRefused(
         refusal.message,
         error_code=error_code,

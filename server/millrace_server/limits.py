@@ -1,4 +1,4 @@
-"""Every bound on what a peer may cost this process, in one place.
+"""Every bound on the cost of a peer, in one place.
 
 Owns the numbers and the relations between them; who enforces a limit is named beside it. Knows
 no dialect.
@@ -23,7 +23,7 @@ DECODED_RECORDS_MAX = 100_000
 """The same as a count, for a look into a batch: it takes some 30 ms."""
 LOOKED_AT_BYTES_MAX = 4 << 20
 """Records of one batch, decompressed, that are looked at for a question about time and for text:
-four times what clients put into a batch before they compress it. They are copied once while nobody
+four times the size of a batch of clients before compression. They are copied once while no request
 else is answered, which takes 1 ms."""
 FRAME_BYTES_MIN = 8
 """Smallest `length` of a binary frame: api, version and correlation id of any dialect."""

@@ -39,6 +39,7 @@ from millrace_protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
 )
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.fetch import (
     FetchPartition,
     FetchPartitionResult,
@@ -60,7 +61,6 @@ from millrace_protocol.messages.produce import (
     ProduceResponse,
 )
 from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitProducerIdResponse
-from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.records import Record, decode_fetch, encode_batch
 from millrace_protocol.schema import Message
 from tests.hang_timeout import HANG_TIMEOUT_S
@@ -143,7 +143,7 @@ class Wire:
     async def answer(self, cls: type[M], *, sent: int | None = None) -> M:
         """The next response, which is not a refusal."""
         header, body = await self.receive()
-        assert header.error_code == 0, decode(Refusal, body, 0)
+        assert header.error_code == 0, decode(ErrorResponse, body, 0)
         assert sent is None or header.correlation_id == sent
         return decode(cls, body, 0)
 
@@ -151,10 +151,10 @@ class Wire:
         """One request and its answer."""
         return await self.answer(cls, sent=self.send(request))
 
-    async def refusal(self) -> tuple[ErrorCode, Refusal]:
+    async def refusal(self) -> tuple[ErrorCode, ErrorResponse]:
         """The next response, which is a refusal."""
         header, body = await self.receive()
-        return ErrorCode(header.error_code), decode(Refusal, body, 0)
+        return ErrorCode(header.error_code), decode(ErrorResponse, body, 0)
 
     async def refused(self, request: Message) -> tuple[ErrorCode, str]:
         """The code and the sentence with which a whole request is refused."""

@@ -20,8 +20,8 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import (
     FRAME_BYTES_MAX,
     FrameSplitter,
+    error_frame,
     read_request_header,
-    refusal_frame,
     response_frame,
 )
 from millrace_protocol.messages.admin import (
@@ -34,6 +34,7 @@ from millrace_protocol.messages.admin import (
     DeleteTopicsResponse,
     TopicResult,
 )
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.fetch import FetchPartitionResult, FetchRequest, FetchResponse
 from millrace_protocol.messages.hello import ApiRange, HelloRequest, HelloResponse
 from millrace_protocol.messages.list_offsets import (
@@ -56,7 +57,6 @@ from millrace_protocol.messages.produce import (
     ProduceResponse,
 )
 from millrace_protocol.messages.producer_id import InitProducerIdRequest, InitProducerIdResponse
-from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.messages.split_ranges import (
     PartitionPieces,
     RangePiece,
@@ -246,8 +246,8 @@ class FakeBroker:
             if answer is not None and not isinstance(answer, Message):
                 answer = await answer
         except Refuse as refuse:
-            refusal = Refusal("refused by the test")
-            response = refusal_frame(**ids, error_code=refuse.code, refusal=refusal)
+            refusal = ErrorResponse("refused by the test")
+            response = error_frame(**ids, error_code=refuse.code, response=refusal)
         except HangUp:
             writer.transport.abort()
             return

@@ -11,14 +11,14 @@ from millrace_protocol.framing import (
     HEADER,
     MAGIC,
     RESPONSE_BIT,
+    error_frame,
     read_request_header,
-    refusal_frame,
     response_frame,
 )
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.hello import ApiRange, HelloRequest, HelloResponse
 from millrace_protocol.messages.metadata import MetadataRequest
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest
-from millrace_protocol.messages.refusal import Refusal
 from millrace_wire.errors import (
     ConnectionLost,
     ProtocolViolation,
@@ -169,12 +169,12 @@ def test_a_refusal_is_a_typed_error_and_the_pipeline_goes_on() -> None:
     first, second = sent(ours)
     _, refusal = ours.on_frame(
         memoryview(
-            refusal_frame(
+            error_frame(
                 api=first.api,
                 version=first.version,
                 correlation_id=first.correlation_id,
                 error_code=ErrorCode.UNSUPPORTED_VERSION,
-                refusal=Refusal("speak 1 to 3", 1, 3),
+                response=ErrorResponse("speak 1 to 3", 1, 3),
             )
         )
     )

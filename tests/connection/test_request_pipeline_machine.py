@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.framing import refusal_frame, response_frame
+from millrace_protocol.framing import error_frame, response_frame
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.metadata import MetadataRequest
-from millrace_protocol.messages.refusal import Refusal
 from millrace_wire.errors import ConnectionLost, ProtocolViolation, RequestRefused, RequestTimedOut
 from millrace_wire.request_pipeline import Request, RequestPipeline
 from tests.connection.test_request_pipeline import hello
@@ -87,8 +87,8 @@ class PipelineMachine(RuleBasedStateMachine):
         asked, request = self.in_flight.pop(0)
         ids = {"api": int(request.api), "version": 0, "correlation_id": request.correlation_id}
         if is_refused:
-            code, refusal = ErrorCode.INVALID_REQUEST, Refusal("no")
-            frame = refusal_frame(**ids, error_code=code, refusal=refusal)
+            code, refusal = ErrorCode.INVALID_REQUEST, ErrorResponse("no")
+            frame = error_frame(**ids, error_code=code, response=refusal)
         else:
             frame = response_frame(**ids, body=body)
         token, response = self.pipeline.on_frame(memoryview(frame))

@@ -12,11 +12,11 @@ import pytest
 
 from millrace_protocol.codec import encode
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.framing import refusal_frame, response_header
+from millrace_protocol.framing import error_frame, response_header
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.hello import HelloResponse
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse, TopicMetadata
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest
-from millrace_protocol.messages.refusal import Refusal
 from millrace_wire.connection import SCRATCH_BYTES, Connection
 from millrace_wire.errors import (
     ConnectFailed,
@@ -226,12 +226,12 @@ async def test_a_refusal_fails_one_request() -> None:
         await peer.hello()
         header = await peer.next()
         peer.writer.write(
-            refusal_frame(
+            error_frame(
                 api=header.api,
                 version=0,
                 correlation_id=header.correlation_id,
                 error_code=ErrorCode.INVALID_REQUEST,
-                refusal=Refusal("refused by the test"),
+                response=ErrorResponse("refused by the test"),
             )
         )
         await peer.serve()

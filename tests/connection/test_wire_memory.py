@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.framing import refusal_frame, response_header
+from millrace_protocol.framing import error_frame, response_header
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
-from millrace_protocol.messages.refusal import Refusal
 from millrace_wire.connection import Connection
 from millrace_wire.errors import RequestFailed
 from millrace_wire.frame_reader import FrameReader
@@ -61,10 +61,14 @@ async def die(peer: Peer) -> None:
 async def refuse(peer: Peer) -> None:
     await peer.hello()
     header = await peer.next()
-    refusal, code = Refusal("no"), ErrorCode.INVALID_REQUEST
+    refusal, code = ErrorResponse("no"), ErrorCode.INVALID_REQUEST
     peer.writer.write(
-        refusal_frame(
-            api=3, version=0, correlation_id=header.correlation_id, error_code=code, refusal=refusal
+        error_frame(
+            api=3,
+            version=0,
+            correlation_id=header.correlation_id,
+            error_code=code,
+            response=refusal,
         )
     )
     await peer.serve()

@@ -51,7 +51,7 @@ from millrace_protocol.framing import (
     request_frame,
     response_header,
 )
-from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.metadata_records import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -369,7 +369,7 @@ def _exchange(data: bytes) -> None:
 
 
 def _body_targets() -> list[Target]:
-    classes: list[type[Message]] = [Refusal]
+    classes: list[type[Message]] = [ErrorResponse]
     for api in APIS.values():
         classes += (api.request, api.response)
     return [Target(f"body {cls.__name__}", partial(_body, cls), (body(cls),)) for cls in classes]

@@ -35,6 +35,7 @@ from millrace_protocol.messages.admin import (
     NewTopic,
     TopicConfig,
 )
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.fetch import (
     FetchPartition,
     FetchPartitionResult,
@@ -48,7 +49,6 @@ from millrace_protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.primitives import (
     ARRAY_COUNT_MAX,
     BOOLEAN,
@@ -112,7 +112,7 @@ VERSIONED: list[tuple[type[Message], int]] = [
         for cls in (api.request, api.response)
         for version in range(api.min_version, api.max_version + 1)
     ),
-    (Refusal, 0),
+    (ErrorResponse, 0),
     *((ConsumerSubscription, version) for version in range(4)),
     (ConsumerAssignment, 0),
     *((StickyUserData, version) for version in range(2)),

@@ -9,10 +9,10 @@ from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import encode
 from millrace_protocol.dissect import Limits, Span, dissect_frames, render
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.framing import refusal_frame, request_frame, response_frame
+from millrace_protocol.framing import error_frame, request_frame, response_frame
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest
 from millrace_protocol.messages.metadata import MetadataRequest
-from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.spec.captures import EXAMPLES
 
 FETCH = request_frame(
@@ -75,8 +75,12 @@ def test_every_byte_of_every_example_is_explained_once() -> None:
 
 def test_a_stream_may_mix_requests_and_responses() -> None:
     """W-2.3"""
-    refusal = refusal_frame(
-        api=99, version=3, correlation_id=8, error_code=ErrorCode.UNKNOWN_API, refusal=Refusal("no")
+    refusal = error_frame(
+        api=99,
+        version=3,
+        correlation_id=8,
+        error_code=ErrorCode.UNKNOWN_API,
+        response=ErrorResponse("no"),
     )
     empty = response_frame(api=44, version=0, correlation_id=9, body=bytes(4))
     spans = list(dissect_frames(FETCH + refusal + empty))

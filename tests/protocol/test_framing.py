@@ -13,17 +13,17 @@ from millrace_protocol.framing import (
     CLIENT_ID_BYTES_MAX,
     HEADER_SIZE,
     FrameSplitter,
+    error_frame,
     read_request_header,
     read_response_header,
-    refusal_frame,
     request_frame,
     request_prefix,
     response_frame,
     response_header,
 )
 from millrace_protocol.messages.admin import CreateTopicsRequest
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.metadata import MetadataRequest
-from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.spec.captures import EXAMPLES
 
 U16 = st.integers(0, 2**16 - 1)
@@ -70,16 +70,16 @@ def test_a_response_header_comes_back(
 
 def test_a_refusal_carries_its_sentence_and_the_range() -> None:
     """W-2.4"""
-    frame = refusal_frame(
+    frame = error_frame(
         api=77,
         version=5,
         correlation_id=9,
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        refusal=Refusal("use 0 to 2", 0, 2),
+        response=ErrorResponse("use 0 to 2", 0, 2),
     )
     header = read_response_header(frame)
     assert (header.api, header.error_code) == (77, ErrorCode.UNSUPPORTED_VERSION)
-    assert decode(Refusal, frame[HEADER_SIZE:], 0) == Refusal("use 0 to 2", 0, 2)
+    assert decode(ErrorResponse, frame[HEADER_SIZE:], 0) == ErrorResponse("use 0 to 2", 0, 2)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_stream_cut_anywhere_gives_the_same_frames(data: st.DataObject) -> Non
     assert splitter.pending_bytes == 0
 
 
-@pytest.mark.parametrize("name", ["hello-request", "refusal"])
+@pytest.mark.parametrize("name", ["hello-request", "error-response"])
 def test_a_stream_byte_by_byte_gives_the_frame_with_its_last_byte(name: str) -> None:
     splitter = FrameSplitter()
     *before, last = (splitter.feed(bytes([byte])) for byte in EXAMPLES[name])

@@ -19,11 +19,12 @@ from millrace_protocol.codec import decode, encode
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import (
     FrameSplitter,
+    error_frame,
     read_request_header,
-    refusal_frame,
     response_frame,
 )
 from millrace_protocol.messages.admin import CreatedTopic, CreateTopicsResponse
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.fetch import FetchPartitionResult, FetchRequest, FetchResponse
 from millrace_protocol.messages.hello import HelloRequest, HelloResponse
 from millrace_protocol.messages.produce import (
@@ -31,7 +32,6 @@ from millrace_protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.records import (
     assign,
     check_produced_batch,
@@ -88,12 +88,12 @@ class ScriptedBroker:
         request = decode(api.request, frame[header.body_position :], header.version)
         self.requests.append(request)
         if api.key is self._refuse:
-            return refusal_frame(
+            return error_frame(
                 api=header.api,
                 version=header.version,
                 correlation_id=header.correlation_id,
                 error_code=ErrorCode.INVALID_REQUEST,
-                refusal=Refusal("not today"),
+                response=ErrorResponse("not today"),
             )
         return response_frame(
             api=header.api,

@@ -14,7 +14,7 @@ from millrace_protocol.codec import decode, encode
 from millrace_protocol.dissect import dissect_frames, dissect_hex
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.framing import read_request_header, read_response_header
-from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.split_ranges import PIECES_MAX
 from millrace_protocol.schema import Message, Request
 from millrace_protocol.spec.__main__ import main
@@ -92,7 +92,7 @@ def test_the_hex_of_every_example_in_the_document_decodes(text: str) -> None:
             )
         else:
             response = read_response_header(frame)
-            cls = Refusal if response.error_code else APIS[ApiKey(response.api)].response
+            cls = ErrorResponse if response.error_code else APIS[ApiKey(response.api)].response
             version = 0 if response.error_code else response.version
             body = frame[framing.HEADER_SIZE :]
         assert encode(decode(cls, body, version), version) == body

@@ -27,6 +27,7 @@ from millrace_protocol.messages.admin import (
     NewTopic,
     TopicConfig,
 )
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.fetch import (
     FetchPartition,
     FetchPartitionResult,
@@ -53,7 +54,6 @@ from millrace_protocol.messages.producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.records import decode_fetch, encode_batch, read_header, seal
 from millrace_protocol.schema import Message
 from millrace_server.testing import Broker
@@ -109,9 +109,9 @@ class Wire:
         assert (header.correlation_id, header.error_code) == (sent, 0)
         return decode(answer, body, 0)
 
-    async def refusal(self) -> tuple[ErrorCode, Refusal]:
+    async def refusal(self) -> tuple[ErrorCode, ErrorResponse]:
         header, body = await self.receive()
-        return ErrorCode(header.error_code), decode(Refusal, body, 0)
+        return ErrorCode(header.error_code), decode(ErrorResponse, body, 0)
 
     async def create(self, name: str, *, partitions: int = 1, **configs: str) -> ErrorCode:
         settings = tuple(TopicConfig(k.replace("_", "."), v) for k, v in configs.items())

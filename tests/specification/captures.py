@@ -9,7 +9,7 @@ from typing import Any
 from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import decode
 from millrace_protocol.framing import HEADER_SIZE, read_request_header, read_response_header
-from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.schema import Message
 from tests.specification.session import Exchange
 
@@ -36,7 +36,7 @@ _TAIL = ''')
 def _frames() -> dict[str, bytes]:
     frames = {}
     for name, request, response in EXCHANGES:
-        if name == "refusal":
+        if name == "error-response":
             # No reader has the version that the request asks for.
             frames[name] = bytes.fromhex(response)
             continue
@@ -46,7 +46,7 @@ def _frames() -> dict[str, bytes]:
 
 
 EXAMPLES = _frames()
-"""Whole frames by name: `fetch-request`, `fetch-response`, ..., `refusal`."""
+"""Whole frames by name: `fetch-request`, `fetch-response`, ..., `error-response`."""
 '''
 
 
@@ -75,7 +75,7 @@ def masked(frame: bytes, *, is_request: bool) -> tuple[Any, ...]:
         head = (request.api, request.version, request.correlation_id)
         return (*head, _masked(decode(cls, body, 0)))
     response = read_response_header(frame)
-    cls = Refusal if response.error_code else APIS[ApiKey(response.api)].response
+    cls = ErrorResponse if response.error_code else APIS[ApiKey(response.api)].response
     head = (response.api, response.version, response.correlation_id)
     return (*head, response.error_code, _masked(decode(cls, frame[HEADER_SIZE:], 0)))
 

@@ -124,7 +124,7 @@ async def record() -> list[Exchange]:
         for request in _topics():
             await client.ask(request)
         await client.ask(_fetch(99), "fetch-error")
-        await client.ask(_fetch(0), "refusal", version=9)
+        await client.ask(_fetch(0), "error-response", version=9)
         await client.ask(admin.DeleteTopicsRequest(("clicks",)))
         await client.ask(statistics.DescribeStatisticsRequest("millrace_purgatory"))
         return client.exchanges

@@ -1,1 +1,1 @@
-"""What a consumer is made of: positions, fetches, and the membership of a group carried out."""
+"""The parts of a consumer: positions, fetches, and the shell of its group membership."""

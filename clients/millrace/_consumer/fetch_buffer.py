@@ -33,7 +33,7 @@ from millrace_protocol.records import (
 
 
 class FetchBuffer:
-    """What the consumer hands out next. `records` is the cursor: take from it freely.
+    """The records that the consumer returns next. `records` is the cursor: take from it freely.
 
     When it is exhausted, `advance` makes the next chunk current.
     """
@@ -76,7 +76,7 @@ class FetchBuffer:
             return self._chunk.offsets[-left] if left else self._chunk_end
         return state.position
 
-    # What the user is done with
+    # Processed records
 
     def asked(self, *, one_by_one: bool = False) -> None:
         """The user asks for more, and so is done with all it has got.
@@ -182,7 +182,7 @@ class FetchBuffer:
         )
 
     def give_back(self) -> None:
-        """Puts what the user has not got of the current slice back into the buffer."""
+        """Puts the rest of the current slice back into the buffer."""
         state, current = self._state, self._slice
         if state is None or current is None:
             return

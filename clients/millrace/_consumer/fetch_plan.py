@@ -1,4 +1,4 @@
-"""What a consumer asks of brokers now: fetches, lookups of offsets, and metadata.
+"""The next requests of a consumer: fetches, lookups of offsets, and metadata.
 
 Plain values; `positions` makes them and `fetcher` carries them out.
 """
@@ -42,7 +42,7 @@ class Lookup:
 
 @dataclass(slots=True)
 class Plan:
-    """What to ask now, and when to look again (None: not before something happens)."""
+    """The requests to send now, and the time of the next plan (None: after the next event)."""
 
     fetches: list[Fetch] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)

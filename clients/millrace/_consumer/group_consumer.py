@@ -44,7 +44,7 @@ class GroupConsumer(SeekableConsumer):
         """Raises unless the consumer runs."""
         raise NotImplementedError
 
-    # What is read
+    # Subscription and assignment
 
     def assign(self, partitions: Iterable[Partition], *, start: Start | None = None) -> None:
         """Reads exactly these partitions from now on; those already read continue.
@@ -87,7 +87,7 @@ class GroupConsumer(SeekableConsumer):
         self._group.subscribe(frozenset(names), pattern)
 
     def unsubscribe(self) -> None:
-        """Stops reading. In a group: commits what is processed, and leaves the group."""
+        """Stops reading. In a group: commits processed records, and leaves the group."""
         if self._group is None or not self._shares:
             self.assign([])
             return
@@ -213,7 +213,7 @@ class GroupConsumer(SeekableConsumer):
 
 
 def check_topics(topics: Sequence[str]) -> None:
-    """Raises `ConfigError` for what cannot be a topic's name."""
+    """Raises `ConfigError` for an invalid topic name."""
     for topic in topics:
         if not isinstance(topic, str) or not topic:
             raise ConfigError(f"topics: {topic!r} is not a topic name")

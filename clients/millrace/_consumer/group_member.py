@@ -1,8 +1,8 @@
 """A consumer's membership of its group: the shell that carries out the effects of `membership`.
 
-Owns the tasks of calls and hand-overs, the timer, and the watch over topics. Decides nothing that
-`membership` or `poll_deadline` can; what a hand-over is, is `hand_over`'s. Joins and syncs wait on
-a connection of their own, so that heartbeats, commits and fetches never wait behind one.
+Owns the tasks of calls and hand-overs, the timer, and the watch over topics. `membership` and
+`poll_deadline` decide; `hand_over` has the steps of a hand-over. Joins and syncs wait on a
+connection of their own, so that heartbeats, commits and fetches never wait behind one.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Group:
         self._watch = asyncio.Event()
         self._told_missing: set[str] = set()
 
-    # What the user wants
+    # Subscription
 
     @property
     def error(self) -> MillraceError | None:
@@ -135,7 +135,7 @@ class Group:
             self._hand_overs.asked.set()
 
     async def leave(self) -> None:
-        """Leaves for good: commits what is done with, tells the user, and tells the group."""
+        """Leaves for good: commits processed records, calls the user, and sends LeaveGroup."""
         self._pattern = None
         self._left.clear()
         self._do(self._membership.leave("the consumer was closed", monotonic_ms()))
@@ -317,7 +317,7 @@ class Group:
             self._do(member.on_refreshed(learn, counts, monotonic_ms(), assigned=assigned))
 
     async def _all_assigned(self) -> set[TopicPartition]:
-        """What the members of the group have, all together."""
+        """All partitions that the members of the group have."""
         answer = await self._coordinator.call(
             DescribeGroupsRequest((self._member.group,)),
             DescribeGroupsResponse,
@@ -331,7 +331,9 @@ class Group:
                 for where in decode_assigned(member.assignment)
             }
         except WireError as error:
-            raise ProtocolViolation(f"an assignment of the group is none: {error}") from error
+            raise ProtocolViolation(
+                f"an assignment of the group cannot be decoded: {error}"
+            ) from error
 
     # Handing over
 

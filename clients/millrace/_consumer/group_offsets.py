@@ -111,7 +111,7 @@ class GroupOffsets:
                     partitions, timeout_ms=self._config.request_timeout_ms
                 )
             except MillraceError as error:
-                self._say_failed("what the group has committed cannot be read", error)
+                self._say_failed("the committed offsets of the group cannot be read", error)
                 if not error.retriable:
                     failure = again(error)
                     break
@@ -141,12 +141,12 @@ class GroupOffsets:
         known = self._known_counts.setdefault(where.topic, count)
         return EARLIEST if self._reset == LATEST and where.partition >= known else self._reset
 
-    # What to commit
+    # Offsets to commit
 
     def processed(
         self, states: Iterable[PartitionState] | None = None
     ) -> dict[TopicPartition, tuple[int, str]]:
-        """What the user is done with and the group does not know of."""
+        """The processed offsets that are not committed yet."""
         offsets = {}
         for state in self._kept() if states is None else states:
             offset = self._fetch_buffer.processed(state)

@@ -1,7 +1,8 @@
-"""Assigned and revoked partitions: what a consumer does before and after it reads them.
+"""Assigned and revoked partitions: the steps of a consumer before and after it reads them.
 
-Owns the order of things: a position is looked up and the user told before the first record is read;
-what is in hand is finished and committed and the user told before another member reads it.
+Owns the order of the steps. The consumer looks up a position and calls the user before it reads the
+first record. It finishes and commits records in process, and calls the user, before another member
+reads the partition.
 Knows no protocol. Each wait has a bound.
 
 No lock is held while a callback runs, and only calls that would wait for the rebalance the callback
@@ -26,7 +27,7 @@ from millrace.events import EventFeed, EventKind
 from millrace.records import TopicPartition
 
 Callback = Callable[[list[TopicPartition]], object]
-"""Told of partitions, sorted; what it returns is awaited if it can be."""
+"""Called with sorted partitions; an awaitable result is awaited."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class HandOvers:
         return task is not None and task is asyncio.current_task()
 
     async def take_over(self, assign: Assign) -> None:
-        """Begins to read what was added."""
+        """Begins to read the added partitions."""
         added = sorted(assign.added)
         if added:
             await self._offsets.begin(added)
@@ -77,9 +78,9 @@ class HandOvers:
             self._offsets.release(added)
 
     async def let_go(self, revoke: Revoke, *, is_worth_waiting: Callable[[], bool]) -> None:
-        """Ends to read what is revoked, or lost.
+        """Ends to read the revoked or lost partitions.
 
-        The user is given `drain_timeout_ms` to finish what it has in hand while
+        The user has `drain_timeout_ms` to finish the records in process while
         `is_worth_waiting`, and the commit as long again.
         """
         partitions = sorted(revoke.partitions)
@@ -107,7 +108,7 @@ class HandOvers:
     async def _drain(
         self, states: list[PartitionState], is_worth_waiting: Callable[[], bool]
     ) -> None:
-        """Waits until the user is done with what it has of them, within `drain_timeout_ms`."""
+        """Waits until the user has finished their records, within `drain_timeout_ms`."""
         busy: list[PartitionState] = []
         timeout_ms = self._config.drain_timeout_ms
         try:
@@ -130,7 +131,7 @@ class HandOvers:
             )
 
     async def _tell(self, callback: Callback | None, partitions: list[TopicPartition]) -> None:
-        """Calls the user. What it raises is told as an event, and the rebalance goes on."""
+        """Calls the user. An exception becomes an event, and the rebalance continues."""
         if callback is None:
             return
         self._callback_task = asyncio.current_task()

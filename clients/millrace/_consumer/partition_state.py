@@ -1,4 +1,4 @@
-"""One partition of a consumer: its position, what is read ahead of it, and why it is held."""
+"""One partition of a consumer: its position, its read-ahead, and its holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a consumer is in each partition, what it has read ahead, and what to ask for next.
+"""The positions of a consumer, its read-ahead, and its next requests.
 
 Owns positions, the read-ahead buffer and its bounds, the choice of partitions for the next fetch,
 and what an answer means. Knows no event loop, no clock and no network; `now_ms` is of one
@@ -127,7 +127,7 @@ class Positions:
         state.reset = timestamp_ms
 
     def pause(self, state: PartitionState) -> None:
-        """Hands nothing out and fetches nothing; what is buffered stays."""
+        """Returns no records and fetches none; the buffer stays."""
         state.paused = True
         self._ready.pop(state, None)
 
@@ -147,7 +147,7 @@ class Positions:
         self._note_ready(state)
 
     def refetch(self, state: PartitionState) -> None:
-        """Drops what is buffered and reads again from the position."""
+        """Drops the buffer and reads again from the position."""
         position = state.position
         if position is not None:
             self.seek(state, position)
@@ -190,7 +190,7 @@ class Positions:
     # Asking
 
     def plan(self, now_ms: int, leader_of: LeaderOf) -> Plan:
-        """What to ask brokers for now."""
+        """The requests to send to brokers now."""
         plan = Plan()
         plan.unknown_topics, self.stale_topics = self.stale_topics, set()
         by_leader: dict[tuple[int, bool], list[tuple[PartitionState, int]]] = {}
@@ -340,8 +340,8 @@ class Positions:
         self, state: PartitionState, result: FetchPartitionResult, error: BrokerError, now_ms: int
     ) -> None:
         if error.code is ErrorCode.CORRUPT_MESSAGE:
-            # Unlike a produced batch, what has changed on a disk does not get better by asking
-            # again. The broker's sentence says where it ends.
+            # Unlike a produced batch, corruption on a disk does not pass with a retry. The broker's
+            # message names the end of the corrupt range.
             state.error = error
             self._note_ready(state)
             return
@@ -349,7 +349,7 @@ class Positions:
             self._failed(state, error, now_ms)
             return
         if state.position != state.fetch_offset:
-            # What was read before it is still to be consumed; the broker will refuse it again then.
+            # Records before it are not consumed yet; the broker will refuse it again then.
             self._back_off(state, now_ms)
             return
         valid = f"the log holds [{result.log_start_offset}, {result.high_watermark})"
@@ -366,7 +366,7 @@ class Positions:
         self.reset(state, EARLIEST if policy == "earliest" else LATEST)
 
     def _failed(self, state: PartitionState, error: MillraceError, now_ms: int) -> None:
-        """Tries again later, or has the error raised once what was read before is consumed."""
+        """Tries again later, or has the error raised once the records before it are consumed."""
         if isinstance(error, BrokerError) and error.refresh_metadata:
             self.stale_topics.add(state.where.topic)
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -414,7 +414,7 @@ class Positions:
             self._ready[state] = None
 
     def _drop(self, state: PartitionState) -> None:
-        """Forgets what was read ahead, and answers that are on their way."""
+        """Forgets the read-ahead, and ignores responses to requests in flight."""
         state.version += 1
         state.in_flight = False
         state.hot = True

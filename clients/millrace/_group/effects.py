@@ -1,8 +1,7 @@
-"""What a member of a group has to have done: the effects of `membership`.
+"""The effects of `membership`: requests, hand-overs and events.
 
-Each is a value that the shell carries out; its outcome goes back into the membership together with
-the effect it belongs to, which is how an answer that comes too late is known. They compare by
-identity: two joins that say the same are two joins.
+The shell carries each out and returns its outcome together with the effect, so that the membership
+recognizes a late response. Effects compare by identity: two equal joins are two joins.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ Partitions: TypeAlias = frozenset[TopicPartition]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Join:
-    """Send it where it may wait without holding anything up; ends in `on_joined`."""
+    """Send it on a connection where it may wait alone; ends in `on_joined`."""
 
     request: JoinGroupRequest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RefreshMetadata:
-    """Find out how many partitions these topics have; ends in `on_refreshed`.
+    """Ask for the partition counts of these topics; ends in `on_refreshed`.
 
-    `with_assignments`: and which of them the group has assigned, as DescribeGroups says.
+    `with_assignments`: ask also for the partitions that the group has assigned (DescribeGroups).
     """
 
     topics: frozenset[str]
@@ -66,7 +65,7 @@ class Leave:
 class Revoke:
     """Stop reading `partitions`; ends in `on_handed_over`, after which other members may read them.
 
-    With `lost` they may be read by others already, and nothing can be committed for them any more.
+    With `lost` other members may read them already, and no commit for them succeeds.
     """
 
     partitions: Partitions
@@ -75,9 +74,9 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assign:
-    """Read `added` from the group's committed offsets, beside what is read already.
+    """Read `added` from the group's committed offsets, beside the partitions read already.
 
-    `assigned` is all together. Ends in `on_handed_over`.
+    `assigned` are all partitions. Ends in `on_handed_over`.
     """
 
     assigned: Partitions
@@ -95,12 +94,12 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The member is out of the group, as it wanted."""
+    """The member has left the group on its own wish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The member cannot go on; `lost` are the partitions that it had."""
+    """The membership has failed for good; `lost` are the partitions that the member had."""
 
     error: MillraceError
     lost: Partitions

@@ -71,7 +71,7 @@ class MemberIdentity:
         self.generation = NO_GENERATION
         self.protocol = ""
         self.last_assigned: Partitions = frozenset()
-        """What the member was given last, though it may have lost it since."""
+        """The last assignment, which the member may have lost since."""
         self.last_generation = NO_GENERATION
         self._config = config
 

@@ -1,4 +1,4 @@
-"""The one call of a member that is under way, or waits to be repeated."""
+"""The one call of a member that is in flight, or waits for its retry."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ class PendingCall:
         return call
 
     def forget(self) -> None:
-        """Nothing is under way; an answer that still comes is not for this member."""
+        """Ends the call; the member ignores a response that still comes."""
         self.current = self._retry = self.retry_at_ms = None

@@ -1,7 +1,7 @@
-"""What the leader of a group makes of its members: an assignment, or a reason why there is none.
+"""The assignment that the leader of a group makes for its members.
 
-Owns the call of an assignor, the check of what it says, so that one written by a user cannot give
-a partition to two members, and the watch over the topics it was made for. Pure.
+Owns the call of an assignor, the check of its result, so that a user's assignor cannot assign a
+partition to two members, and the watch over the assigned topics. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from millrace_protocol.messages.group_membership import JoinedMember, MemberAssi
 
 
 class Leadership:
-    """What a leader knows of one generation: the members, and the topics as they were placed."""
+    """The members of one generation, and the partition counts of its assignment."""
 
     def __init__(self, members: Mapping[str, Subscription]) -> None:
         self.members = members
@@ -26,9 +26,9 @@ class Leadership:
 
     @classmethod
     def of(cls, members: Sequence[JoinedMember]) -> Leadership:
-        """The leadership over members as the coordinator tells of them.
+        """The leadership over the members in a JoinGroup response.
 
-        Raises `AssignorFailed` for a member that says what cannot be read.
+        Raises `AssignorFailed` for a member whose metadata cannot be decoded.
         """
         found: dict[str, Subscription] = {}
         for member in members:
@@ -38,28 +38,28 @@ class Leadership:
                 )
             except WireError as error:
                 raise AssignorFailed(
-                    f"member {member.member_id!r} of the group says what no consumer says: "
-                    f"{error}; give groups of other kinds names of their own"
+                    f"the metadata of member {member.member_id!r} are not those of a consumer: "
+                    f"{error}; use other names for groups of other kinds"
                 ) from error
         return cls(found)
 
     def watch(self, partition_counts: Mapping[str, int]) -> dict[str, int]:
-        """Takes these counts as those the assignment rests on; returns those of the group."""
+        """Notes the partition counts of the assignment; returns those of the group's topics."""
         placed = {t: n for t, n in partition_counts.items() if t in self.topics}
         self._placed = placed
         return placed
 
     def watch_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Takes what others have assigned as what the assignment rests on: a leader that came back
-        does not know what the topics were like then.
+        """Notes an assignment of an earlier leader: a leader that came back does not know the
+        partition counts of that time.
         """
         self._placed = Counter(where.topic for where in assigned)
 
     def changes(self, partition_counts: Mapping[str, int]) -> list[str]:
-        """What has changed since, one sentence for each topic.
+        """The changes since, one sentence for each topic.
 
-        A topic that is not in `partition_counts` is not known now, which is no change; one that is
-        gone has 0 partitions.
+        A topic that is not in `partition_counts` has unknown partitions, which is no change; a
+        deleted one has 0 partitions.
         """
         return [
             f"topic {topic} has {count} partitions"
@@ -73,7 +73,7 @@ def place(
 ) -> tuple[MemberAssignment, ...]:
     """The assignments to bring with SyncGroup, one for each member.
 
-    Raises `AssignorFailed` when the assignor raises, or says what an assignor must not.
+    Raises `AssignorFailed` when the assignor raises, or its result is invalid.
     """
     try:
         placement = assignor.assign(partition_counts, members)
@@ -91,9 +91,9 @@ def place(
 def _fault(
     placement: Placement, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> str | None:
-    """What is wrong with a placement, None for nothing.
+    """The fault of a placement, None for none.
 
-    A partition may be unassigned: in a cooperative group one that moves is, for a round.
+    A partition may be unassigned: in a cooperative group a moving one is, for one round.
     """
     owners: dict[tuple[str, int], str] = {}
     for member_id, partitions in placement.items():

@@ -1,1 +1,1 @@
-"""What a producer is made of: records become batches, batches are sent, acks become receipts."""
+"""The parts of a producer: accumulator, queue of batches, sender, receipts."""

@@ -1,4 +1,4 @@
-"""The queue of a producer: which batches may be sent now, and what a response means for them.
+"""The queue of a producer: the batches that may be sent now, and the effect of responses.
 
 Owns lingering, retries, delivery deadlines, and the producer's epoch. Order and sequences of one
 partition are `partition_queue`'s; filling batches is `accumulator`'s. Knows no event loop, no

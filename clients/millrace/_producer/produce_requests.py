@@ -1,4 +1,4 @@
-"""What a producer sends and when it looks again: the outcome of draining its queues.
+"""The next requests of a producer: the outcome of draining its queues.
 
 Plain values; `produce_queue` makes them and `sender` carries them out.
 """
@@ -23,7 +23,7 @@ class Send:
 
 @dataclass(slots=True)
 class Drained:
-    """What to do now, and when to look again (`deadline_ms`; None: not before something happens).
+    """The requests to send now, and the time of the next look (`deadline_ms`; None: no timer).
 
     `settled` batches are for their waiters; `unknown_topics` need fresh metadata; `wants_epoch`
     is the `(producer_id, epoch)` to ask InitProducerId with.

@@ -1,1 +1,1 @@
-"""What the blocking clients are made of: a loop in a thread, and the step into it and back."""
+"""The parts of the blocking clients: a loop in a thread, and calls into it."""

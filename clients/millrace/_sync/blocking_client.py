@@ -1,6 +1,6 @@
 """A client without an event loop: each call runs on the loop of a thread, or of the caller.
 
-Owns a client's life as a context manager. Knows nothing of what the clients do.
+Owns a client's life as a context manager. Does not know the clients' calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Startable(Protocol):
 
 
 class BlockingClient:
-    """What the three share: a loop to run on, and a life."""
+    """The loop and the life cycle that the three blocking clients share."""
 
     def __init__(self, client: Startable, *, background: bool = True) -> None:
         """`background`: the loop goes on between calls, in a thread of its own."""

@@ -1,4 +1,4 @@
-"""What an assignor is: the shape of the built-in ones and of a user's own.
+"""The interface of assignors, of the built-in ones and of a user's own.
 
 Owns the words of the assignment: subscriptions in, a placement out. Refuses to know the group's
 protocol and time: an assignor is a function of what the members say, and the leader of a group is
@@ -30,7 +30,7 @@ Placement: TypeAlias = dict[str, list[TopicPartition]]
 
 
 class RebalanceProtocol(Enum):
-    """What a member does with its partitions when the group rebalances.
+    """The handling of a member's partitions in a rebalance.
 
     `EAGER`: it gives up all of them before it joins. `COOPERATIVE`: it keeps them, gives up those
     that the new assignment does not give it, and joins again if there were any.

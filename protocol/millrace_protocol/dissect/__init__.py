@@ -1,4 +1,4 @@
-"""What the bytes mean: streams, captures, segment and index files, annotated byte by byte.
+"""The dissector: streams, captures, segment and index files, annotated byte by byte.
 
     >>> from millrace_protocol.framing import request_frame
     >>> frame = request_frame(api=18, version=0, correlation_id=7, client_id=b"", body=b"")

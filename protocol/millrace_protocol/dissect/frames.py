@@ -21,7 +21,7 @@ from millrace_protocol.framing import (
     RESPONSE_BIT,
     TEXT_OPENINGS,
 )
-from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.schema import Message
 
 FRAME_LENGTH_MAX = 1 << 30
@@ -152,7 +152,7 @@ def _frame(view: memoryview, start: int, end: int, fields: list[Span], limits: L
         return Span(
             start, end, title, "frame", fault=rest.fault, children=(*fields, rest), buffer=view
         )
-    body_version = 0 if cls is Refusal else version
+    body_version = 0 if cls is ErrorResponse else version
     body, is_whole = dissect_body(cls, body_version, view, body_start, end, limits=limits)
     fault = "" if is_whole else next(span.fault for span in _last_leaves(body) if span.fault)
     missing = start + LENGTH_SIZE + length - end
@@ -168,7 +168,7 @@ def _last_leaves(spans: list[Span]) -> Iterator[Span]:
 def _body_class(key: int, version: int, *, error_code: int | None) -> type[Message] | None:
     """The message behind a header; `error_code` is None in a request."""
     if error_code:
-        return Refusal
+        return ErrorResponse
     try:
         api = APIS[ApiKey(key)]
     except (ValueError, KeyError):

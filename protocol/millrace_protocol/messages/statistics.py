@@ -1,4 +1,4 @@
-"""DescribeStatistics: what a broker has counted since it started."""
+"""DescribeStatistics: the statistics of a broker since its start."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ EXCHANGES: tuple[tuple[str, str, str], ...] = (
         "0000000000000000000000",
     ),
     (
-        "refusal",
+        "error-response",
         "0000003c4d52000100090000001a000473686f70000001f40000000100100000000000010006636c69636b7300"
         "000000ffffffff000000000000000000100000",
         "000000434d52800100090000001a002300315468652062726f6b65722068617320466574636820696e20766572"
@@ -256,7 +256,7 @@ EXCHANGES: tuple[tuple[str, str, str], ...] = (
 def _frames() -> dict[str, bytes]:
     frames = {}
     for name, request, response in EXCHANGES:
-        if name == "refusal":
+        if name == "error-response":
             # No reader has the version that the request asks for.
             frames[name] = bytes.fromhex(response)
             continue
@@ -266,4 +266,4 @@ def _frames() -> dict[str, bytes]:
 
 
 EXAMPLES = _frames()
-"""Whole frames by name: `fetch-request`, `fetch-response`, ..., `refusal`."""
+"""Whole frames by name: `fetch-request`, `fetch-response`, ..., `error-response`."""

@@ -18,7 +18,7 @@ _HEADER = re.compile(
     r"  (length|magic|api|version|correlation_id|client_id(\.size)?|error_code) = "
 )
 """Fields of the header; the title names the api, the version and the correlation id."""
-_HEADERS_SHOWN = frozenset({"hello-request", "hello-response", "refusal"})
+_HEADERS_SHOWN = frozenset({"hello-request", "hello-response", "error-response"})
 _REPEATED = re.compile(r"(apis|configs)\[(?!0\])\d+\]\.")
 """Elements like those before them."""
 _SHOWN_ELSEWHERE = {

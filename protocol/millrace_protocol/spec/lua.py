@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from millrace_protocol.api import APIS
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import HEADER_SIZE, RESPONSE_BIT
-from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.primitives import ArrayOf, WireType
 from millrace_protocol.records import BATCH_HEADER
 from millrace_protocol.schema import Message, StructOf, codec
@@ -37,7 +37,7 @@ def _messages() -> Iterator[tuple[type[Message], int]]:
         for version in range(api.min_version, api.max_version + 1):
             yield api.request, version
             yield api.response, version
-    yield Refusal, 0
+    yield ErrorResponse, 0
 
 
 def _struct(type_: StructOf, version: int, done: set[str]) -> Iterator[str]:
@@ -227,7 +227,7 @@ read_type = function(tvb, position, tree, type_, name)
 end
 
 local function body_type(key, version, is_response, error_code)
-  if is_response and error_code ~= 0 then return "Refusal v0" end
+  if is_response and error_code ~= 0 then return "ErrorResponse v0" end
   local versions = apis[key] and apis[key].versions[version]
   return versions and versions[is_response and 2 or 1]
 end

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millrace_protocol.api import APIS, ApiKey
-from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.primitives import ArrayOf, WireType
 from millrace_protocol.schema import Message, Struct, wire_fields
 
@@ -77,7 +77,7 @@ def _struct(type_: WireType) -> type[Message] | None:
 
 def _messages() -> Iterator[tuple[str, type[Message]]]:
     """Every message with the section that shows it, in the order of the document."""
-    yield "W-2.4", Refusal
+    yield "W-2.4", ErrorResponse
     for number, api in enumerate(APIS.values(), 1):
         yield f"W-4.{number}", api.request
         yield f"W-4.{number}", api.response

@@ -10,7 +10,7 @@ from functools import partial
 
 from millrace_protocol.api import APIS, Api
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
-from millrace_protocol.messages.refusal import Refusal
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.records import BATCH_HEADER
 from millrace_protocol.spec.captures import EXAMPLES
 from millrace_protocol.spec.examples import example
@@ -43,7 +43,7 @@ def generators() -> dict[str, Callable[[], str]]:
         "apis": _apis,
         "errors": _errors,
         "batch-header": _batch_header,
-        "refusal": partial(message_table, Refusal),
+        "error-response": partial(message_table, ErrorResponse),
     }
     for api in APIS.values():
         made[slug(api.key)] = partial(_both, api)

@@ -1,6 +1,6 @@
 """Group commit: one sync makes every batch durable that was appended before it began.
 
-Owns the one flush in flight per log. Does not know what a flush does (`log.flush`), and does not
+Owns the one flush in flight per log. Does not know the steps of a flush (`log.flush`), and does not
 know the requests that wait for it (`partitions.ack_purgatory`). A flush that is requested while
 another one runs starts when that one ends, and covers everything appended meanwhile: under load
 the disk sets the pace, and no timer is needed.

@@ -1,7 +1,7 @@
 """One broker per data directory.
 
 Owns the lock file. The kernel drops the lock with the process, however it ends, so a file that is
-left behind means nothing; its content only names who holds the lock.
+left behind means nothing; its content only names the process that holds the lock.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class DataDirectoryLocked(Exception):
     """Another process serves from the data directory; `pid` is None if it does not say which."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
-        who = "another process" if pid is None else f"process {pid}"
+        holder = "another process" if pid is None else f"process {pid}"
         super().__init__(
-            f"the data directory {path} is in use by {who}: stop it, or choose another directory"
+            f"the data directory {path} is in use by {holder}: stop it, or choose another directory"
         )
         self.path = path
         self.pid = pid

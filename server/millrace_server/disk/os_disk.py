@@ -36,7 +36,7 @@ _HINTS: Final = {
 
 
 class DiskError(OSError):
-    """An `OSError` that says what was tried, on which path, and what to do about it."""
+    """An `OSError` with the operation, the path, and a remedy."""
 
     def __init__(self, operation: str, path: str, cause: OSError) -> None:
         number = cause.errno or errno.EIO

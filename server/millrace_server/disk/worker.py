@@ -1,6 +1,6 @@
 """Waiting for a step in a worker thread, cancelled or not.
 
-Owns the meaning of a cancellation meanwhile. Refuses to know what the step does.
+Owns the meaning of a cancellation meanwhile. Does not know the step.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Disk(Protocol):
     def remove(self, path: str) -> None: ...
 
     def remove_directory(self, path: str) -> None:
-        """Removes a directory and what is in it."""
+        """Removes a directory and its contents."""
 
     def sync_directory(self, path: str) -> None:
         """Makes creations, renames and removals in a directory durable. Blocking."""
@@ -167,7 +167,7 @@ class Environment:
 
 
 class ColdReads(Protocol):
-    """What the page cache of the machine holds. One for each event loop."""
+    """The contents of the page cache of the machine. One for each event loop."""
 
     def is_cold(self, file: File, position: int, size: int) -> bool:
         """Whether `sendfile` of the range would wait for the disk. Does not block."""
@@ -183,7 +183,7 @@ class ColdReads(Protocol):
 
 
 class SliceSource(Protocol):
-    """What is known of a slice's bytes. Belongs to the event loop, but for `check`.
+    """The verification state of a slice. Belongs to the event loop, except `check`.
 
     Bytes that come from the disk may not be what was written. The sender of a slice asks first:
     what is not checked, or not in the page cache any more, is checked while it is read.

@@ -21,13 +21,13 @@ from millrace_protocol.framing import (
     LENGTH_SIZE,
     TEXT_OPENINGS,
     RequestHeader,
+    error_frame,
     read_request_header,
-    refusal_frame,
     response_frame,
     response_header,
 )
+from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.produce import ProduceRequest
-from millrace_protocol.messages.refusal import Refusal
 from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
@@ -325,16 +325,16 @@ def _refusal(header: RequestHeader, error: ApiError) -> bytes:
     if error.code is ErrorCode.UNSUPPORTED_VERSION:
         api = APIS[ApiKey(header.api)]
         min_version, max_version = api.min_version, api.max_version
-    return refusal_frame(
+    return error_frame(
         api=header.api,
         version=header.version,
         correlation_id=header.correlation_id,
         error_code=error.code,
-        refusal=Refusal(error.message, min_version, max_version),
+        response=ErrorResponse(error.message, min_version, max_version),
     )
 
 
 def _anonymous_refusal(code: ErrorCode, message: str) -> bytes:
-    return refusal_frame(
-        api=0, version=0, correlation_id=0, error_code=code, refusal=Refusal(message)
+    return error_frame(
+        api=0, version=0, correlation_id=0, error_code=code, response=ErrorResponse(message)
     )

@@ -9,7 +9,7 @@ from millrace_protocol.schema import Message, wire
 
 
 @dataclass(slots=True)
-class Refusal(Message):
+class ErrorResponse(Message):
     """The reason why the broker refused the whole request."""
 
     message: str = wire(STRING, "the reason and the remedy, for a person")
