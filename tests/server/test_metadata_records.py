@@ -88,5 +88,6 @@ def test_a_value_without_type_and_version_is_malformed(value: bytes | None) -> N
     "shown", ["000d 0000", "0000 0000", "ffff 0000", "0001 0001", "0001 ffff", "7b22 7479"]
 )
 def test_an_unknown_type_or_version_names_a_newer_millrace(shown: str) -> None:
+    """W-9.5"""
     with pytest.raises(UnreadableMetadata, match="newer millrace; start that one"):
         decode_record(bytes.fromhex(shown))

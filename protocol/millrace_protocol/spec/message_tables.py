@@ -1,4 +1,4 @@
-"""Tables of messages: a row for each field, those of the structs inside it among them.
+"""Tables of messages and records: a row for each field, those of the structs inside it among them.
 
 Owns their form. A struct that several messages have is shown in the first of them; the others name
 that section.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.messages.error_response import ErrorResponse
+from millrace_protocol.metadata_records import RECORD_TYPES
 from millrace_protocol.primitives import ArrayOf, WireType
 from millrace_protocol.schema import Message, Struct, wire_fields
 
@@ -52,6 +53,19 @@ def message_table(cls: type[Message]) -> str:
             ),
         ]
     )
+
+
+def metadata_record_table() -> str:
+    """Every record of the metadata log: a row for it, and one for each of its fields."""
+    rows = ["| type, field | type | meaning |", "|---|---|---|"]
+    for type_id, (cls, version) in RECORD_TYPES.items():
+        doc = " ".join((cls.__doc__ or "").split())
+        rows.append(f"| **{type_id} {cls.__name__}**, version {version} | | {doc} |")
+        rows += [
+            f"| {name} | {field.type.spec_name} | {field.doc} |"
+            for name, field in wire_fields(cls, version)
+        ]
+    return "\n".join(rows)
 
 
 def _rows(cls: type[Message], section: str, prefix: str) -> Iterator[Row]:

@@ -14,7 +14,7 @@ from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.records import BATCH_HEADER
 from millrace_protocol.spec.captures import EXAMPLES
 from millrace_protocol.spec.examples import example
-from millrace_protocol.spec.message_tables import message_table, slug
+from millrace_protocol.spec.message_tables import message_table, metadata_record_table, slug
 
 _BATCH_MEANINGS = {
     "base_offset": ("offset of the first record; 0 from a client, set by the broker", ""),
@@ -44,6 +44,7 @@ def generators() -> dict[str, Callable[[], str]]:
         "errors": _errors,
         "batch-header": _batch_header,
         "error-response": partial(message_table, ErrorResponse),
+        "metadata-records": metadata_record_table,
     }
     for api in APIS.values():
         made[slug(api.key)] = partial(_both, api)
