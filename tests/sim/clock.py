@@ -8,8 +8,8 @@ wall clock is the true time, at the machine's rate, and an offset that `step` ch
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 EPOCH_MS = 1_700_000_000_000
 ZERO_S_MAX = 100_000.0
@@ -26,13 +26,19 @@ class Skew:
 NO_SKEW = Skew()
 
 
+class TrueTime(Protocol):
+    """The event loop, as far as clocks need it."""
+
+    now_s: float
+
+
 class MachineClock:
     """See `seams.Clock`. `local = zero_s + true * rate` is the monotonic clock, in seconds."""
 
-    def __init__(self, true_s: Callable[[], float], rng: random.Random, skew: Skew) -> None:
+    def __init__(self, true: TrueTime, rng: random.Random, skew: Skew) -> None:
         self.rate = 1.0 + rng.uniform(-skew.drift, skew.drift)
         self.zero_s = 0.0
-        self._true_s = true_s
+        self._true = true
         self._rng = rng
         self._home_offset_ms = rng.randint(-skew.offset_ms, skew.offset_ms)
         self._offset_ms = self._offset_ms_max = self._home_offset_ms
@@ -48,14 +54,14 @@ class MachineClock:
         self._offset_ms_max = max(self._offset_ms_max, self._offset_ms)
 
     def wall_ms(self) -> int:
-        return EPOCH_MS + self._offset_ms + int(self._true_s() * self.rate * 1000)
+        return EPOCH_MS + self._offset_ms + int(self._true.now_s * self.rate * 1000)
 
     def wall_ms_max(self) -> int:
         """The latest time that the wall clock may have shown so far."""
         return self.wall_ms() + self._offset_ms_max - self._offset_ms
 
     def monotonic_ms(self) -> int:
-        return int((self.zero_s + self._true_s() * self.rate) * 1000)
+        return int((self.zero_s + self._true.now_s * self.rate) * 1000)
 
     def monotonic_ns(self) -> int:
-        return int((self.zero_s + self._true_s() * self.rate) * 1_000_000_000)
+        return int((self.zero_s + self._true.now_s * self.rate) * 1_000_000_000)

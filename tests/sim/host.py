@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import marshal
 import random
 import sys
 import time
@@ -17,7 +18,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from tests.sim.clock import NO_SKEW, MachineClock, Skew
+from tests.sim.clock import NO_SKEW, MachineClock, Skew, TrueTime
 from tests.sim.loop import Process, SimLoop, running_process
 from tests.sim.network import SimNetwork
 from tests.sim.transport import Mark
@@ -46,8 +47,8 @@ _LINES_HASHED = 1024
 class Trace:
     """What happened, in order, as lines for people and a digest for comparing two runs."""
 
-    def __init__(self, now: Callable[[], float], *, show: Callable[[str], object] | None) -> None:
-        self._now = now
+    def __init__(self, true: TrueTime, *, show: Callable[[str], object] | None) -> None:
+        self._true = true
         self._show = show
         self._hash = hashlib.blake2b(digest_size=12)
         self._unhashed: list[object] = []
@@ -62,28 +63,29 @@ class Trace:
     def note(self, line: str) -> None:
         """Something happened."""
         unhashed = self._unhashed
-        unhashed += (self._now(), line)
+        unhashed += (self._true.now_s, line)
         if len(unhashed) >= _LINES_HASHED:
             self._take_in()
         if self._show is not None:
-            self._show(f"{self._now():12.6f} {line}")
+            self._show(f"{self._true.now_s:12.6f} {line}")
 
     def note_arrival(self, end: int, source: str, target: str, item: bytes | Mark) -> None:
         """Bytes, or the end of them, came through the network."""
         unhashed = self._unhashed
         if isinstance(item, Mark):
-            unhashed += (self._now(), end, item.name)
+            unhashed += (self._true.now_s, end, item.name)
         else:
-            unhashed += (self._now(), end, len(item))
+            unhashed += (self._true.now_s, end, len(item))
             self._hash.update(item)
         if len(unhashed) >= _LINES_HASHED:
             self._take_in()
         if self._show is not None:
             what = item.name if isinstance(item, Mark) else f"{len(item)} {zlib.crc32(item):08x}"
-            self._show(f"{self._now():12.6f} #{end} {source} > {target} {what}")
+            self._show(f"{self._true.now_s:12.6f} #{end} {source} > {target} {what}")
 
     def _take_in(self) -> None:
-        self._hash.update(repr(self._unhashed).encode())
+        # Later versions mark what is interned or referenced twice, which differs by run.
+        self._hash.update(marshal.dumps(self._unhashed, 2))
         self._unhashed.clear()
 
     def sometimes(self, what: str, count: int = 1) -> None:
@@ -167,7 +169,7 @@ class World:
         self.rng = rng
         self.blocking_max_s = blocking_max_s
         self.loop = SimLoop(rng.fork("loop"), on_unhandled=self._unhandled, turns_max=turns_max)
-        self.trace = Trace(self.now_s, show=show)
+        self.trace = Trace(self.loop, show=show)
         self.network = SimNetwork(
             self.loop,
             rng.fork("net"),
@@ -192,7 +194,7 @@ class World:
         clock = self._clocks.get(machine)
         if clock is None:
             rng = self.rng.fork(f"clock/{machine}")
-            clock = self._clocks[machine] = MachineClock(self.now_s, rng, self._skew)
+            clock = self._clocks[machine] = MachineClock(self.loop, rng, self._skew)
         return clock
 
     def process(self, machine: str, name: str) -> Process:

@@ -188,7 +188,7 @@ MARKED_BYTES = 1_500
 def test_rot_changes_what_is_durable_and_says_in_which_partition_once_for_each() -> None:
     kinds: set[str] = set()
     for seed in range(40):
-        trace = Trace(lambda: 0.0, show=None)
+        trace = Trace(loop_of(seed), show=None)
         disk, rot = FaultyDisk(), Rot(trace)
         before: dict[str, bytes] = {}
         for topic in ("a", "b"):
