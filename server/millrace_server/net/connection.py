@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._phase is not Phase.OPEN:
             self._input.bytes_received += nbytes
-            self._shared.traffic.received.value += nbytes
+            self._shared.traffic.received_bytes += nbytes
             return
         self._input.received(nbytes)
         self._advance()

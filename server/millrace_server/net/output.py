@@ -200,7 +200,7 @@ class Output:
             queue[0] = memoryview(data)[sent:]
         self.held_bytes -= sent
         self.bytes_sent += sent
-        self._traffic.sent.value += sent
+        self._traffic.sent_bytes += sent
         return cost + COPY_COST * sent
 
     def _join(self) -> tuple[ReadBuffer, int]:
@@ -234,7 +234,7 @@ class Output:
         else:
             data = _read(part.file, size, position)
         if data is not None:
-            self._traffic.cached_reads.value += 1
+            self._traffic.cached_reads += 1
         return data
 
     def _send_slice(self, part: FileSlice, turn: int) -> int:
@@ -256,7 +256,7 @@ class Output:
         part.position += sent
         part.size -= sent
         self.bytes_sent += sent
-        self._traffic.sent.value += sent
+        self._traffic.sent_bytes += sent
         if not part.size:
             self.unsent.popleft()
             self._ready_until = -1
@@ -287,9 +287,12 @@ class Output:
         end = self._ready_until = position + size
         is_cold = self._is_cold(file, position, size)
         if not is_cold and source.is_checked(position, end):
-            self._traffic.cached_reads.value += 1
+            self._traffic.cached_reads += 1
             return False
-        (self._traffic.cold_reads if is_cold else self._traffic.unchecked_reads).value += 1
+        if is_cold:
+            self._traffic.cold_reads += 1
+        else:
+            self._traffic.unchecked_reads += 1
         # The page is new from the disk for the bytes before it too, which are not checked here.
         is_first_page_new = self._is_cold(file, position, 1)
         self._wire.stop_waiting()

@@ -63,7 +63,7 @@ class RequestInput:
     def received(self, count: int) -> None:
         """The transport wrote `count` bytes into the reader's buffer."""
         self.bytes_received += count
-        self._shared.traffic.received.value += count
+        self._shared.traffic.received_bytes += count
         self.reader.received(count)
 
     def open_session(self, connection: Peer) -> Session | None:

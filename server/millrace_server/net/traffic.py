@@ -6,13 +6,15 @@ from millrace_server.statistics import Registry, metrics
 
 
 class Traffic:
-    """Shared by the connections, which increase the counters themselves."""
+    """Shared by the connections, which increase the numbers themselves."""
 
-    __slots__ = ("cached_reads", "cold_reads", "received", "sent", "unchecked_reads")
+    __slots__ = ("cached_reads", "cold_reads", "received_bytes", "sent_bytes", "unchecked_reads")
 
     def __init__(self, registry: Registry) -> None:
-        self.received = registry.counter(metrics.RECEIVED)
-        self.sent = registry.counter(metrics.SENT)
-        self.cached_reads = registry.counter(metrics.LOG_READS, "cached")
-        self.unchecked_reads = registry.counter(metrics.LOG_READS, "unchecked")
-        self.cold_reads = registry.counter(metrics.LOG_READS, "cold")
+        self.received_bytes = self.sent_bytes = 0
+        self.cached_reads = self.unchecked_reads = self.cold_reads = 0
+        registry.gauge(metrics.RECEIVED, lambda: self.received_bytes)
+        registry.gauge(metrics.SENT, lambda: self.sent_bytes)
+        registry.gauge(metrics.LOG_READS, lambda: self.cached_reads, "cached")
+        registry.gauge(metrics.LOG_READS, lambda: self.unchecked_reads, "unchecked")
+        registry.gauge(metrics.LOG_READS, lambda: self.cold_reads, "cold")

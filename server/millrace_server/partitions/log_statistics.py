@@ -6,11 +6,13 @@ from millrace_server.statistics import Registry, metrics
 
 
 class LogStatistics:
-    """Shared by the partitions, which increase the counters themselves."""
+    """Shared by the partitions, which increase the numbers themselves."""
 
     __slots__ = ("appended_bytes", "appends", "flush_durations")
 
     def __init__(self, registry: Registry) -> None:
-        self.appends = registry.counter(metrics.APPENDS)
-        self.appended_bytes = registry.counter(metrics.APPENDED)
+        self.appends = 0
+        self.appended_bytes = 0
         self.flush_durations = registry.histogram(metrics.FLUSH_DURATION)
+        registry.gauge(metrics.APPENDS, lambda: self.appends)
+        registry.gauge(metrics.APPENDED, lambda: self.appended_bytes)

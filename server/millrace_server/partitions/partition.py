@@ -242,8 +242,9 @@ class Partition:
                 self._flusher.fail(error)
             raise
         if not appended.duplicate:
-            self._statistics.appends.value += 1
-            self._statistics.appended_bytes.value += header.size_bytes
+            statistics = self._statistics
+            statistics.appends += 1
+            statistics.appended_bytes += header.size_bytes
             self._unreadable.append((appended.last_offset + 1, header.size_bytes))
         if log.config.durability == "fsync":
             self._flusher.request()

@@ -108,7 +108,7 @@ class Registry:
         return made
 
     def gauge(self, metric: Metric, read: Callable[[], int], *labels: str) -> None:
-        """Asks `read` for the value under these labels."""
+        """Asks `read` for the value under these labels; a counter's never falls."""
         _checked(metric, labels)
         self.collect(metric, lambda: (Sample(labels, read()),))
 

@@ -3,8 +3,9 @@
 A session counts a request itself, since a call would cost as much as the smallest request may:
 
     counted = apis[api]
-    began_ns = 0 if counted.requests & UNTIMED else clock.monotonic_ns()
-    counted.requests += 1
+    requests = counted.requests
+    counted.requests = requests + 1
+    began_ns = 0 if requests & UNTIMED else clock.monotonic_ns()
 """
 
 from __future__ import annotations

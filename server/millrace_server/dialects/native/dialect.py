@@ -137,8 +137,9 @@ class NativeSession:
             return None
         self._context.client_id = header.client_id
         counted = self._apis[header.api]
-        began_ns = 0 if counted.requests & UNTIMED else self._now_ns()
-        counted.requests += 1
+        requests = counted.requests
+        counted.requests = requests + 1
+        began_ns = 0 if requests & UNTIMED else self._now_ns()
         if len(frame) > LONG_PRODUCE_BYTES and _is_long(header, frame):
             # It is read after this call. Not bytes: an append writes offsets into a batch.
             kept = frame if owned else memoryview(bytearray(frame))

@@ -49,7 +49,7 @@ def api_table(registry: Registry) -> ApiTable[int]:
 
 def count_errors(counted: ApiStatistics, api: int, body: Body) -> None:
     """Counts the results of a response that are errors."""
-    if isinstance(body, BodyParts):
+    if type(body) is BodyParts:
         for code in body.error_codes:
             counted.count_error(code)
         return

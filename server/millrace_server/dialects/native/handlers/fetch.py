@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import cast
 
 from millrace_protocol.codec import Buffer, Encoder, encode_parts
-from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import (
     FetchPartition,
     FetchPartitionResult,
@@ -73,5 +72,5 @@ def _result(fetched: Fetched) -> FetchPartitionResult:
 
 
 def _body(fetched: Sequence[Fetched], parts: Sequence[Buffer]) -> BodyParts:
-    errors = [result.code for result in fetched if result.code is not ErrorCode.NONE]
+    errors = [result.code for result in fetched if result.code]
     return BodyParts([*parts], sum(map(len, parts)), errors)
