@@ -290,7 +290,7 @@ async def test_deleting_a_partition_does_not_wait_for_its_compaction(
             assert broker.node.broker.partitions.get("t", 0).log.end_offset == 10
 
 
-async def test_records_that_rotted_are_left_as_they_are(broker: Broker, wire: Wire) -> None:
+async def test_corrupt_records_are_left_as_they_are(broker: Broker, wire: Wire) -> None:
     await fill(wire)
     path = broker.data / "t-0" / f"{0:020d}.log"
     content = bytearray(path.read_bytes())

@@ -155,7 +155,7 @@ async def test_the_scrub_finds_corruption_that_no_client_reads(
         found = await broker.node.broker.scrub.pass_over()
         again = await broker.node.broker.scrub.pass_over()
     assert found == again
-    assert (found.partitions, found.rotten) == (3, 2)
+    assert (found.partitions, found.corrupt_ranges) == (3, 2)
     assert found.segments == 2 * len(paths) + 1
     assert found.size_bytes > 2 * COUNT * BATCH_BYTES
     lines = [r for r in caplog.records if "not what was written" in str(r.msg)]
@@ -191,7 +191,7 @@ async def test_the_scrub_keeps_its_pace_and_survives_retention(
     found = await scrub.pass_over()
     assert found.segments == len([*broker.data.rglob("*.log")])
     assert sum(slept) == pytest.approx(found.size_bytes / 1_000)
-    assert found.rotten == 0
+    assert found.corrupt_ranges == 0
 
 
 async def test_the_scrub_comes_by_itself_unless_it_is_turned_off(

@@ -198,7 +198,7 @@ async def test_topics_are_made_described_changed_and_deleted(broker: Broker) -> 
             await admin.describe_topic("new")
 
 
-async def test_a_segment_that_rots_on_disk_is_an_error_and_not_a_record(broker: Broker) -> None:
+async def test_a_segment_that_changes_on_disk_is_an_error_and_not_a_record(broker: Broker) -> None:
     async with Producer(broker.servers) as producer:
         for i in range(3):
             await producer.send("one", b"value-%d" % i)

@@ -225,7 +225,7 @@ def with_replaced_segments_removed_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 def with_cleaned_segments_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
     def finish(cleaned: CleanedSegment) -> None:
         cleaned._written()
-        cleaned._let_go()
+        cleaned._close_file()
         cleaned.segment.save_indexes()
         cleaned.segment.are_indexes_saved = True
         cleaned.segment.close_files()

@@ -1,7 +1,7 @@
 """The segments of one log in order, and which of them holds an offset.
 
 Owns the list, its open end, the memory of where reads ended, and how many files closed segments
-hold open. Refuses to know what is durable and who reads.
+hold open. Refuses to know what is durable and what reads.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class SegmentChain:
             self.keep_open(segment)
 
     def keep_open(self, segment: Segment) -> None:
-        """Marks a closed segment as just used, and lets the one go that was used longest ago."""
+        """Marks a closed segment as just used; closes the one that was used longest ago."""
         used = self._used
         if (used and used[-1] is segment) or segment is self.active or segment in self.unsettled:
             return
@@ -172,7 +172,7 @@ class SegmentChain:
         self.active = front
         self._closed_bytes = sum(segment.size_bytes for segment in self.segments[:-1])
 
-    def let_go(self) -> None:
+    def close_files(self) -> None:
         """Releases every file."""
         for segment in self.segments:
             segment.close_files()

@@ -1,7 +1,7 @@
 """How far a corrupt range reaches: from the batch that is not as it was to what can be found again.
 
 Owns the search for the next whole batch. Refuses to remember anything. A batch whose length has
-changed does not tell where the next one begins; the index does, a few batches on.
+changed does not say where the next one begins; the index does, a few batches on.
 """
 
 from __future__ import annotations

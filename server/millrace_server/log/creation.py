@@ -1,8 +1,8 @@
 """The files of a new, empty log.
 
 Owns what a directory must hold to be opened as a log: a segment, its epoch table and a checkpoint.
-A creation that a crash has cut short leaves some of them. Its caller must be able to tell, so the
-files are written in place.
+They are written in place: a crash leaves some of them, and the caller marks a creation as complete
+by what it writes last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Leader epochs: which leader wrote which part of a log, and the file that keeps it.
 
 Owns the table, its rules and its format. Refuses to know batches and segments. A follower compares
-its table with the leader's and truncates to where both agree; a high watermark alone cannot tell
+its table with the leader's and truncates to where both agree; a high watermark alone is not enough
 (KIP-101, KIP-279, KIP-320). Pure, but for the two functions that read and write the file.
 
     epoch          0          3                  4

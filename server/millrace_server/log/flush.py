@@ -73,7 +73,7 @@ class IndexTail:
                 file.release()
 
     def note_saved(self) -> None:
-        """Tells the segment that its files have these entries."""
+        """Notes in the segment that its files have these entries."""
         self.segment.saved_entries = self.entry_count
         self.segment.saved_crcs = self.crcs
 
@@ -133,7 +133,7 @@ class FlushTicket:
         self.preallocation = segment, segment.file, size_bytes
 
     def note_preallocated(self) -> None:
-        """Tells the segment what space it has."""
+        """Notes in the segment what space it has."""
         if self.preallocation is not None and self.is_preallocated:
             segment, _, size_bytes = self.preallocation
             segment.allocated_bytes = max(segment.allocated_bytes, size_bytes)
@@ -164,7 +164,7 @@ class FlushTicket:
     def settle(self) -> None:
         """Does what speeds up recovery and reads, and what no ack waits for. Blocking.
 
-        A full disk leaves the rest for the next ticket; data is not at stake. Raises any other
+        A full disk leaves the remaining steps to the next ticket; no data is lost. Raises any other
         `OSError`, after which the log must fail; one that the recovery point met comes first.
         """
         if self.recovery_point_error is not None:

@@ -437,7 +437,7 @@ class PartitionLog:
     def discard(self) -> None:
         """Closes all files and writes nothing: for a partition that is being deleted."""
         self._state.is_closed = True
-        self._chain.let_go()
+        self._chain.close_files()
         self._durability.recovery_point.close()
 
     def close_idle_files(self) -> None:

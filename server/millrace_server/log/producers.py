@@ -1,7 +1,7 @@
 """Idempotence: which batches of which producers are in this log.
 
 Owns the sequence rules of KIP-98 and their packed form in the checkpoint. Refuses to know time
-(it is told) and where batches lie. A retry of one of the last five batches is answered with the
+(a parameter) and where batches lie. A retry of one of the last five batches is answered with the
 offset it has; five, because a producer keeps at most five requests in flight.
 """
 
@@ -125,7 +125,7 @@ class Producers:
         )
 
     def expire(self, now_ms: int, *, silent_ms: int) -> int:
-        """Forgets who has been silent for longer than `silent_ms`; returns how many."""
+        """Forgets producers that have been silent for longer than `silent_ms`; returns how many."""
         count = 0
         while self._states:
             producer_id = next(iter(self._states))

@@ -1,6 +1,6 @@
 """What a log answers about what is in it: ranges of batches, pieces of a range, points in time.
 
-Owns the bounds of each question. Refuses to know who asks, and high watermarks but as the end of a
+Owns the bounds of each question. Refuses to know the caller; a high watermark is the end of a
 range. The answers are made by `reading`, `splitting`, `timestamps` and `scrub`.
 """
 
@@ -101,6 +101,6 @@ class LogReader:
         """The durable segments, oldest first, for the scrub."""
         return durable_segments(self._state.chain, self._durability.durable_end)
 
-    def watch_corruption(self, tell: Callable[[CorruptRange], None]) -> None:
-        """Has `tell` called once for each corrupt range that is found."""
-        self._state.chain.on_corruption = tell
+    def watch_corruption(self, on_corruption: Callable[[CorruptRange], None]) -> None:
+        """Has `on_corruption` called once for each corrupt range that is found."""
+        self._state.chain.on_corruption = on_corruption

@@ -352,7 +352,7 @@ class _Recovery:
         return scan.ending, scan.message
 
     def _without_replaced(self, segment: Segment, later: list[SegmentName]) -> list[SegmentName]:
-        """Of the `later` ones, those that do not begin inside a segment which stands for them."""
+        """Of the `later` ones, those that do not begin inside a segment which has replaced them."""
         point = self._recovery_point
         if point is not None and segment.generation and point.end_offset <= segment.end_offset:
             # It named the end of a segment that is cleaned by now. All of this one is durable.

@@ -257,7 +257,7 @@ class Segment:
     def boundary_before(self, limit: int, start: Boundary, end: Boundary) -> Boundary:
         """Returns the end of a read of whole batches from `start` on, at most up to `end`.
 
-        Ends at or before `limit` and as late as the index tells, but behind one batch at least,
+        Ends at or before `limit` and as late as the index knows, but behind one batch at least,
         which must be there. Raises `CorruptLog` where the file is not as written.
         """
         relative_offset, end_position = self.offsets.floor_position(limit)
@@ -313,7 +313,7 @@ class Segment:
         )
 
     def begun_ms(self) -> int:
-        """The timestamp of the first batch, read if it is not known; -1 if it tells none."""
+        """The timestamp of the first batch, read if it is not known; -1 if it has none."""
         if self.first_timestamp < 0:
             with suppress(OSError, CorruptLog):
                 for span in self.spans(0, self.size_bytes):

@@ -59,7 +59,7 @@ class LogState:
         return self.failure is None and not self.is_closed
 
     def fail(self, error: BaseException) -> None:
-        """Stops the log; the first error is the one that is told."""
+        """Stops the log; the first error is the one that is reported."""
         if self.failure is None:
             self.failure = error
 

@@ -1,9 +1,9 @@
 """From a time to the batch that can hold the answer.
 
-Owns the search through segments and headers. Refuses to know when it is asked, and by whom, and
-reads no record: the time indexes narrow the search to one index interval, and what a header leaves
-open is for who looks into that one batch. If the records are older than their header says, the
-search goes on behind it.
+Owns the search through segments and headers. Refuses to know the caller, and reads no record: the
+time indexes narrow the search to one index interval, and what a header leaves open is for the
+caller, which looks into that one batch. If the records are older than their header says, the search
+goes on behind it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns the order of the steps on the disk, and what is left of segment and producers. Refuses to
 decide how far a log is truncated: the leader's epoch table says it.
 
-    copy the front of the segment, sync      4096.cleaned: a crash leaves a scrap
+    copy the front of the segment, sync      4096.cleaned: the next start removes it
     recovery point, synced                   nothing behind the cut counts as durable any more
     index entries, checkpoint                the log ends at the cut; recovery keeps what follows it
     remove later segments, last first

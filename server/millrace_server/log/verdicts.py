@@ -1,7 +1,7 @@
 """The decision table of recovery: torn tail or corruption.
 
 Owns what becomes of the bytes at which a scan ended. Refuses to know files. A torn tail is cut,
-corruption is refused, and what tells them apart is whether the bytes were known to be durable.
+corruption is refused; the difference is whether the bytes were known to be durable.
 Source: the durability table of the docs; TigerBeetle's recovery by decision table.
 """
 
@@ -46,7 +46,7 @@ _TABLE: Final = {
 
 
 def verdict(ending: Ending, standing: Standing) -> Verdict:
-    """Looks up what becomes of the rest of a log.
+    """Looks up what recovery does with the bytes from there on.
 
     A torn write can leave later pages whole before earlier ones, so behind the recovery point
     even `DAMAGED` is cut: none of it was acknowledged as durable, unless a power cut has left an

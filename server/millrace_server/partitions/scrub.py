@@ -34,7 +34,7 @@ class Scrubbed:
     partitions: int = 0
     segments: int = 0
     size_bytes: int = 0
-    rotten: int = 0
+    corrupt_ranges: int = 0
 
 
 class Scrub:
@@ -69,13 +69,13 @@ class Scrub:
                 partitions=found.partitions,
                 segments=found.segments,
                 size_bytes=found.size_bytes,
-                rotten=found.rotten,
+                corrupt_ranges=found.corrupt_ranges,
                 took_ms=took_ms,
             )
             wait_ms = max(0, self._interval_ms - took_ms)
 
     async def pass_over(self) -> Scrubbed:
-        """Checks everything once. What has rotted is remembered by its log, which tells of it."""
+        """Checks everything once. A log remembers and reports its corrupt ranges."""
         found = Scrubbed()
         for partition in self._partitions:
             try:
@@ -119,7 +119,7 @@ class Scrub:
                 await _done(self._env.spawn.blocking(segment.check, passing, PIECE_BYTES))
             except CorruptLog as error:
                 segment.skip(error)
-                found.rotten += 1
+                found.corrupt_ranges += 1
             size_bytes = segment.position - position
             found.size_bytes += size_bytes
             await asyncio.sleep(size_bytes / self._bytes_per_second)

@@ -350,7 +350,7 @@ def test_a_batch_that_nobody_can_read_is_kept() -> None:
     assert batches[1][16:] == bytes(lie[16:])
 
 
-def test_records_that_have_rotted_are_not_cleaned() -> None:
+def test_corrupt_records_are_not_cleaned() -> None:
     disk = FaultyDisk()
     same = [(b"k", b"v")]
     log = log_of(disk, same, same, same)

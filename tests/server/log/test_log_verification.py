@@ -176,44 +176,44 @@ def test_the_account_of_what_was_checked_is_bounded() -> None:
     assert verified.covers(2 * 10**9, 3 * 10**9), "what was appended is not forgotten for it"
 
 
-def rot(position: int, end_position: int) -> CorruptRange:
+def corrupt(position: int, end_position: int) -> CorruptRange:
     return CorruptRange("f", position, end_position, position * 10, end_position * 10, "x")
 
 
-def test_rot_is_found_by_position_and_by_offset() -> None:
-    rots = CorruptRanges()
-    assert not rots
-    for found in (rot(50, 60), rot(10, 20), rot(60, 70)):
-        rots.add(found)
-    assert [r.position for r in rots] == [10, 50, 60]
-    assert rots.from_position(0) == rots.from_position(19) == rot(10, 20)
-    assert rots.from_position(20) == rot(50, 60)
-    assert rots.from_position(70) is None
-    assert rots.holding(99) is None
-    assert rots.holding(100) == rots.holding(199) == rot(10, 20)
-    assert rots.holding(200) is None
-    assert rots.before(199) is None
-    assert rots.before(200) == rots.before(550) == rot(10, 20)
-    assert rots.before(10**6) == rot(60, 70)
+def test_a_corrupt_range_is_found_by_position_and_by_offset() -> None:
+    ranges = CorruptRanges()
+    assert not ranges
+    for found in (corrupt(50, 60), corrupt(10, 20), corrupt(60, 70)):
+        ranges.add(found)
+    assert [r.position for r in ranges] == [10, 50, 60]
+    assert ranges.from_position(0) == ranges.from_position(19) == corrupt(10, 20)
+    assert ranges.from_position(20) == corrupt(50, 60)
+    assert ranges.from_position(70) is None
+    assert ranges.holding(99) is None
+    assert ranges.holding(100) == ranges.holding(199) == corrupt(10, 20)
+    assert ranges.holding(200) is None
+    assert ranges.before(199) is None
+    assert ranges.before(200) == ranges.before(550) == corrupt(10, 20)
+    assert ranges.before(10**6) == corrupt(60, 70)
 
 
-def test_rot_that_reaches_into_other_rot_is_one_stretch() -> None:
-    rots = CorruptRanges()
-    for found in (rot(20, 30), rot(40, 50), rot(10, 45)):
-        rots.add(found)
-    assert list(rots) == [rot(10, 50)]
+def test_corrupt_ranges_that_overlap_are_one() -> None:
+    ranges = CorruptRanges()
+    for found in (corrupt(20, 30), corrupt(40, 50), corrupt(10, 45)):
+        ranges.add(found)
+    assert list(ranges) == [corrupt(10, 50)]
 
 
-def test_a_segment_with_much_rot_keeps_a_bounded_list_that_covers_all_of_it() -> None:
-    rots = CorruptRanges()
+def test_a_segment_with_many_corrupt_ranges_keeps_a_bounded_list_that_covers_all() -> None:
+    ranges = CorruptRanges()
     places = random.Random(1).sample(range(0, 100_000, 10), 500)
     for place in places:
-        known = rots.from_position(place)
+        known = ranges.from_position(place)
         if known is None or known.position > place:
-            rots.add(rot(place, place + 3))
-    assert len(rots) == CORRUPT_RANGES_MAX
+            ranges.add(corrupt(place, place + 3))
+    assert len(ranges) == CORRUPT_RANGES_MAX
     for place in places:
-        covering = rots.from_position(place)
+        covering = ranges.from_position(place)
         assert covering is not None
         assert covering.position <= place < place + 3 <= covering.end_position
-        assert rots.holding(place * 10) == covering
+        assert ranges.holding(place * 10) == covering

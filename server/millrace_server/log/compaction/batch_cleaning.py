@@ -13,7 +13,8 @@ batches lie. Source: Kafka's `LogCleaner` and `MemoryRecords.filterTo`; KIP-534.
                                      producer's sequence must be remembered
 
 A batch with tombstones that is cleaned for the first time gets its horizon: now, and
-`delete_retention_ms`. Who reads the log from its start within that time sees every deletion.
+`delete_retention_ms`. A consumer that reads from the log's start within that time sees every
+deletion.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class CleanedSegment:
         """Makes data and indexes durable; the segment has no name yet. Blocking."""
         file = self._written()
         file.sync()
-        self._let_go()
+        self._close_file()
         self.segment.allocated_bytes = self.segment.size_bytes
         self.segment.save_indexes()
         self.segment.are_indexes_saved = True
@@ -92,7 +92,7 @@ class CleanedSegment:
 
     def discard(self) -> None:
         """Removes what there is of it; what cannot be removed is left to the next start."""
-        self._let_go()
+        self._close_file()
         self.segment.close_files()
         with contextlib.suppress(OSError):
             self.segment.remove_files()
@@ -110,7 +110,7 @@ class CleanedSegment:
             self._pending = bytearray()
         return file
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         if self._file is not None:
             self._file.release()
             self._file = None
@@ -121,7 +121,7 @@ def give_names(disk: Disk, directory: str, cleaned: Sequence[CleanedSegment]) ->
 
     The first of them comes last: recovery that finds it takes the others to be there. A directory
     that cannot be synced is an `OSError` with EIO for every errno: it may have lost the
-    name of a segment that a flush is about to sync, and that sync would not be told again.
+    name of a segment that a flush is about to sync, and that sync would report no error.
     """
     for some in (cleaned[1:], cleaned[:1]):
         for one in some:

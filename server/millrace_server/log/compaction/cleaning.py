@@ -209,7 +209,7 @@ class Cleaning:
     def _must_keep(self, header: BatchHeader, end_offset: int) -> bool:
         """Whether the offsets of a batch must stay in the log though its records go.
 
-        The last batch tells where the segment ends to who reads it without a checkpoint, and a
+        The last batch says where the segment ends, for recovery without a checkpoint, and a
         producer's last batch what its next sequence number is.
         """
         return (

@@ -70,7 +70,7 @@ class KeyMap:
 
 
 def _names(keys: Sequence[Key]) -> Sequence[Key]:
-    """What stands for each key: itself below the size of a digest, so that none is another's."""
+    """How each key is stored: itself below the size of a digest, so that none is another's."""
     try:
         if max(map(len, keys), default=0) < _DIGEST_SIZE:  # type: ignore[arg-type]
             return keys

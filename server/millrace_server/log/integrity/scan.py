@@ -1,7 +1,7 @@
 """Reading a segment batch by batch, and why the reading ended.
 
 Owns the walk over bytes that may be torn, zero or wrong. Refuses to judge what it found:
-`recovery` does, who knows what was durable.
+`recovery` does, which knows what was durable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Are these bytes what was appended? Asked of whole batches on their way from the disk.
 
 Owns the walk over a run of batches that were there before: lengths, magic, CRC-32C, and that each
-batch continues the one before, since no CRC covers a base offset. Refuses to know who asks, and
+batch continues the one before, since no CRC covers a base offset. Refuses to know the caller, and
 what is done with the answer. `check_batch` asks more, of bytes that a client sent; here a batch
 was checked when it was appended, and its CRC says that it is the same.
 

@@ -76,13 +76,13 @@ def test_whatever_byte_has_changed_is_not_given_and_the_rest_is(
     if position % BATCH_BYTES in EPOCH_BYTES:
         assert (got, refused, told) == (RECORDS, [], [])
     else:
-        (rot,) = told
-        assert [(r.offset, r.end_offset) for r in refused] == [(rot.offset, rot.end_offset)]
-        assert (rot.path, rot.offset) == (f"{DIRECTORY}/{name}", hurt)
+        (found,) = told
+        assert [(r.offset, r.end_offset) for r in refused] == [(found.offset, found.end_offset)]
+        assert (found.path, found.offset) == (f"{DIRECTORY}/{name}", hurt)
         # A length that has changed does not tell where the next batch begins, the index does.
         is_length = 8 <= position % BATCH_BYTES < 12
-        assert rot.end_offset - hurt <= (2 if is_length else 1)
-        assert got == [r for r in RECORDS if not rot.offset <= r[0] < rot.end_offset]
+        assert found.end_offset - hurt <= (2 if is_length else 1)
+        assert got == [r for r in RECORDS if not found.offset <= r[0] < found.end_offset]
     # The second time it is known.
     assert consume(log, max_bytes=max_bytes) == (got, refused)
     assert len(told) <= 1
@@ -161,7 +161,7 @@ def test_however_much_has_changed_nothing_wrong_is_given(places: set[int]) -> No
     got, refused = consume(log, max_bytes=400)
     assert set(got) <= set(RECORDS)
     assert got == sorted(got)
-    missing = {offset for rot in refused for offset in range(rot.offset, rot.end_offset)}
+    missing = {offset for found in refused for offset in range(found.offset, found.end_offset)}
     assert {record[0] for record in got} | missing == set(range(COUNT))
     assert not {record[0] for record in got} & missing
     assert max(missing, default=0) < 6, "the other segments are whole"
