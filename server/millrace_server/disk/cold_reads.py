@@ -63,12 +63,16 @@ class PageCache:
         return int(self._counts[0]) < pages
 
     def read_warm(self, file: File, size: int, position: int) -> bytearray | None:
-        """Reads the range if all of it is in the page cache, with one call of the kernel."""
+        """Reads the range if all of it is in the page cache, without waiting for the disk."""
+        # RWF_NOWAIT begins to read what is absent. The next look at the page cache would find it
+        # there, and take bytes that are new from the disk for those that were checked.
+        if self.is_cold(file, position, size):
+            return None
         data = bytearray(size)
         try:
             count = os.preadv(file.fileno(), [data], position, os.RWF_NOWAIT)
         except OSError as error:
-            if error.errno != errno.EOPNOTSUPP or self.is_cold(file, position, size):
+            if error.errno != errno.EOPNOTSUPP:
                 return None
             # A file system in memory, which has nothing to wait for.
             return bytearray(file.pread(size, position))
