@@ -39,7 +39,7 @@ from millrace_protocol.metadata_records import PartitionChangeRecord
 from millrace_server.group.records import partition_for_group
 from millrace_server.testing import Broker
 from tests.broker.failing_disk import Faults, node_on
-from tests.broker.wire import Wire, connect
+from tests.broker.wire import Wire, connect, reset, until
 
 GROUP = "hourly"
 
@@ -244,6 +244,36 @@ async def test_a_group_moves_with_the_leadership_of_its_partition(
     assert await state_of_group(wire) == "Stable"
     await wire.ask(commit(joined, ("clicks", 0, 8)), OffsetCommitResponse)
     assert await committed(wire) == {("clicks", 0): 8}
+
+
+async def test_a_client_that_leaves_while_the_offsets_topic_is_created_leaves_a_coordinator(
+    tmp_path: Path,
+) -> None:
+    faults = Faults()
+    async with node_on(tmp_path, faults) as node, connect(node.address[1]) as wire:
+        metadata = node.broker.partitions.get("__cluster_metadata", 0).log
+        end_offset = metadata.end_offset
+        faults.may_sync.clear()
+        async with connect(node.address[1]) as gone:
+            gone.send(FindCoordinatorRequest((GROUP,)))
+            await until(lambda: metadata.end_offset > end_offset)
+            reset(gone.writer)
+            await until(lambda: len(node.server.connections) == 1)
+        faults.may_sync.set()
+        await until(lambda: "__consumer_offsets" in node.broker.image.topics)
+        await find(wire)
+        assert await new_id(wire)
+
+
+async def test_a_disk_that_refuses_the_offsets_topic_may_take_it_later(tmp_path: Path) -> None:
+    faults = Faults(where="__consumer_offsets")
+    async with node_on(tmp_path, faults) as node, connect(node.address[1]) as wire:
+        faults.errnos["open"] = errno.ENOSPC
+        found = await wire.ask(FindCoordinatorRequest((GROUP,)), FindCoordinatorResponse)
+        assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        faults.errnos.clear()
+        await find(wire)
+        assert await new_id(wire)
 
 
 async def test_a_stopping_broker_finds_no_coordinator(broker: Broker, wire: Wire) -> None:

@@ -94,6 +94,15 @@ class CoordinatorRuntime(Generic[S]):
         self._end(number, ApiError(ErrorCode.NOT_COORDINATOR))
         return True
 
+    def unload_all(self) -> None:
+        """Ends all shards, because the topic is deleted; pending requests get NOT_COORDINATOR.
+
+        The epochs of another topic of that name begin anew.
+        """
+        for number in list(self._contexts):
+            self._end(number, ApiError(ErrorCode.NOT_COORDINATOR))
+        self._epochs.clear()
+
     def close(self) -> None:
         """Ends all shards, because the broker stops: requests get COORDINATOR_NOT_AVAILABLE."""
         self._is_closed = True

@@ -51,6 +51,9 @@ from millrace_server.services.group_lag import GroupLag, owners_of
 from millrace_server.services.topics import Topics
 
 OFFSETS_TOPIC_SETTINGS = {"cleanup.policy": "compact"}
+FIND_WAIT_S = 1.0
+"""FindCoordinator waits this long for the loads that it starts: those of a new topic are empty and
+end at once, so the first member need not ask again."""
 
 V = TypeVar("V")
 Event = Callable[[GroupCoordinatorShard, Token, Moment], GroupEffects]
@@ -119,6 +122,7 @@ class GroupCoordinatorService:
         try:
             self._runtime.check_running()
             await self._create_topic()
+            await self._load_all(timeout_s=FIND_WAIT_S)
         except ApiError as error:
             unavailable = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
         return [self._find(group, unavailable) for group in groups]
@@ -250,7 +254,10 @@ class GroupCoordinatorService:
 
     def on_topic_deleted(self, topic: str) -> None:
         """Deletes the offsets of a topic in all groups."""
-        self._runtime.notify_all(lambda shard, moment: shard.on_topic_deleted(topic, moment))
+        if topic == OFFSETS_TOPIC:  # Its creation has failed and is undone.
+            self._runtime.unload_all()
+        else:
+            self._runtime.notify_all(lambda shard, moment: shard.on_topic_deleted(topic, moment))
 
     def on_leader_changed(self, topic: str, number: int, known: PartitionRegistration) -> None:
         """Loads the coordinator of a partition that this broker leads now, or ends it."""
@@ -301,12 +308,12 @@ class GroupCoordinatorService:
                 configs=OFFSETS_TOPIC_SETTINGS,
                 is_internal=True,
             )
-            # The partitions are empty, so the loads take no time, and the first member need not
-            # ask again.
-            await self._load_all()
 
-    async def _load_all(self, *, timeout_s: float | None = None) -> None:
-        """Loads every partition that this broker leads; the loads go on after the timeout."""
+    async def _load_all(self, *, timeout_s: float) -> None:
+        """Loads every partition that this broker leads and that was not loaded in this epoch.
+
+        The loads go on after the timeout.
+        """
         topic = self._cache.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return

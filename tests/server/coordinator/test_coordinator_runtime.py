@@ -232,6 +232,16 @@ async def test_only_newer_epochs_load_and_unload(tmp_path: Path) -> None:
         assert [shard.is_unloaded for shard in counters.shards] == [True, False]
 
 
+async def test_a_topic_that_is_created_anew_begins_its_epochs_anew(tmp_path: Path) -> None:
+    async with counters_on(tmp_path) as counters:
+        await counters.load(epoch=5)
+        waiting = counters.wait(1)
+        counters.runtime.unload_all()
+        assert code_of(waiting) is ErrorCode.NOT_COORDINATOR
+        await counters.load(epoch=0)
+        assert await counters.add() == 1
+
+
 async def test_a_shard_that_is_unloaded_while_it_loads_takes_nothing_of_the_load(
     tmp_path: Path,
 ) -> None:
