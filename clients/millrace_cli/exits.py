@@ -52,7 +52,7 @@ class InputError(Exception):
     """The input of a command is not in the given format."""
 
 
-class Refusal(Exception):
+class CommandError(Exception):
     """A command cannot do its work; the message tells the user why."""
 
 
@@ -121,7 +121,7 @@ def _outcome(work: Callable[[], Exit]) -> Exit:
         errors.BrokerStopping,
     ) as error:
         return ended(Exit.UNAVAILABLE, error)
-    except (errors.MillraceError, Refusal) as error:
+    except (errors.MillraceError, CommandError) as error:
         return ended(Exit.REFUSED, error)
     except OSError as error:
         return output_failed(error)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from millrace.admin import Admin
 from millrace.groups import GroupDescription
 from millrace.records import TopicPartition
-from millrace_cli.exits import Refusal
+from millrace_cli.exits import CommandError
 from millrace_cli.offset_reset import PartitionOffsets
 
 
@@ -59,7 +59,7 @@ async def partition_offsets(
 ) -> dict[TopicPartition, PartitionOffsets]:
     """The offsets of the given partitions, or of all with a committed offset.
 
-    Raises `Refusal` for unknown partitions, and when there is no partition.
+    Raises `CommandError` for unknown partitions, and when there is no partition.
     """
     committed = await admin.list_group_offsets(group)
     if chosen:
@@ -67,7 +67,7 @@ async def partition_offsets(
     else:
         partitions = sorted(committed)
     if not partitions:
-        raise Refusal(f"group {group} has no committed offsets; name topics with --topic")
+        raise CommandError(f"group {group} has no committed offsets; name topics with --topic")
     starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
     ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
     at_time: dict[TopicPartition, int] = {}
@@ -92,7 +92,9 @@ async def _chosen(admin: Admin, chosen: Mapping[str, list[int] | None]) -> list[
         numbers = chosen[outcome.name]
         for number in range(count) if numbers is None else numbers:
             if number >= count:
-                raise Refusal(f"{outcome.name} has no partition {number}; it has 0 to {count - 1}")
+                raise CommandError(
+                    f"{outcome.name} has no partition {number}; it has 0 to {count - 1}"
+                )
             partitions.append(TopicPartition(outcome.name, number))
     return sorted(partitions)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from millrace.records import TopicPartition
-from millrace_cli.exits import Refusal
+from millrace_cli.exits import CommandError
 
 
 class PartitionOffsets(NamedTuple):
@@ -45,7 +45,7 @@ class Target:
 
 
 def plan(target: Target, known: Mapping[TopicPartition, PartitionOffsets]) -> list[Move]:
-    """A move for each partition, in order. Raises `Refusal` if a partition has no such offset."""
+    """A move for each partition, in order. Raises `CommandError` where no such offset exists."""
     return [
         Move(where, known[where].committed, _offset(target, where, known[where]))
         for where in sorted(known)
@@ -55,14 +55,14 @@ def plan(target: Target, known: Mapping[TopicPartition, PartitionOffsets]) -> li
 def _offset(target: Target, where: TopicPartition, known: PartitionOffsets) -> int:
     if target.shift is not None:
         if known.committed is None:
-            raise Refusal(
+            raise CommandError(
                 f"the group has no committed offset for {where} to shift; reset it to an offset, "
                 "to the earliest, or to the latest"
             )
         return min(max(known.committed + target.shift, known.start), known.end)
     if target.offset is not None:
         if not known.start <= target.offset <= known.end:
-            raise Refusal(
+            raise CommandError(
                 f"{where} has offsets from {known.start} to {known.end}; {target.offset} is not "
                 "among them. Give another offset, or other partitions with --topic"
             )

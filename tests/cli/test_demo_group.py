@@ -13,7 +13,7 @@ from millrace.records import Record
 from millrace_cli.demo.group_run import _check_ledger, _Run
 from millrace_cli.demo.ledger import FAULTS_MAX, Ledger
 from millrace_cli.demo.member import runs
-from millrace_cli.exits import Exit, Refusal
+from millrace_cli.exits import CommandError, Exit
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 KILLED, OTHER, FOURTH = 1, 2, 4
@@ -137,7 +137,7 @@ async def test_a_member_that_ends_by_itself_ends_the_demo_with_a_sentence(
 ) -> None:
     run = _Run(Ledger({0: 1}))
     try:
-        with pytest.raises(Refusal, match=r"member \d of the group failed"):
+        with pytest.raises(CommandError, match=r"member \d of the group failed"):
             async with asyncio.timeout(HANG_TIMEOUT_S):
                 await run.run(closed_port, "flights")
     finally:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.records import TopicPartition
-from millrace_cli.exits import Refusal
+from millrace_cli.exits import CommandError
 from millrace_cli.offset_reset import Move, PartitionOffsets, Target, chosen_partitions, plan
 
 FIRST, SECOND = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
@@ -53,7 +53,7 @@ def test_one_partition_that_cannot_be_moved_keeps_all_where_they_are(
         FIRST: PartitionOffsets(committed=50, start=0, end=100),
         SECOND: PartitionOffsets(committed=None, start=10, end=90),
     }
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(CommandError, match=sentence):
         plan(goal, known)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace_cli.exits import Exit, Refusal, run
+from millrace_cli.exits import CommandError, Exit, run
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class _Run:
     def _refuse_unknown(self, wanted: list[TopicPartition], known: list[TopicPartition]) -> None:
         unknown = [where.partition for where in wanted if where not in known]
         if unknown:
-            raise Refusal(
+            raise CommandError(
                 f"{self.topic} has no partition {unknown[0]}; it has 0 to {len(known) - 1}"
             )
 
@@ -225,7 +225,7 @@ class _Run:
                     continue
                 assert begin.offset is not None
                 if not starts[where] <= begin.offset <= end:
-                    raise Refusal(
+                    raise CommandError(
                         f"{where} has offsets from {starts[where]} to {end}; "
                         f"{begin.offset} is not among them. Give another --from, or a --partition"
                     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace_cli.exits import Exit, Refusal, run
+from millrace_cli.exits import CommandError, Exit, run
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
 from millrace_cli.table import show
 
@@ -239,7 +239,7 @@ async def _refuse_members(admin: Admin, name: str) -> None:
     if found.members:
         count = len(found.members)
         some = ", ".join(member.client_id or member.member_id for member in found.members[:3])
-        raise Refusal(
+        raise CommandError(
             f"group {name} has {count} {'member' if count == 1 else 'members'} "
             f"({some}{', ...' if count > 3 else ''}), which would keep their offsets; stop them "
             "first"

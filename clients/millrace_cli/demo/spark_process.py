@@ -13,7 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from millrace_cli.exits import Exit, Refusal
+from millrace_cli.exits import CommandError, Exit
 
 NEEDED = ("pyspark", "pyarrow", "matplotlib")
 WAIT_S = 300.0
@@ -23,7 +23,7 @@ WAIT_S = 300.0
 async def analyse(servers: str, topic: str, *, limit: int | None, plot: Path) -> Exit:
     """Imports the topic, compares and draws; OK too if a package or Java is missing.
 
-    Raises `Refusal` if the process fails, or does not end within `WAIT_S`.
+    Raises `CommandError` if the process fails, or does not end within `WAIT_S`.
     """
     for package in NEEDED:
         if importlib.util.find_spec(package) is None:
@@ -47,7 +47,7 @@ async def analyse(servers: str, topic: str, *, limit: int | None, plot: Path) ->
             async with asyncio.timeout(WAIT_S):
                 code = await process.wait()
         except TimeoutError:
-            raise Refusal(
+            raise CommandError(
                 f"Spark took more than {WAIT_S:.0f} s; run the demo again on a less busy "
                 "machine, or with --no-spark"
             ) from None
@@ -58,6 +58,6 @@ async def analyse(servers: str, topic: str, *, limit: int | None, plot: Path) ->
     try:
         return Exit(code)
     except ValueError:
-        raise Refusal(
+        raise CommandError(
             f"the process with Spark ended with {code}; run the demo again, or with --no-spark"
         ) from None
