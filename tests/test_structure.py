@@ -15,9 +15,7 @@ from tests.structure import (
     table,
 )
 
-LARGE_FILES: set[str] = {
-    "membership",
-}
+LARGE_FILES: set[str] = set()
 LONG_FUNCTIONS: set[str] = set()
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from millrace._group.effects import Heartbeat, Join, Leave, Partitions, Sync
 from millrace.assignors import Assignor, Subscription
 from millrace.config import ConsumerConfig
+from millrace.errors import InconsistentProtocol
 from millrace_protocol.consumer_protocol import NO_GENERATION, PROTOCOL_TYPE
+from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.group_membership import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -58,9 +60,15 @@ class MemberConfig:
             config.retry_backoff_max_ms,
         )
 
-    def assignor(self, name: str | None) -> Assignor | None:
-        """The member's assignor of this name."""
-        return next((each for each in self.assignors if each.name == name), None)
+    def assignor(self, name: str | None) -> Assignor:
+        """The member's assignor of this name. Raises `InconsistentProtocol` for another name."""
+        for assignor in self.assignors:
+            if assignor.name == name:
+                return assignor
+        raise InconsistentProtocol(
+            f"the coordinator chose {name!r}, which this member did not offer",
+            code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        )
 
 
 class MemberIdentity:

@@ -1,21 +1,20 @@
-"""A member of a consumer group: what it does next, given what it is told.
+"""A member of a consumer group: the order of its joins, syncs, heartbeats, hand-overs and leaves.
 
-Owns the member's id and generation, what it holds, when it joins, syncs, heartbeats and leaves, and
-what it gives up on the way, eagerly or cooperatively. Pure: events come in with `now_ms` of one
-monotonic clock, effects go out (`effects`), and the outcome of an effect is an event too.
+Owns the member's id and generation, and revokes partitions eagerly or cooperatively. Pure: events
+come in with `now_ms` of one monotonic clock, effects go out (`effects`), and the outcome of an
+effect is an event too. `ownership` has the partitions.
 
-    `held` shrinks in `on_handed_over` alone, after the user has let go, or when all is over
-    a generation that was fenced is never spoken for again
+    a member sends nothing for a generation that was fenced
 
 Source: the client's side of Kafka's classic group protocol; KIP-345 (static members), KIP-394 (ids
-are given first), KIP-429 (cooperative), KIP-814 (a static leader that comes back).
+before joins), KIP-429 (cooperative), KIP-814 (a static leader that comes back).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from millrace._backoff import Backoff, Rng
+from millrace._backoff import Rng
 from millrace._group import member_events
 from millrace._group.effects import (
     Assign,
@@ -29,18 +28,16 @@ from millrace._group.effects import (
     Left,
     Partitions,
     RefreshMetadata,
-    Revoke,
     Sync,
 )
-from millrace._group.heartbeats import Heartbeats
 from millrace._group.member_identity import NO_MEMBER, MemberConfig, MemberIdentity
 from millrace._group.member_states import IN_GENERATION, Lifecycle, MemberState, Step
-from millrace._group.pending_call import PendingCall
+from millrace._group.ownership import Ownership
 from millrace._group.placement import Leadership, place
+from millrace._group.request_schedule import RequestSchedule
 from millrace.assignors import RebalanceProtocol, decode_assigned, rebalance_protocol
 from millrace.errors import (
     IllegalGeneration,
-    InconsistentProtocol,
     InstanceFenced,
     MemberFenced,
     MillraceError,
@@ -50,7 +47,7 @@ from millrace.errors import (
 )
 from millrace.records import TopicPartition
 from millrace_protocol.consumer_protocol import NO_GENERATION
-from millrace_protocol.errors import ErrorCode, WireError
+from millrace_protocol.errors import WireError
 from millrace_protocol.messages.group_membership import (
     JoinGroupResponse,
     MemberAssignment,
@@ -59,7 +56,6 @@ from millrace_protocol.messages.group_membership import (
 
 LOOP_STALL_MS = 1_000
 """A timer that is so late means that the event loop was blocked: heartbeats come late too."""
-_NOTHING: Partitions = frozenset()
 _NO_TOPICS: frozenset[str] = frozenset()
 
 
@@ -72,16 +68,9 @@ class Membership:
 
     def __init__(self, config: MemberConfig, *, rng: Rng) -> None:
         self.identity = MemberIdentity(config)
-        self.held: Partitions = _NOTHING
         self.error: MillraceError | None = None
         self._config = config
-        self._backoff = Backoff(
-            first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms, rng=rng
-        )
-        self._heartbeats = Heartbeats(
-            interval_ms=config.heartbeat_interval_ms, session_timeout_ms=config.session_timeout_ms
-        )
-        self._calls = PendingCall()
+        self._requests = RequestSchedule(config, rng)
         self._life = Lifecycle()
         self._is_eager = rebalance_protocol(config.assignors) is RebalanceProtocol.EAGER
         self._wanted: frozenset[str] = frozenset()
@@ -89,11 +78,8 @@ class Membership:
         self._leave_reason: str | None = None
         self._rejoin_reason: str | None = None
         self._fenced: MemberFenced | None = None
-        # What is under way.
-        self._handing_over: HandOver | None = None
+        self._owned = Ownership()
         self._after: Step = Step.JOIN
-        self._assigned: Partitions = _NOTHING
-        self._before: Partitions = _NOTHING
         self._leadership: Leadership | None = None
         self._counts: Mapping[str, int] = {}
         self._began_ms = 0
@@ -104,9 +90,14 @@ class Membership:
         return self._life.state
 
     @property
+    def held(self) -> Partitions:
+        """The partitions that the member owns."""
+        return self._owned.held
+
+    @property
     def last_heartbeat_ms(self) -> int | None:
         """When the group last answered; None before the first answer."""
-        return self._heartbeats.answered_ms
+        return self._requests.answered_ms
 
     @property
     def topics(self) -> frozenset[str]:
@@ -138,7 +129,7 @@ class Membership:
         self._leave_reason = reason
         if self.state in (MemberState.UNJOINED, MemberState.FAILED):
             return [Left()]
-        if self.state is MemberState.LEAVING or self._handing_over is not None:
+        if self.state is MemberState.LEAVING or self._owned.is_handing_over:
             return []
         return self._go(now_ms)
 
@@ -159,34 +150,28 @@ class Membership:
 
     def on_joined(self, join: Join, answer: JoinGroupResponse, now_ms: int) -> list[Effect]:
         """The group has a new generation, or the member an id."""
-        if join is not self._calls.current:
+        if join is not self._requests.call:
             return []
-        self._answered()
+        self._requests.succeed()
         self.identity.member_id = answer.member_id
         if self.state is MemberState.LEAVING:
             return self._leave_group(now_ms)
         if answer.generation < 0:
             return self._join("it has its id")
         self.identity.generation = answer.generation
-        self._heard(now_ms)
-        assignor = self._config.assignor(answer.protocol)
-        if assignor is None:
-            return self._fail(
-                InconsistentProtocol(
-                    f"the coordinator chose {answer.protocol!r}, which this member did not offer",
-                    code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                )
-            )
-        self.identity.protocol = assignor.name
+        self._requests.on_answered(now_ms)
         self._leadership = None
-        if answer.leader != answer.member_id:
-            return self._sync(())
         try:
+            self.identity.protocol = self._config.assignor(answer.protocol).name
+            if answer.leader != answer.member_id:
+                return self._sync(())
             self._leadership = Leadership.of(answer.members)
         except MillraceError as error:
             return self._fail(again(error))
         self._life.take(Step.LEAD)
-        return self._start(RefreshMetadata(self._leadership.topics, answer.skip_assignment))
+        return self._requests.start(
+            RefreshMetadata(self._leadership.topics, answer.skip_assignment)
+        )
 
     def on_refreshed(
         self,
@@ -200,9 +185,9 @@ class Membership:
 
         `assigned` is what it did not place itself, where it is a static member that came back.
         """
-        if learn is not self._calls.current:
+        if learn is not self._requests.call:
             return []
-        self._answered()
+        self._requests.succeed()
         assert self._leadership is not None
         self._counts = counts
         if assigned is not None:
@@ -210,7 +195,6 @@ class Membership:
             return self._sync(())
         placed = self._leadership.watch(counts)
         assignor = self._config.assignor(self.identity.protocol)
-        assert assignor is not None
         try:
             return self._sync(place(assignor, placed, self._leadership.members))
         except MillraceError as error:
@@ -218,38 +202,34 @@ class Membership:
 
     def on_synced(self, sync: Sync, answer: SyncGroupResponse, now_ms: int) -> list[Effect]:
         """The member has its assignment: it gives up what is not in it, then takes the rest."""
-        if sync is not self._calls.current:
+        if sync is not self._requests.call:
             return []
-        self._answered()
-        self._heard(now_ms)
+        self._requests.succeed()
+        self._requests.on_answered(now_ms)
         try:
-            assigned = frozenset(decode_assigned(answer.assignment))
+            self._owned.assigned = frozenset(decode_assigned(answer.assignment))
         except WireError as error:
-            return self._fail(ProtocolViolation(f"the leader's assignment is none: {error}"))
-        self._assigned = assigned
-        gone = self.held - assigned
-        if gone:
+            return self._fail(ProtocolViolation(f"the leader's assignment is malformed: {error}"))
+        if gone := self._owned.unassigned:
             self._rejoin_reason = f"gave up {member_events.names(gone)}, which others may wait for"
             return self._give_up(gone, Step.TAKE_OVER)
         return self._take_over()
 
     def on_handed_over(self, hand_over: HandOver, now_ms: int) -> list[Effect]:
         """The user has let go, or has taken over."""
-        if hand_over is not self._handing_over:
+        if not self._owned.end(hand_over):
             return []
-        self._handing_over = None
         if isinstance(hand_over, Assign):
             self._life.take(Step.SETTLE)
             event = member_events.assigned(
                 self._config.group,
                 self.identity.generation,
                 held=self.held,
-                before=self._before,
+                before=self._owned.reported,
                 took_ms=now_ms - self._began_ms,
             )
-            self._before = self.held
+            self._owned.reported = self.held
             return [event, *self._settled(now_ms)]
-        self.held -= hand_over.partitions
         if self._fenced is not None:
             error, self._fenced = self._fenced, None
             return self._fence(error, now_ms)
@@ -261,21 +241,21 @@ class Membership:
 
     def on_heard(self, heartbeat: Heartbeat, now_ms: int) -> list[Effect]:
         """A heartbeat was answered: all is well."""
-        if self._heartbeats.ended(heartbeat):
-            self._heard(now_ms)
+        if self._requests.end_heartbeat(heartbeat):
+            self._requests.on_answered(now_ms)
         return []
 
     def on_left(self, leave: Leave, now_ms: int) -> list[Effect]:
         """The group knows that the member is gone."""
-        return self._gone(now_ms) if leave is self._calls.current else []
+        return self._gone(now_ms) if leave is self._requests.call else []
 
     def on_failed(self, what: Call | Heartbeat, error: MillraceError, now_ms: int) -> list[Effect]:
         """A call or heartbeat was refused, or got no answer."""
         if isinstance(what, Heartbeat):
             return self._heartbeat_failed(what, error, now_ms)
-        if what is not self._calls.current:
+        if what is not self._requests.call:
             return []
-        self._calls.ended()
+        self._requests.end()
         if self.state is MemberState.LEAVING:
             return self._gone(now_ms)
         if isinstance(error, MemberFenced):
@@ -284,18 +264,14 @@ class Membership:
             return self._join(str(error))
         if not error.retriable:
             return self._fail(error)
-        self._calls.repeat(what, now_ms + self._backoff.next_ms())
+        self._requests.repeat(what, now_ms)
         return []
 
     # Time
 
     def deadline_ms(self) -> int | None:
         """When `on_deadline` wants to be called next; None: not before something happens."""
-        retry_ms = self._calls.retry_at_ms
-        if not self._sends_heartbeats:
-            return retry_ms
-        due_ms = self._heartbeats.due_ms
-        return due_ms if retry_ms is None else min(retry_ms, due_ms)
+        return self._requests.deadline_ms(with_heartbeats=self._sends_heartbeats)
 
     def on_deadline(self, now_ms: int) -> list[Effect]:
         """Does what is due; earlier calls do nothing."""
@@ -306,13 +282,12 @@ class Membership:
         late_ms = now_ms - due_ms
         if late_ms >= LOOP_STALL_MS:
             effects.append(member_events.loop_stalled(late_ms, self._config.session_timeout_ms))
-        call = self._calls.due(now_ms)
+        call = self._requests.due_call(now_ms)
         if call is not None:
             # A join is made anew: what is wanted and held may have changed.
-            effects += self._join("again") if isinstance(call, Join) else self._start(call)
-        if self._sends_heartbeats and self._heartbeats.is_due(now_ms):
-            self._heartbeats.in_flight = heartbeat = self.identity.heartbeat()
-            effects.append(heartbeat)
+            effects += self._join("again") if isinstance(call, Join) else self._requests.start(call)
+        if self._sends_heartbeats:
+            effects += self._requests.due_heartbeat(now_ms, self.identity.heartbeat)
         return effects
 
     # Inside: what comes next
@@ -340,11 +315,7 @@ class Membership:
         self._rejoin_reason = reason
         self._began_ms = now_ms
         event = member_events.rebalancing(self._config.group, reason)
-        gives_up = (
-            self.held
-            if self._is_eager
-            else frozenset(each for each in self.held if each.topic not in self._wanted)
-        )
+        gives_up = self.held if self._is_eager else self._owned.outside(self._wanted)
         if gives_up:
             return [event, *self._give_up(gives_up, Step.JOIN)]
         return [event, *self._join(reason)]
@@ -353,27 +324,24 @@ class Membership:
         self._life.take(Step.JOIN)
         self._rejoin_reason = None
         self._joined_topics = self._wanted
-        return self._start(self.identity.join(self._wanted, self.held, reason))
+        return self._requests.start(self.identity.join(self._wanted, self.held, reason))
 
     def _sync(self, assignments: tuple[MemberAssignment, ...]) -> list[Effect]:
         self._life.take(Step.SYNC)
-        return self._start(self.identity.sync(assignments))
+        return self._requests.start(self.identity.sync(assignments))
 
     def _give_up(
         self, partitions: Partitions, after: Step, lost: MillraceError | None = None
     ) -> list[Effect]:
         self._life.take(Step.GIVE_UP)
         self._after = after
-        self._handing_over = Revoke(partitions, lost)
-        return [self._handing_over]
+        return [self._owned.revoke(partitions, lost)]
 
     def _take_over(self) -> list[Effect]:
         self._life.take(Step.TAKE_OVER)
-        added = self._assigned - self.held
-        self.held = self.identity.last_assigned = self._assigned
+        self.identity.last_assigned = self._owned.assigned
         self.identity.last_generation = self.identity.generation
-        self._handing_over = Assign(self.held, added)
-        return [self._handing_over]
+        return [self._owned.take_over()]
 
     def _go(self, now_ms: int) -> list[Effect]:
         """Leaves, once nothing is held any more."""
@@ -381,7 +349,7 @@ class Membership:
             # The answer comes at once and brings the id that the group would wait for.
             self._life.take(Step.LEAVE)
             return []
-        self._calls.forget()
+        self._requests.forget_call()
         if self.held:
             return self._give_up(self.held, Step.LEAVE)
         self._life.take(Step.LEAVE)
@@ -391,13 +359,13 @@ class Membership:
         """Tells the group. A static member does not: its place is kept until it comes back."""
         if not self.identity.member_id or self.identity.is_kept:
             return self._gone(now_ms)
-        return self._start(self.identity.leave(self._leave_reason or ""))
+        return self._requests.start(self.identity.leave(self._leave_reason or ""))
 
     def _gone(self, now_ms: int) -> list[Effect]:
         self._life.take(Step.GONE)
         self._forget_identity()
-        self._calls.forget()
-        self._before = _NOTHING
+        self._requests.forget_call()
+        self._owned.reported = frozenset()
         if self._wanted:
             self._began_ms = now_ms
             return [Left(), *self._join("it subscribes again")]
@@ -409,14 +377,15 @@ class Membership:
         """The group has gone on without this member: what it held is lost, and it begins again."""
         if isinstance(error, InstanceFenced):
             return self._fail(error)
-        if self._handing_over is not None:
+        if self._owned.is_handing_over:
             self._fenced = error
             return []
-        self._calls.forget()
+        self._requests.forget_call()
         if not isinstance(error, IllegalGeneration):
             self.identity.member_id = NO_MEMBER
         self.identity.generation = NO_GENERATION
-        self._leadership = self._heartbeats.in_flight = None
+        self._leadership = None
+        self._requests.forget_heartbeat()
         self._began_ms = now_ms
         if self.held:
             return [
@@ -431,10 +400,10 @@ class Membership:
     def _heartbeat_failed(
         self, heartbeat: Heartbeat, error: MillraceError, now_ms: int
     ) -> list[Effect]:
-        if not self._heartbeats.ended(heartbeat) or not self.identity.speaks_for(heartbeat):
+        if not self._requests.end_heartbeat(heartbeat) or not self.identity.speaks_for(heartbeat):
             return []
         if isinstance(error, RebalanceInProgress):
-            self._heard(now_ms)
+            self._requests.on_answered(now_ms)
             if self.state is MemberState.STABLE:
                 return self._rebalance(str(error), now_ms)
             if self.state in (MemberState.ASSIGNING, MemberState.REVOKING):
@@ -444,26 +413,21 @@ class Membership:
             return self._fence(error, now_ms) if self._sends_heartbeats else []
         if not error.retriable:
             return self._fail(error)
-        self._heartbeats.due_ms = now_ms + self._backoff.next_ms()
-        silent_ms = self._heartbeats.new_silence_ms(now_ms)
+        silent_ms = self._requests.repeat_heartbeat(now_ms)
         if silent_ms is None:
             return []
-        return [
-            member_events.coordinator_lost(
-                self._config.group, silent_ms, held=self.held, error=error
-            )
-        ]
+        group = self._config.group
+        return [member_events.coordinator_lost(group, silent_ms, held=self.held, error=error)]
 
     def _fail(self, error: MillraceError) -> list[Effect]:
         self._life.take(Step.FAIL)
         self.error = error
-        lost, self.held = self.held, _NOTHING
+        lost = self._owned.lose_all()
         farewell: list[Effect] = []
         if self.identity.member_id and not self.identity.is_kept:
             # Its outcome is not awaited: the other members should not wait for this one.
             farewell.append(self.identity.leave(str(error)))
-        self._calls.forget()
-        self._handing_over = None
+        self._requests.forget_call()
         self._forget_identity()
         return [*farewell, Fail(error, lost)]
 
@@ -476,21 +440,10 @@ class Membership:
     @property
     def _awaits_id(self) -> bool:
         """Whether a join is on its way that will be answered with an id at once."""
-        awaits_join = isinstance(self._calls.current, Join)
+        awaits_join = isinstance(self._requests.call, Join)
         return awaits_join and not self.identity.member_id and not self.identity.is_kept
-
-    def _start(self, call: Call) -> list[Effect]:
-        self._calls.start(call)
-        return [call]
-
-    def _answered(self) -> None:
-        self._calls.ended()
-        self._backoff.reset()
-
-    def _heard(self, now_ms: int) -> None:
-        self._heartbeats.answered(now_ms)
-        self._backoff.reset()
 
     def _forget_identity(self) -> None:
         self.identity.forget()
-        self._leadership = self._heartbeats.in_flight = None
+        self._leadership = None
+        self._requests.forget_heartbeat()

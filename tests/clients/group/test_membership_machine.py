@@ -108,7 +108,7 @@ class Client:
         if not self.cooperative or revoke.lost is not None or not self.membership.topics:
             return True
         if self.membership._after is Step.TAKE_OVER:
-            return not revoke.partitions & self.membership._assigned
+            return not revoke.partitions & self.membership._owned.assigned
         return all(where.topic not in self.membership.topics for where in revoke.partitions)
 
     def hand_over(self) -> None:
