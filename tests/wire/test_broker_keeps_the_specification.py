@@ -18,12 +18,15 @@ from tests.wire.unseen import UNSEEN
 HERE = Path(__file__).parent
 SPEC = HERE.parents[1] / "wire_spec.md"
 ANCHOR = re.compile(r"^(?:#{3,4} |\*\*)(W-\d+(?:\.\d+)+)\b", re.M)
-NO_DELAY = {"MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
+QUICK = {
+    "MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    "MILLRACE_LIMITS__FIRST_FRAME_TIMEOUT_MS": "2000",
+}
 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with broker_process(tmp_path_factory.mktemp("broker"), environment=NO_DELAY) as broker:
+    with broker_process(tmp_path_factory.mktemp("broker"), environment=QUICK) as broker:
         yield Target(("127.0.0.1", broker.port))
 
 
