@@ -74,7 +74,7 @@ def test_a_restart_before_the_first_sync_is_waited_for_under_the_new_id() -> Non
         assert shell.heartbeat(current, 2, instance_id="b") is ErrorCode.NONE
 
 
-def test_the_old_process_is_fenced_in_everything_it_says() -> None:
+def test_every_request_of_the_old_process_is_fenced() -> None:
     shell = Shell()
     _, follower = two_instances(shell)
     current = shell.joined(shell.join(instance_id="b")).member_id
@@ -135,7 +135,7 @@ def test_a_restart_that_changes_the_chosen_protocol_is_a_rebalance() -> None:
     assert shell.joined(token).generation == 2
 
 
-def test_a_restart_during_the_sync_phase_is_a_rebalance_and_fences_who_waits() -> None:
+def test_a_restart_during_the_sync_phase_is_a_rebalance_and_fences_the_parked_sync() -> None:
     shell = Shell()
     leader = shell.joined(shell.join(instance_id="a")).member_id
     first = shell.join(instance_id="b")
@@ -148,7 +148,7 @@ def test_a_restart_during_the_sync_phase_is_a_rebalance_and_fences_who_waits() -
     assert shell.state() == "PreparingRebalance"
 
 
-def test_a_restart_while_joins_wait_fences_who_waits_and_takes_its_place() -> None:
+def test_a_restart_while_joins_wait_fences_the_parked_join_and_replaces_it() -> None:
     shell = Shell()
     leader, follower = two_instances(shell)
     other = offers("range", metadata=reads("ports"))
