@@ -193,6 +193,9 @@ class Durability:
                 self._state.chain.settle(segment)
             if ticket.index_tail is not None:
                 ticket.index_tail.note_saved()
+            if ticket.checkpoint is not None:
+                state = self._state
+                state.epochs = state.epochs.trim_to(ticket.checkpoint.start_offset)
         elif ticket.checkpoint is not None:
             self._wants_checkpoint = True
             self._removed = ticket.removed + self._removed

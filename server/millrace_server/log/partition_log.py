@@ -329,7 +329,7 @@ class PartitionLog:
 
         None if the log has no record of so old an epoch any more.
         """
-        return self._state.epochs.end_offset_for(epoch, log_end=self._state.end_offset)
+        return self._state.end_offset_for_epoch(epoch)
 
     def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> int:
         """Takes off the batches from the one that holds `offset` on; returns the log's end.

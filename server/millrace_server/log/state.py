@@ -15,7 +15,7 @@ from millrace_server.environment.seams import Disk
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.cleanliness import Cleanliness
 from millrace_server.log.config import LogConfig
-from millrace_server.log.epochs import EpochTable
+from millrace_server.log.epochs import EpochEnd, EpochTable
 from millrace_server.log.errors import LogClosed, LogFailed, ReadOnlyLog
 from millrace_server.log.producers import Producers
 from millrace_server.log.recovered import Recovered
@@ -71,7 +71,15 @@ class LogState:
             return LogFailed(self.directory, self.failure)
         return LogClosed(self.directory)
 
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
+        """See `PartitionLog.end_offset_for_epoch`."""
+        epochs = self.epochs.trim_to(self.start_offset)
+        return epochs.end_offset_for(epoch, log_end=self.end_offset)
+
     def move_start(self, offset: int) -> None:
-        """Begins the log at `offset`, or where it begins already if that is behind it."""
+        """Begins the log at `offset`, or where it begins already if that is behind it.
+
+        The epochs before the start stay in the table until the start is durable: a crash may bring
+        their records back.
+        """
         self.start_offset = max(self.start_offset, offset)
-        self.epochs = self.epochs.trim_to(self.start_offset)
