@@ -251,7 +251,7 @@ def test_followers_get_their_assignment_when_the_leaders_is_durable() -> None:
     assert shell.joined(token).generation == 1
 
 
-def test_who_syncs_late_gets_the_same_assignment() -> None:
+def test_a_late_sync_gets_the_same_assignment() -> None:
     shell = Shell()
     leader, follower = shell.stable(2)
     assert shell.assignment(shell.sync(follower, 2)) == follower.encode()
@@ -323,7 +323,7 @@ def test_an_assignment_of_an_older_generation_is_never_taken_for_that_of_the_nex
     assert shell.assignment(waiting) == b"new"
 
 
-def test_who_does_not_sync_within_the_rebalance_timeout_is_dropped() -> None:
+def test_a_member_that_does_not_sync_within_the_rebalance_timeout_is_removed() -> None:
     shell = Shell()
     leader, token = shell.enter(session_timeout_ms=600_000)
     follower, _ = shell.enter(session_timeout_ms=600_000)
@@ -360,7 +360,7 @@ def test_a_sync_for_another_protocol_is_refused(changes: dict[str, Any]) -> None
     assert next(iter(changes.values())) in error.message
 
 
-def test_a_stale_generation_is_told_which_holds_and_who_leads_it() -> None:
+def test_the_error_of_a_stale_generation_names_the_current_one_and_its_leader() -> None:
     shell = Shell()
     leader, follower = shell.stable(2)
     error = shell.error(shell.sync(follower, 1), ErrorCode.ILLEGAL_GENERATION)
@@ -424,7 +424,7 @@ def test_a_session_that_ends_with_the_rebalance_begins_anew_with_its_answer() ->
     assert shell.heartbeat(follower, 4) is ErrorCode.NONE
 
 
-def test_who_has_not_synced_when_another_fails_may_still_join_again() -> None:
+def test_a_member_that_has_not_synced_when_another_fails_may_still_rejoin() -> None:
     shell = Shell()
     leader, _ = shell.enter(rebalance_timeout_ms=SESSION_MS)
     follower, _ = shell.enter(rebalance_timeout_ms=SESSION_MS)
@@ -507,7 +507,7 @@ def test_a_leave_answers_each_member_for_itself() -> None:
     assert [each.member_id for each in shell.coordinator.describe("g").members] == [members[1]]
 
 
-def test_who_leaves_while_its_request_waits_gets_an_answer_to_that_too() -> None:
+def test_a_member_that_leaves_gets_an_error_for_its_parked_request() -> None:
     shell = Shell()
     leader, follower = shell.stable(2)
     joining = shell.join(leader)
