@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from millrace.config import Acks, Compression
@@ -131,6 +131,12 @@ class Options:
             network_segment_bytes=rng.choice((536, 1448, 65536)),
             housekeeping_interval_ms=rng.choice((100, 1000, 5000)),
         )
+
+    def with_troubles(self, troubles: tuple[str, ...]) -> Options:
+        """The same with other troubles; topics that are damaged cannot be deleted."""
+        is_hopeless = "rot" in troubles
+        churns = self.churns and not is_hopeless
+        return replace(self, troubles=troubles, is_hopeless=is_hopeless, churns=churns)
 
     @property
     def delays_requests(self) -> bool:

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tests.sim.clients import Clients, Life
@@ -82,7 +82,7 @@ def _run_seed(
     rng = Rng(f"millrace/{seed}")
     options = Options.draw(rng.fork("options"))
     if troubles is not None:
-        options = replace(options, troubles=troubles, is_hopeless="rot" in troubles)
+        options = options.with_troubles(troubles)
     world = World(
         rng,
         latency_max_s=options.latency_max_s,
