@@ -12,6 +12,9 @@ from collections import Counter
 from tests.sim.scenario import Outcome, run_seed
 from tests.sim.situations import SOMETIMES, missing
 
+PROGRESS_RUNS = 20
+"""Between two lines about how far a long set of runs is."""
+
 
 def replay(seed: int) -> int:
     """Runs one seed with its whole story."""
@@ -30,7 +33,8 @@ def run_many(first: int, count: int, processes: int) -> int:
     sent = acked = failed = hopeless = 0
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, maxtasksperchild=100) as pool:
-        for outcome, taken_s in pool.imap_unordered(_timed, range(first, first + count)):
+        outcomes = pool.imap_unordered(_timed, range(first, first + count))
+        for done, (outcome, taken_s) in enumerate(outcomes, 1):
             virtual_s += outcome.virtual_s
             cpu_s += taken_s
             sent += outcome.sent
@@ -40,6 +44,12 @@ def run_many(first: int, count: int, processes: int) -> int:
             hopeless += outcome.is_hopeless
             for violation in outcome.violations:
                 print(f"seed={outcome.seed} {violation}", flush=True)
+            if done % PROGRESS_RUNS == 0 and done < count:
+                print(
+                    f"{done} of {count} runs, {failed} with violations; "
+                    f"{virtual_s:.0f} virtual s, {virtual_s / cpu_s:.1f} per CPU s",
+                    flush=True,
+                )
     for what in sorted({*SOMETIMES, *counts}):
         print(f"{counts[what]:10} {what}")
     never = missing(counts, count)
