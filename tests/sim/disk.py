@@ -138,6 +138,9 @@ class FaultyFile:
             raise OSError(code, os.strerror(code), self.path)
         return bytes(self._inode.cached[position : position + size])
 
+    def pread_cached(self, size: int, position: int) -> None:
+        """What a read finds is the disk's to say, so no range counts as cached."""
+
     def pwrite(self, data: ReadBuffer, position: int) -> None:
         self._check_writable()
         content = bytes(data)

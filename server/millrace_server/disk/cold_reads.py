@@ -62,22 +62,6 @@ class PageCache:
         pages = (position + size - 1) // _PAGE_BYTES - position // _PAGE_BYTES + 1
         return int(self._counts[0]) < pages
 
-    def read_warm(self, file: File, size: int, position: int) -> bytearray | None:
-        """Reads the range if all of it is in the page cache, without waiting for the disk."""
-        # RWF_NOWAIT begins to read what is absent. The next look at the page cache would find it
-        # there, and take bytes that are new from the disk for those that were checked.
-        if self.is_cold(file, position, size):
-            return None
-        data = bytearray(size)
-        try:
-            count = os.preadv(file.fileno(), [data], position, os.RWF_NOWAIT)
-        except OSError as error:
-            if error.errno != errno.EOPNOTSUPP:
-                return None
-            # A file system in memory, which has nothing to wait for.
-            return bytearray(file.pread(size, position))
-        return data if count == size else None
-
     def is_absent(self, file: File, position: int, size: int) -> bool:
         """Whether no part of the range is in the page cache; False if that cannot be told."""
         return self.is_cold(file, position, size) and self._counts[0] == 0

@@ -82,6 +82,18 @@ class OsFile:
         except OSError as error:
             raise DiskError("read", self._path, error) from error
 
+    def pread_cached(self, size: int, position: int) -> bytearray | None:
+        """The range, by one call of the kernel, if all of it is in the page cache.
+
+        None on a file system that cannot tell, such as one in memory.
+        """
+        data = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [data], position, os.RWF_NOWAIT)
+        except OSError:
+            return None
+        return data if count == size else None
+
     def pwrite(self, data: ReadBuffer, position: int) -> None:
         """Writes all of `data`; one system call unless the kernel takes only a part."""
         try:

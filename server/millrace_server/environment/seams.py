@@ -62,6 +62,12 @@ class File(ReadableFile, Protocol):
     def fileno(self) -> int:
         """The descriptor, for `sendfile`; raises `OSError` on a disk that has none."""
 
+    def pread_cached(self, size: int, position: int) -> ReadBuffer | None:
+        """The range if all of it is in the page cache; None if not, or where that is not known.
+
+        Does not wait for the disk, and has it begin to read what is absent.
+        """
+
     def pwrite(self, data: ReadBuffer, position: int) -> None:
         """Writes all of `data` at `position`, or raises `OSError`; part of it may be there then."""
 
@@ -171,9 +177,6 @@ class ColdReads(Protocol):
 
     def is_cold(self, file: File, position: int, size: int) -> bool:
         """Whether `sendfile` of the range would wait for the disk. Does not block."""
-
-    def read_warm(self, file: File, size: int, position: int) -> ReadBuffer | None:
-        """Reads the range, or returns None if that would wait for the disk or fails."""
 
     def passing(self, file: File) -> ReadableFile:
         """The file for a reader of all of it, once, that must not evict the pages of other readers.

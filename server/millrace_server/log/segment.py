@@ -276,8 +276,9 @@ class Segment:
 
     def pread(self, size_bytes: int, position: int) -> bytes:
         """Reads for the log's own use: what that brings from the disk is not checked."""
-        end_position = position + size_bytes
-        self.verified.note_read(position, end_position, file_end=self.size_bytes)
+        if (cached := self.file.pread_cached(size_bytes, position)) is not None:
+            return bytes(cached)
+        self.verified.note_read(position, position + size_bytes, file_end=self.size_bytes)
         return self.file.pread(size_bytes, position)
 
     def check(
@@ -412,8 +413,7 @@ class Segment:
 
     def _behind_corruption(self, start: Boundary, offset: int) -> Boundary:
         """`start`, or where the last corrupt range before `offset` ends, if that is closer."""
-        holding = self.corrupt_ranges.holding(offset)
-        if holding is not None:
+        if (holding := self.corrupt_ranges.holding(offset)) is not None:
             raise CorruptRecords(holding)
         corrupt_range = self.corrupt_ranges.before(offset)
         if corrupt_range is None or corrupt_range.end_position <= start.position:

@@ -225,14 +225,14 @@ class Output:
 
     def _read_small(self, part: FileSlice) -> ReadBuffer | None:
         """A slice that is better copied, when that needs no disk and no check."""
-        position, size = part.position, part.size
+        file, position, size = part.file, part.position, part.size
         if size > SMALL_SLICE_BYTES or not part.source.is_checked(position, position + size):
             return None
-        data: ReadBuffer | None
-        if self._cold_reads is not None:
-            data = self._cold_reads.read_warm(part.file, size, position)
-        else:
-            data = _read(part.file, size, position)
+        # `pread_cached` begins to read what is absent. The next look at the page cache would take
+        # that, which is new from the disk, for bytes that were checked.
+        if self._is_cold(file, position, size):
+            return None
+        data = file.pread_cached(size, position)
         if data is not None:
             self._traffic.cached_reads += 1
         return data
@@ -332,12 +332,3 @@ class Output:
 
 def _is_joinable(part: ResponsePart) -> bool:
     return not isinstance(part, FileSlice) or part.size <= SMALL_SLICE_BYTES
-
-
-def _read(file: File, size: int, position: int) -> bytes | None:
-    try:
-        data = file.pread(size, position)
-    except OSError:
-        # Left to `_send_slice`, which says what is wrong.
-        return None
-    return data if len(data) == size else None

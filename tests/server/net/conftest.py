@@ -101,6 +101,7 @@ class CountedFile:
         self.path = path
         self.references = 1
         self.released_too_often = False
+        self.is_cached = True
         Path(path).write_bytes(data)
         self._fd = os.open(path, os.O_RDWR)
 
@@ -109,6 +110,10 @@ class CountedFile:
 
     def pread(self, size: int, position: int) -> bytes:
         return os.pread(self._fd, size, position)
+
+    def pread_cached(self, size: int, position: int) -> bytes | None:
+        data = os.pread(self._fd, size, position) if self.is_cached else b""
+        return data if len(data) == size else None
 
     def pwrite(self, data: ReadBuffer, position: int) -> None:
         os.pwrite(self._fd, data, position)

@@ -40,9 +40,6 @@ class GatedReads:
             self.asked.append((position, size))
         return self.cold
 
-    def read_warm(self, file: File, size: int, position: int) -> bytes | None:
-        return None if self.cold else file.pread(size, position)
-
     def passing(self, file: File) -> File:
         return file
 
