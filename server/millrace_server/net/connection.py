@@ -205,9 +205,12 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_handling:
             self._advance_soon()
 
-    def on_failure(self, pending: PendingResponse, error: Exception) -> None:
+    def on_failure(self, pending: PendingResponse, error: BaseException) -> None:
         """See `Responder`."""
-        self._report(error)
+        if isinstance(error, asyncio.CancelledError):
+            self.abort("the broker stops")
+        else:
+            self._report(error)
 
     # What the server calls
 

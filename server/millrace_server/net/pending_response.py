@@ -34,8 +34,12 @@ class Responder(Protocol):
     def on_waiting(self, pending: PendingResponse) -> None:
         """The coroutine waits for something else than the fair scheduler, for which it waited."""
 
-    def on_failure(self, pending: PendingResponse, error: Exception) -> None:
-        """The coroutine has raised, which is a bug: expected errors are responses."""
+    def on_failure(self, pending: PendingResponse, error: BaseException) -> None:
+        """The coroutine has raised.
+
+        `CancelledError` says that what it awaited was cancelled, because the broker stops. All else
+        is a bug: expected errors are responses.
+        """
 
 
 class PendingResponse:
@@ -91,7 +95,7 @@ class PendingResponse:
         except StopIteration as end:
             self._responder = self._coroutine = None
             responder.on_response(self, end.value)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             self._responder = self._coroutine = None
             responder.on_failure(self, error)
         else:

@@ -137,6 +137,25 @@ async def test_a_waiting_request_is_cancelled_when_its_peer_disconnects(serve: S
     assert future.cancelled()
 
 
+async def test_a_request_whose_work_is_cancelled_ends_its_connection_alone(serve: Serve) -> None:
+    place = await serve()
+    reported: list[dict[str, object]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    future: asyncio.Future[Response] = loop.create_future()
+    place.handler.on_frame = lambda connection, frame: future
+    peer, other = await place.connect(), await place.connect()
+    await peer.send(frame_of(b"MR hello"))
+    await until(lambda: place.handler.frames == 1)
+    future.cancel()
+    await until(lambda: len(place.handler.lost) == 1)
+    assert place.handler.lost[0].close_reason == "the broker stops"
+    place.handler.on_frame = lambda connection, frame: [b"fine"]
+    await other.send(frame_of(b"MR hello"))
+    assert await other.receive(4) == b"fine"
+    assert not reported
+
+
 async def test_exception_in_a_handler_is_reported_and_ends_only_its_connection(
     serve: Serve,
 ) -> None:
