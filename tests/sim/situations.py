@@ -20,6 +20,7 @@ from millrace._consumer.fetch_plan import Fetch
 from millrace._consumer.positions import Positions
 from millrace_protocol.messages.fetch import FetchPartitionResult
 from millrace_protocol.messages.metadata import MetadataResponse
+from millrace_protocol.metadata_records import NO_LEADER
 from millrace_protocol.records import batch_span
 from millrace_server.log import (
     FencedProducer,
@@ -161,7 +162,8 @@ def noticed(trace: Trace, ledger: Ledger, rot: Rot) -> Iterator[None]:
         process = ledger.number_of_process(running_process().name)
         for topic in response.topics:
             for partition in topic.partitions:
-                if process is not None and not rot.has_begun:
+                is_led = partition.leader_id != NO_LEADER
+                if process is not None and is_led and not rot.has_begun:
                     where = topic.name, partition.partition
                     ledger.told_leader(process, where, partition.leader_epoch)
         learn(self, response)
