@@ -166,13 +166,18 @@ def checked_headers(headers: Headers) -> Headers:
 
 def checked_timestamp_ms(name: str, timestamp_ms: object) -> int:
     """A timestamp that can be encoded. Raises `TypeError` and `ValueError`."""
-    if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, SupportsIndex):
-        kind = type(timestamp_ms).__name__
-        raise TypeError(f"{name}: whole milliseconds since the epoch, not {kind}; int() makes one")
-    checked = index(timestamp_ms)
+    # Nearly all are an int, and the instance check of a protocol is slow.
+    checked = timestamp_ms if type(timestamp_ms) is int else _as_index(name, timestamp_ms)
     if not 0 <= checked < _TIMESTAMP_MAX_MS:
         raise ValueError(f"{name}: {checked} is not in [0, 2**62)")
     return checked
+
+
+def _as_index(name: str, timestamp_ms: object) -> int:
+    if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, SupportsIndex):
+        kind = type(timestamp_ms).__name__
+        raise TypeError(f"{name}: whole milliseconds since the epoch, not {kind}; int() makes one")
+    return index(timestamp_ms)
 
 
 def checked_timestamps_ms(timestamps_ms: Sequence[int] | int) -> Sequence[int] | int:
