@@ -52,7 +52,7 @@ def with_segments_that_hold_little(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_state_a_power_cut_can_leave_of_a_log_is_recovered(
     live: log_states.Live, config: LogConfig
 ) -> None:
-    tally = log_states.check_life(live, config, limit=5_000, nested=3)
+    tally = log_states.check_life(live, config, limit=5_000, nested=6)
     assert tally.checked > 50
     assert tally.sampled_moments < tally.moments // 2
 
