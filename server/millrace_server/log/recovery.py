@@ -132,10 +132,14 @@ class _Recovery:
         return recovered
 
     def _epochs_of(self, recovered: Recovered) -> EpochTable:
-        """The epoch table of what was found; epochs without a record in it go."""
+        """The epoch table of what was found; epochs that begin behind its end go.
+
+        One that begins at the end stays, as in a log that runs: its leader need not write the table
+        again, which a full disk would refuse.
+        """
         table = self._epochs or EpochTable()
         end_offset = recovered.segments[-1].end_offset
-        table = table.truncate_to(end_offset).trim_to(recovered.start_offset)
+        table = table.truncate_to(end_offset + 1).trim_to(recovered.start_offset)
         return table if table.entries else FIRST_EPOCH
 
     def _recover_behind(

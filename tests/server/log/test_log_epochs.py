@@ -63,6 +63,17 @@ def reopened(disk: FaultyDisk) -> PartitionLog:
     return PartitionLog.open(disk, DIRECTORY, CONFIG, now_ms=1)
 
 
+def test_an_epoch_without_a_record_is_not_written_again_after_a_restart() -> None:
+    disk, log = log_of(0, 0)
+    log.begin_epoch(3)
+    log.flush()
+    for left in (disk.after_kill(), disk.after_power_cut(random.Random(1))):
+        again = reopened(left)
+        assert (again.leader_epoch, again.durable_epoch) == (3, 3)
+        assert again.end_offset_for_epoch(3) == EpochEnd(3, 2)
+        assert again.end_offset_for_epoch(2) == EpochEnd(0, 2)
+
+
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
