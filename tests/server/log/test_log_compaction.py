@@ -335,7 +335,7 @@ def test_markers_are_kept_whatever_their_keys() -> None:
     assert read_batches(log) == before
 
 
-def test_a_batch_that_nobody_can_read_is_kept() -> None:
+def test_a_batch_that_cannot_be_read_is_kept() -> None:
     log = log_of(FaultyDisk(), [(b"k", b"1")])
     lie = encode_batch([b"value"], keys=[b"k"], timestamps_ms=1000)
     lie[-1] = 100
@@ -435,7 +435,7 @@ def test_what_compaction_never_leaves_is_refused(
     assert sentence in refused
 
 
-def test_files_of_no_segment_are_scraps_and_others_are_nobodys_business() -> None:
+def test_files_of_no_segment_are_scraps_and_others_are_left_alone() -> None:
     scraps = [f"{0:020d}.1.cleaned", f"{0:020d}.1.index", f"{7:020d}.timeindex"]
     others = [
         "checkpoint",

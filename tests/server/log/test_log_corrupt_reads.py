@@ -1,7 +1,7 @@
-"""Reads of a log in which bits have changed: none of them is given, and all that is whole is.
+"""Reads of a log in which bits have changed: they are not given, and all other records are.
 
-What is wrong is found by whoever sends it, who has it checked first; by the lengths and offsets
-that a read walks over; and in passing, by the scrub. From then on it is refused in a sentence.
+The sender of a slice has it checked, a read meets lengths and offsets, and the scrub reads all.
+Each of them finds what has changed; from then on the log refuses it with a message.
 """
 
 from __future__ import annotations
@@ -14,40 +14,17 @@ from millrace_protocol.records import HEADER_SIZE, decode_fetch
 from millrace_server.log import CorruptLog, CorruptRange, CorruptRecords, LogConfig, PartitionLog
 from millrace_server.log.reading import CHECK_AHEAD_BYTES
 from tests.crash.durable_states import MomentDisk
+from tests.server.log.closed_log import (
+    CONFIG,
+    COUNT,
+    EPOCH_BYTES,
+    FIRST,
+    LAST,
+    RECORDS,
+    flipped,
+    size,
+)
 from tests.server.log.log_model import DIRECTORY, append, read_all
-
-CONFIG = LogConfig(segment_bytes=1_200, index_interval_bytes=200)
-COUNT = 16
-FIRST, LAST = "00000000000000000000", "00000000000000000012"
-EPOCH_BYTES = range(12, 16)
-"""The leader epoch, which is not part of what the CRC covers, as in Kafka."""
-
-
-def closed_log() -> dict[str, bytes | None]:
-    """The files of a log that was closed in order."""
-    disk = MomentDisk()
-    log = PartitionLog.create(disk, DIRECTORY, CONFIG)
-    for number in range(COUNT):
-        append(log, [b"%03d" % number + b"v" * 100], timestamps_ms=number)
-    log.close()
-    return disk.contents()
-
-
-FILES = closed_log()
-RECORDS = [(number, number, b"%03d" % number + b"v" * 100) for number in range(COUNT)]
-
-
-def flipped(name: str, position: int, bit: int) -> MomentDisk:
-    files = dict(FILES)
-    content = bytearray(files[f"{DIRECTORY}/{name}"] or b"")
-    content[position] ^= 1 << bit
-    files[f"{DIRECTORY}/{name}"] = bytes(content)
-    return MomentDisk.holding(files)
-
-
-def size(name: str) -> int:
-    return len(FILES[f"{DIRECTORY}/{name}"] or b"")
-
 
 BATCH_BYTES = size(f"{LAST}.log") // (COUNT - int(LAST))
 

@@ -1,8 +1,8 @@
-"""A bit that changes on the disk is found, and costs no record that nobody touched.
+"""A bit that changes on the disk is found, and costs no other record.
 
-Below the checkpoint a broker does not read batches when it starts: what is wrong there is found
-when they are read (`test_log_rot_reads`), and by `verify`. Between the checkpoint and the durable
-mark every batch is read by the next start, which refuses the log.
+Below the checkpoint a start reads no batches. What is wrong there is found when it is read
+(`test_log_corrupt_reads`), and by `verify`. The next start reads every batch between the checkpoint
+and the recovery point, and refuses the log.
 """
 
 from __future__ import annotations
@@ -10,44 +10,21 @@ from __future__ import annotations
 import pytest
 
 from millrace_protocol.records import CorruptBatch
-from millrace_server.log import CorruptLog, CorruptRecords, LogConfig, PartitionLog
+from millrace_server.log import CorruptLog, CorruptRecords, PartitionLog
 from millrace_server.log.recovery_point import RECOVERY_POINT_NAME, RECOVERY_POINT_SIZE
 from tests.crash.durable_states import MomentDisk
+from tests.server.log.closed_log import (
+    CONFIG,
+    COUNT,
+    EPOCH_BYTES,
+    FIRST,
+    LAST,
+    RECORDS,
+    flipped,
+    size,
+)
 from tests.server.log.log_model import DIRECTORY, append, fetch, read_all
 from tests.server.log.times import first_at_or_after
-
-CONFIG = LogConfig(segment_bytes=1_200, index_interval_bytes=200)
-COUNT = 16
-FIRST, LAST = "00000000000000000000", "00000000000000000012"
-EPOCH_BYTES = range(12, 16)
-"""The leader epoch, which is not part of what the CRC covers, as in Kafka."""
-
-
-def closed_log() -> dict[str, bytes | None]:
-    """The files of a log that was closed in order."""
-    disk = MomentDisk()
-    log = PartitionLog.create(disk, DIRECTORY, CONFIG)
-    for number in range(COUNT):
-        append(log, [b"%03d" % number + b"v" * 100], timestamps_ms=number)
-    log.close()
-    return disk.contents()
-
-
-FILES = closed_log()
-RECORDS = [(number, number, b"%03d" % number + b"v" * 100) for number in range(COUNT)]
-
-
-def flipped(name: str, position: int, bit: int) -> MomentDisk:
-    files = dict(FILES)
-    content = bytearray(files[f"{DIRECTORY}/{name}"] or b"")
-    content[position] ^= 1 << bit
-    files[f"{DIRECTORY}/{name}"] = bytes(content)
-    return MomentDisk.holding(files)
-
-
-def size(name: str) -> int:
-    return len(FILES[f"{DIRECTORY}/{name}"] or b"")
-
 
 BATCH_BYTES = size(f"{LAST}.log") // (COUNT - int(LAST))
 

@@ -47,7 +47,7 @@ def test_what_a_killed_writer_had_made_durable_is_there(tmp_path: Path) -> None:
             for _ in range(5 + round_number * 7):
                 durable = int(writer.stdout.readline())
             writer.kill()
-            # What it said before it died counts as well.
+            # What it printed before it was killed counts as well.
             for line in writer.stdout.read().splitlines(keepends=True):
                 if line.endswith(b"\n"):
                     durable = int(line)

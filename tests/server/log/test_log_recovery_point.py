@@ -178,7 +178,7 @@ def test_what_was_refused_stays_refused_after_a_power_cut() -> None:
         position = log._chain.active.size_bytes - 5
         disk = disk.after_kill()
         disk.flip_bit(f"{DIRECTORY}/{0:020d}.log", position, 1)
-        # Nobody has looked: the recovery point may be lost, and the damage is a torn tail then.
+        # Without a read the recovery point may be lost, and the damage is a torn tail then.
         cut += read_recovery_point(disk.after_power_cut(random.Random(seed)), DIRECTORY) is None
         with pytest.raises(CorruptLog):
             reopened(disk)
