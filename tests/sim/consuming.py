@@ -151,7 +151,8 @@ async def look_up(
     """Asks for the first offset of a time, and notes the answer."""
     began_s, life = lookups.now_s(), ledger.lives[where]
     (answer,) = (await consumer.offsets_for_times({where: time_ms})).values()
-    lookups.note(Lookup(where, time_ms, answer, began_s, life))
+    (start_offset,) = (await consumer.beginning_offsets(where)).values()
+    lookups.note(Lookup(where, time_ms, answer, began_s, life, start_offset))
     return answer
 
 

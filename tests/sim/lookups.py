@@ -18,13 +18,18 @@ Final = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A question and its answer, (offset, timestamp) or None; asked at `began_s`."""
+    """A question and its answer, (offset, timestamp) or None; asked at `began_s`.
+
+    `start_offset` is where the log began after the answer was there: what is below it may have been
+    removed before the broker looked.
+    """
 
     where: Where
     time_ms: int
     answer: tuple[int, int] | None
     began_s: float
     life: int
+    start_offset: int
 
 
 class Lookups:
@@ -43,12 +48,6 @@ class Lookups:
 
     def check(self, where: Where, final: Final) -> Iterator[str]:
         """What is wrong with the answers about a partition, as sentences."""
-        # The largest timestamp up to each offset tells in one look whether an answer was the first.
-        largest: dict[int, int] = {}
-        so_far = -1
-        for offset in sorted(final):
-            largest[offset] = so_far
-            so_far = max(so_far, final[offset][0])
         for lookup in self._lookups.get(where, ()):
             if lookup.life != self._ledger.lives[where]:
                 continue
@@ -61,12 +60,16 @@ class Lookups:
                 yield f"{about}was told offset {offset} with {timestamp_ms}"
             elif offset in final and final[offset][0] != timestamp_ms:
                 yield f"{about}was told {timestamp_ms} of offset {offset}: it is {final[offset][0]}"
-            elif largest.get(offset, -1) >= lookup.time_ms:
+            elif any(
+                final[earlier][0] >= lookup.time_ms
+                for earlier in range(lookup.start_offset, offset)
+                if earlier in final
+            ):
                 yield f"{about}was told offset {offset}, and one before it is as late"
 
     def _missed(self, lookup: Lookup, final: Final) -> Iterator[str]:
         for offset, (timestamp_ms, number) in final.items():
-            if timestamp_ms < lookup.time_ms:
+            if timestamp_ms < lookup.time_ms or offset < lookup.start_offset:
                 continue
             written = self._ledger.written[number]
             if written.is_acked_with_offset and written.acked_s < lookup.began_s:

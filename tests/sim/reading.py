@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from millrace import Admin, Consumer, Producer
-from millrace.errors import MillraceError, OffsetOutOfRange
+from millrace.errors import DeliveryTimeout, MillraceError, OffsetOutOfRange
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from millrace_wire.connection import ConnectionConfig, connect
 from millrace_wire.errors import RequestTimedOut
@@ -27,6 +27,9 @@ from tests.sim.topics import Topic
 T = TypeVar("T")
 LIVENESS_S = 30.0
 """How long after healing each thing may take to work again, and a reading to get any further."""
+_PASSING = (OffsetOutOfRange, DeliveryTimeout)
+"""Not retriable, and yet another try may succeed: retention has taken the beginning meanwhile, or a
+busy disk has delayed an ack."""
 _PROBE = ProducerStyle("all", True, "none", 0, 4096)
 _LOOKUPS = 3
 _READ_BYTES_MIN = 1 << 16
@@ -66,6 +69,9 @@ class LastReading:
         """What is durable is served by a broker that has started on a full disk."""
         for topic in self._clients.topics.at(broker):
             for where in topic.wheres:
+                if not broker.has_partition(where):
+                    # The broker died before it made the partition, and now has no room to.
+                    continue
                 name = f"read of {partition_name(where)} on a full disk"
                 await self._within(name, self._read_partition, topic, where)
 
@@ -100,8 +106,7 @@ class LastReading:
                     except MillraceError as error:
                         last = error
                         self._trace.told(self._life.name, error)
-                        # Retention may take the beginning while we read.
-                        if not error.retriable and not isinstance(error, OffsetOutOfRange):
+                        if not error.retriable and not isinstance(error, _PASSING):
                             break
                         await asyncio.sleep(0.2)
                     else:

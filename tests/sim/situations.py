@@ -65,7 +65,7 @@ SOMETIMES = (
     "a segment was rolled",
     "retention removed a segment",
     "disk-full was answered",
-    "a partition was offline after a disk error",
+    "a partition was offline",
     "a partition could only be read after a start",
     "a partition was opened again",
     "a duplicate was recognised by its sequence",
@@ -222,13 +222,15 @@ class _Lines(logging.Handler):
         elif event.startswith("partition takes no appends"):
             if fields["is_readable"]:
                 trace.sometimes("a partition could only be read after a start")
+            else:
+                trace.sometimes("a partition was offline")
         elif event == "partition opened again":
             trace.sometimes("a partition was opened again")
         elif event.startswith("disk full"):
             trace.sometimes("disk-full was answered")
         elif event == "partition offline":
             if is_disk_error(str(fields)):
-                trace.sometimes("a partition was offline after a disk error")
+                trace.sometimes("a partition was offline")
             elif self._is_damaged(machine, fields["topic"], fields["partition"]):
                 trace.sometimes("damage was found at a start")
             else:

@@ -17,7 +17,9 @@ from millrace_server.log import CorruptLog
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.node import Node
+from millrace_server.partitions.storage import IDENTITY_FILE
 from tests.sim.host import Rng, World
+from tests.sim.ledger import partition_name
 from tests.sim.loop import Process
 from tests.sim.machine import Machine
 from tests.sim.options import PORT, Options
@@ -113,6 +115,10 @@ class Supervisor:
         """The size of a partition's batches; the broker must be up."""
         assert self._node is not None
         return self._node.broker.partitions.get(*where).log.size_bytes
+
+    def has_partition(self, where: tuple[str, int]) -> bool:
+        """Whether the directory of a partition was made to its end."""
+        return self.machine.disk.exists(f"{partition_name(where)}/{IDENTITY_FILE}")
 
     # What ends it, or stops it for a while
 

@@ -169,7 +169,7 @@ def test_an_answer_to_a_question_for_a_time_is_the_first_that_is_not_older(
 ) -> None:
     ledger, _ = ledger_of(10, 30, 20)
     lookups = Lookups(ledger, lambda: 9.0)
-    lookups.note(Lookup(WHERE, time_ms, answer, began_s=9.0, life=0))
+    lookups.note(Lookup(WHERE, time_ms, answer, began_s=9.0, life=0, start_offset=0))
     found = list(lookups.check(WHERE, {0: (10, 0), 1: (30, 1), 2: (20, 2)}))
     assert len(found) == (complaint is not None)
     assert all(complaint is not None and complaint in text for text in found)
@@ -178,8 +178,19 @@ def test_an_answer_to_a_question_for_a_time_is_the_first_that_is_not_older(
 def test_an_answer_says_nothing_of_what_was_acked_after_the_question() -> None:
     ledger, _ = ledger_of(10, 30)
     lookups = Lookups(ledger, lambda: 9.0)
-    lookups.note(Lookup(WHERE, 15, None, began_s=0.5, life=0))
+    lookups.note(Lookup(WHERE, 15, None, began_s=0.5, life=0, start_offset=0))
     assert list(lookups.check(WHERE, {0: (10, 0), 1: (30, 1)})) == []
+
+
+@pytest.mark.parametrize("answer", [(2, 20), None])
+def test_an_answer_says_nothing_of_what_may_have_been_removed_before(
+    answer: tuple[int, int] | None,
+) -> None:
+    ledger, _ = ledger_of(10, 30, 20)
+    lookups = Lookups(ledger, lambda: 9.0)
+    time_ms = 15 if answer else 25
+    lookups.note(Lookup(WHERE, time_ms, answer, began_s=9.0, life=0, start_offset=2))
+    assert list(lookups.check(WHERE, {0: (10, 0), 1: (30, 1), 2: (20, 2)})) == []
 
 
 MARKED_BYTES = 1_500
