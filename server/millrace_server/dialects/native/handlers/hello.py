@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib.metadata import version
 
-from millrace_protocol.api import APIS
+from millrace_protocol.api import APIS, ApiKey
+from millrace_protocol.codec import encode
 from millrace_protocol.messages.hello import ApiRange, HelloRequest, HelloResponse
+from millrace_server.dialects.native.response_body import BodyParts
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
@@ -16,15 +19,31 @@ _APIS = tuple(
 _VERSION = version("millrace")
 
 
-def handle(services: Services, context: RequestContext, request: HelloRequest) -> HelloResponse:
+def handle(services: Services, context: RequestContext, request: HelloRequest) -> BodyParts:
     """Answers with the limits; the dialect then lifts the limit on frames before Hello."""
-    limits = services.cluster.limits
-    return HelloResponse(
+    cluster = services.cluster
+    return _body(
+        cluster.cluster_id,
+        cluster.node_id,
+        cluster.limits.frame_bytes_max,
+        cluster.limits.inflight_requests_max,
+    )
+
+
+@lru_cache(maxsize=8)
+def _body(
+    cluster_id: str, node_id: int, frame_bytes_max: int, inflight_requests_max: int
+) -> BodyParts:
+    """The encoded response. One broker always gives the same, so it is encoded once."""
+    response = HelloResponse(
         software="millrace",
         software_version=_VERSION,
-        cluster_id=services.cluster.cluster_id,
-        node_id=services.cluster.node_id,
-        frame_bytes_max=limits.frame_bytes_max,
-        inflight_requests_max=limits.inflight_requests_max,
+        cluster_id=cluster_id,
+        node_id=node_id,
+        frame_bytes_max=frame_bytes_max,
+        inflight_requests_max=inflight_requests_max,
         apis=_APIS,
     )
+    # The api has one version.
+    encoded = encode(response, APIS[ApiKey.HELLO].max_version)
+    return BodyParts([encoded], len(encoded))
