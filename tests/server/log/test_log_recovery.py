@@ -27,11 +27,13 @@ def directory(disk: OsDisk) -> Path:
     return disk.root / DIRECTORY
 
 
-def write_log(disk: OsDisk, *, unsynced: int = 0, checkpoint: bool = True) -> None:
+def write_log(
+    disk: OsDisk, values: list[bytes] = VALUES, *, unsynced: int = 0, checkpoint: bool = True
+) -> None:
     """Leaves a log as a killed process does, with the last `unsynced` batches never flushed."""
     log = PartitionLog.create(disk, DIRECTORY, CONFIG)
-    for number, value in enumerate(VALUES):
-        if number == len(VALUES) - unsynced:
+    for number, value in enumerate(values):
+        if number == len(values) - unsynced:
             log.flush(checkpoint=checkpoint)
         append(log, [value], timestamps_ms=number)
     if not unsynced:
@@ -167,6 +169,26 @@ def test_a_missing_segment_is_refused(disk: OsDisk, directory: Path, segment: in
     with pytest.raises(CorruptLog, match="not all of them are there"):
         open_log(disk)
     assert contents(directory) == before
+
+
+def test_a_segment_of_another_log_with_the_same_offsets_and_length_is_served(
+    disk: OsDisk, directory: Path, tmp_path: Path
+) -> None:
+    write_log(disk)
+    other = OsDisk(tmp_path / "other")
+    write_log(other, [value.swapcase() for value in VALUES])
+    replaced, copied = (segments(root)[1] for root in (directory, other.root / DIRECTORY))
+    assert replaced.name == copied.name
+    replaced.write_bytes(copied.read_bytes())
+
+    log = open_log(disk, verify=True)
+    found = values(log)
+    log.close()
+    begin = int(replaced.stem)
+    end = int(segments(directory)[2].stem)
+    assert found[:begin] == VALUES[:begin]
+    assert found[begin:end] == [value.swapcase() for value in VALUES[begin:end]]
+    assert found[end:] == VALUES[end:]
 
 
 @pytest.mark.parametrize("damage", ["missing", "flipped", "cut", "empty"])
