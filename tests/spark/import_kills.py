@@ -80,7 +80,7 @@ def run_rounds(directory: Path, *, rounds: int, seed: int, spark: Any = None) ->
         finally:
             writer.stop()
         _finish(broker.servers, out, spark)
-        return _counted(broker.servers, out, kills=rounds)
+        return counted(broker.servers, out, kills=rounds)
 
 
 class _Writer(threading.Thread):
@@ -180,7 +180,7 @@ def _finish(servers: str, out: Path, spark: Any) -> None:
         import_topics(lambda: spark, settings)
 
 
-def _counted(servers: str, out: Path, *, kills: int) -> Outcome:
+def counted(servers: str, out: Path, *, kills: int) -> Outcome:
     """Compares what a reader of Parquet sees with the log, by partition and offset."""
     from pyarrow import dataset
 
