@@ -26,6 +26,10 @@ class ConfigError(MillraceError, ValueError):
     """A setting that cannot work; raised when the client is made, and names the setting."""
 
 
+class SchemaError(ConfigError):
+    """A schema with an unknown column, or with a type that the column cannot have."""
+
+
 class Closed(MillraceError):
     """The client was closed, or was never started."""
 

@@ -14,14 +14,8 @@
 imports neither pyspark nor pyarrow. Needs `pip install 'millrace[spark]'` and Java 17 or newer.
 """
 
-from millrace_spark.errors import (
-    DataLost,
-    JavaNotFound,
-    OptionError,
-    ReadTimedOut,
-    RowRefused,
-    SchemaError,
-)
+from millrace.errors import SchemaError
+from millrace_spark.errors import DataLost, JavaNotFound, OptionError, ReadTimedOut, RowRefused
 from millrace_spark.spark_session import session
 from millrace_spark.writing.deduplication import without_duplicates
 

@@ -23,10 +23,6 @@ class OptionError(ConfigError):
         return f"{self.option}: {self.reason}"
 
 
-class SchemaError(ConfigError):
-    """A user's schema with an unknown column, or with a wrong type of a column."""
-
-
 class DataLost(MillraceError):
     """Requested or planned records are no longer in the log."""
 

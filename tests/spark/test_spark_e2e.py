@@ -230,9 +230,7 @@ def test_an_error_begins_with_its_sentence(spark: Any, servers: str) -> None:
     )
     with pytest.raises(Exception, match="SchemaError") as caught:
         load(spark, servers, schema="value string").count()
-    assert "millrace_spark.errors.SchemaError: schema: value is binary and not string" in told(
-        caught
-    )
+    assert "millrace.errors.SchemaError: schema: value is binary and not string" in told(caught)
     with pytest.raises(Exception, match="UnknownTopic") as caught:
         load(spark, servers, subscribe="nowhere").count()
     assert "UnknownTopicOrPartition: nowhere: There is no topic 'nowhere'" in told(caught)

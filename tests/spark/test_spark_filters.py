@@ -80,7 +80,7 @@ def test_unknown_filters_are_returned_to_spark() -> None:
 def test_a_field_within_a_field_must_be_allowed_to_be_null(is_fit: bool) -> None:
     from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-    from millrace_spark.errors import SchemaError
+    from millrace.errors import SchemaError
     from millrace_spark.options.read_options import parse_read_options
     from millrace_spark.reading.reader import wanted_columns
 

@@ -11,7 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from millrace_spark.errors import OptionError, SchemaError
+from millrace.errors import SchemaError
+from millrace_spark.errors import OptionError
 from millrace_spark.options import bounds, option_parsing, read_options, selection
 from millrace_spark.options.bounds import AtOffsets, AtTime, AtTimes, Bound, Edge
 from millrace_spark.options.option_names import BATCH_ONLY, BOTH, STREAM_ONLY

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace._arrow.json_values import parse_json
 from millrace.errors import CorruptMessage
 from millrace.records import RecordBatch, TopicPartition, corrupt
 from millrace_protocol.records import CorruptBatch
 from millrace_protocol.records.arrow import ArrowFetch, decoding_parts
-from millrace_spark.reading.json_values import parse_json
 
 ROWS_MAX = 10_000
 """Rows of one Arrow batch, as Spark's default."""

@@ -54,7 +54,7 @@ def json_fields(schema: StructType, options: ReadOptions) -> pa.Schema | None:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType as Struct
 
-    from millrace_spark.reading.json_values import check_fields
+    from millrace._arrow.json_values import check_fields
 
     fields = Struct([field for field in schema if field.name not in COLUMNS])
     found = to_arrow_schema(fields, timezone="UTC")

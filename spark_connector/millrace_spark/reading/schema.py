@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from millrace_spark.errors import OptionError, SchemaError
+from millrace.errors import SchemaError
+from millrace_spark.errors import OptionError
 from millrace_spark.options.read_options import ReadOptions, parse_read_options
 
 COLUMNS = {

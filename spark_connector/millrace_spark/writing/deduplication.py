@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millrace_spark.errors import SchemaError
+from millrace.errors import SchemaError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

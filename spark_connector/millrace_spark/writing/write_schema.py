@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from millrace_spark.errors import SchemaError
+from millrace.errors import SchemaError
 
 HEADERS = "array<struct<key:string,value:binary>>"
 _BYTES = ("binary", "string")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from millrace_spark.errors import SchemaError
+from millrace.errors import SchemaError
 
 CORRUPT = "_corrupt_record"
 """The column for the text of a value that cannot be parsed, if the schema has it; as in Spark."""

@@ -1,0 +1,1 @@
+"""Columns of Arrow made of records; needs the `arrow` extra, so nothing imports it early."""
