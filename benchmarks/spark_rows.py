@@ -110,7 +110,7 @@ def pool(shape: Shape) -> tuple[pa.Array, ...]:
 def prebuilt(shape: Shape, partition: int, columns: tuple[str, ...]) -> tuple[pa.RecordBatch, ...]:
     """All rows of a partition as Arrow batches, whose values share their memory."""
     # A driver that measures another checkout has this module too, and not this schema.
-    from millrace_spark.reading.arrow_columns import arrow_schema
+    from millrace._arrow.columns import arrow_schema
 
     schema = arrow_schema(columns)
     made = []

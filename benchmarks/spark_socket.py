@@ -21,11 +21,11 @@ from pyspark.sql.types import StructType
 from benchmarks.spark_job import RECEIVED
 from benchmarks.spark_rows import COLUMNS, TIMESTAMP_MS, Shape, ddl, noise, prebuilt, value_position
 from benchmarks.wire import BrokerConnection, UnexpectedResponse, fetch_frame
+from millrace._arrow.columns import arrow_schema
 from millrace_protocol.codec import decode
 from millrace_protocol.framing import HEADER_SIZE, LENGTH_SIZE
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.records import check_batches, encode_batch, offset_after, read_header
-from millrace_spark.reading.arrow_columns import arrow_schema
 from millrace_spark.reading.range_reader import FETCH_BYTES
 
 BUFFER_BYTES = FETCH_BYTES + (64 << 10)

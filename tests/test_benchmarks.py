@@ -292,7 +292,7 @@ def test_the_connector_is_measured_beside_prebuilt_batches(
 def test_prebuilt_batches_have_the_bounds_of_the_connectors() -> None:
     pytest.importorskip("pyarrow")
     from benchmarks import spark_rows
-    from millrace_spark.reading import arrow_columns
+    from millrace._arrow import columns as arrow_columns
 
     ours = (arrow_columns.ROWS_MAX, arrow_columns.BATCH_BYTES_MAX)
     assert ours == (spark_rows.ROWS_MAX, spark_rows.BATCH_BYTES_MAX)

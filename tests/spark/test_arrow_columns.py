@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from millrace._arrow import columns as arrow_columns
+from millrace._arrow.columns import (
+    arrow_batches,
+)
 from millrace.errors import CorruptMessage
 from millrace.records import RecordBatch, TopicPartition
 from millrace_protocol.records import check_batches, encode_batch
 from millrace_protocol.records.arrow import ArrowFetch
-from millrace_spark.reading import arrow_columns
-from millrace_spark.reading.arrow_columns import (
-    arrow_batches,
-)
 from millrace_spark.reading.schema import COLUMNS
 
 

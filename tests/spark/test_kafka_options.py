@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
+from millrace._arrow.columns import arrow_batches
 from millrace.errors import UnknownTopicOrPartition
 from millrace.records import TopicPartition
 from millrace.sync import Admin, Consumer, Producer
@@ -19,7 +20,6 @@ from millrace_spark.errors import DataLost, OptionError
 from millrace_spark.options.bounds import AtTime, Edge
 from millrace_spark.options.read_options import ReadOptions, parse_read_options
 from millrace_spark.options.write_options import parse_write_options
-from millrace_spark.reading.arrow_columns import arrow_batches
 from millrace_spark.reading.planner import plan
 from millrace_spark.reading.range_reader import read_range
 from millrace_spark.streaming.log_client import LogClient

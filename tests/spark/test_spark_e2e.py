@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from millrace import Producer
+from millrace._arrow.columns import arrow_schema
 from millrace.config import Compression
 from millrace.records import Headers
 from millrace.sync import Admin
 from millrace.sync import Producer as SyncProducer
 from millrace_server.testing import BrokerThread
 from millrace_spark import JavaNotFound, session
-from millrace_spark.reading.arrow_columns import arrow_schema
 from millrace_spark.reading.schema import COLUMNS, ddl
 
 pytestmark = [

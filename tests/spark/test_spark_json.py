@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millrace._arrow.columns import arrow_batches
 from millrace._arrow.json_values import CORRUPT, check_fields, parse_json
 from millrace.errors import SchemaError
 from millrace.records import RecordBatch, TopicPartition
 from millrace_protocol.records import encode_batch
-from millrace_spark.reading.arrow_columns import arrow_batches
 
 USER = pa.field("user", pa.int64())
 PAGE = pa.field("page", pa.string())

@@ -13,6 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millrace._arrow.columns import (
+    BATCH_BYTES_MAX,
+    ROWS_MAX,
+    arrow_batches,
+    arrow_schema,
+)
 from millrace.errors import ConnectionFailed, UnknownTopicOrPartition
 from millrace.records import TopicPartition
 from millrace.sync import Admin, Producer
@@ -20,12 +26,6 @@ from millrace_server.testing import BrokerThread
 from millrace_spark.errors import DataLost, OptionError, ReadTimedOut
 from millrace_spark.options.read_options import ReadOptions, parse_read_options
 from millrace_spark.reading import planner
-from millrace_spark.reading.arrow_columns import (
-    BATCH_BYTES_MAX,
-    ROWS_MAX,
-    arrow_batches,
-    arrow_schema,
-)
 from millrace_spark.reading.planner import plan
 from millrace_spark.reading.range_reader import FETCH_BYTES, read_range
 from millrace_spark.reading.ranges import LogExtent, OffsetRange

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from millrace._arrow.columns import arrow_batches
 from millrace._arrow.json_values import CORRUPT, parse_json
 from millrace_spark.options.read_options import ReadOptions
 from millrace_spark.pipeline.file_formats import columns_of
 from millrace_spark.pipeline.ledger import FileLayout
 from millrace_spark.pipeline.value_schema import field_names, own_name
-from millrace_spark.reading.arrow_columns import arrow_batches
 from millrace_spark.reading.range_reader import read_range
 from millrace_spark.reading.ranges import OffsetRange
 

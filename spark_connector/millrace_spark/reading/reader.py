@@ -86,7 +86,7 @@ class MillraceReader(DataSourceReader):
         # For a plan without ranges Spark runs one task, with a partition that Spark creates.
         if not isinstance(wanted, OffsetRange):
             return
-        from millrace_spark.reading.arrow_columns import arrow_batches
+        from millrace._arrow.columns import arrow_batches
         from millrace_spark.reading.range_reader import read_range
 
         with message_first(), worker_memory():

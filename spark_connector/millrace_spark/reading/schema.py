@@ -1,7 +1,7 @@
 """The columns of a read and their Spark types.
 
 Owns the constant schema, which needs no broker, and the check of a user's schema, which selects
-columns. Knows types by their Spark names only; `arrow_columns` has the Arrow types.
+columns. Knows types by their Spark names only; `millrace._arrow.columns` has the Arrow types.
 """
 
 from __future__ import annotations

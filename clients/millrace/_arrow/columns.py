@@ -1,4 +1,4 @@
-"""Fetches as Arrow record batches with exactly the columns and types that Spark expects.
+"""Fetches as Arrow record batches with the columns and types of Spark's Kafka source.
 
 Owns the Arrow types, the cut at the end of a range, and the size of a batch. Spark checks the
 schema of the first batch only, and reads the buffers of the others without a check. So all batches
@@ -44,7 +44,7 @@ TYPES = {
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", _HEADER)),
 }
-"""The Arrow type of every column of `schema.COLUMNS`."""
+"""The Arrow type of every column of a record, in the order of Spark's Kafka source."""
 _TIME_MS_MAX = (2**63 - 1) // 1000
 """The last time that microseconds in 64 bits can hold."""
 _DECODED = {
@@ -80,7 +80,7 @@ def arrow_batches(
 
     Columns in `json_fields` are fields of the values, which are JSON objects. Raises
     `CorruptMessage` for bytes that fail their checks, and for a timestamp after the year 294246,
-    which Spark cannot hold, unless `late_times` is `null`. The batches before the corrupt one are
+    which the column cannot hold, unless `late_times` is `null`. The batches before the corrupt one are
     returned first. Batches behind `end_offset` are not checked.
     """
     parts: Iterable[Sequence[int] | None] = (None,)
@@ -177,8 +177,8 @@ def _column(
         found = column.cast(TYPES[name])
     except pa.ArrowInvalid as error:
         raise CorruptMessage(
-            f"{where}: {name} has a value that Spark cannot hold: {error}. Leave the column out "
-            'with .schema("value binary, offset long")'
+            f"{where}: {name} has a value that its column cannot hold: {error}. Read other "
+            'columns only; in Spark, with .schema("value binary, offset long")'
         ) from error
     return _null_where_empty(found) if name == "headers" else found
 
