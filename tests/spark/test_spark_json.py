@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace._arrow.columns import arrow_batches
-from millrace._arrow.json_values import CORRUPT, check_fields, parse_json
+from millrace._arrow.json_columns import Example
+from millrace._arrow.json_values import (
+    CORRUPT,
+    CORRUPT_FIELDS,
+    check_fields,
+    parse_json,
+    read_json,
+)
 from millrace.errors import SchemaError
 from millrace.records import RecordBatch, TopicPartition
 from millrace_protocol.records import encode_batch
@@ -75,10 +82,9 @@ BAD = [
     b"[1]",
     b'"x"',
     b'{"user":1.5}',
-    b'{"user":"1"}',
-    b'{"page":5}',
+    b'{"user":"one"}',
     b'{"user":9223372036854775808}',
-    b'{"user":4,"user":5}',
+    b'{"user":1]',
     b'{"user":1}{"user":2}',
     b'{"user":1}} {"v":{"user":2}',
     b'{"user":1}} {"v":{"user":2}, "x":{"y":0',
@@ -121,6 +127,91 @@ def test_each_row_is_that_of_its_own_value_whatever_is_around_it(
     ]
 
 
+NESTED = pa.schema(
+    [
+        *SCHEMA,
+        pa.field(CORRUPT_FIELDS, pa.list_(pa.string())),
+        pa.field("rate", pa.float64()),
+        pa.field("price", pa.decimal128(10, 2)),
+        pa.field("at", pa.timestamp("us", tz="UTC")),
+        pa.field("day", pa.date32()),
+        pa.field("is_new", pa.bool_()),
+        pa.field("tags", pa.list_(pa.field("element", pa.int16()))),
+        pa.field("place", pa.struct([("city", pa.string()), ("lat", pa.float32())])),
+    ]
+)
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.text(max_size=5),
+    st.integers(-9, 99).map(str),
+    st.datetimes().map(str),
+    st.dates().map(str),
+    st.decimals(-1000, 1000, places=3).map(str),
+)
+ANY_JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["city", "lat", "x"]), inner, max_size=3),
+    ),
+    max_leaves=6,
+)
+OBJECTS = st.dictionaries(st.sampled_from(NESTED.names), ANY_JSON, max_size=5)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(OBJECTS, min_size=1, max_size=4))
+def test_a_record_is_read_alone_as_it_is_read_among_corrupt_ones(
+    objects: list[dict[str, Any]],
+) -> None:
+    values = [json.dumps(each).encode() for each in objects]
+    alone = [read_json(pa.array([value]), NESTED).batch for value in values]
+    among = read_json(pa.array([*values, b"nope", b'{"user":[]}']), NESTED)
+    among.batch.validate(full=True)
+    assert among.corruption.field_count >= 1
+    # Arrow compares them, because NaN is not equal to itself.
+    for row, each in enumerate(alone):
+        found = among.batch.slice(row, 1)
+        for name in NESTED.names:
+            assert str(found.column(name)) == str(each.column(name)), (name, values[row])
+
+
+def test_each_corrupt_field_is_counted_and_the_first_is_shown() -> None:
+    values = [b'{"user":"a"}', b'{"user":1,"page":"x"}', b'{"user":{"b":1}}', b"no", b'{"user":[]}']
+    found = read_json(pa.array(values), SCHEMA).corruption
+    assert found.rows == {0: ["user"], 2: ["user"], 3: [], 4: ["user"]}
+    assert found.fields == {"user": Example(3, 0, "a"), "": Example(1, 3, "no")}
+    assert found.field_count == 3
+
+
+def test_the_fields_that_do_not_fit_are_named_where_a_column_is_for_it() -> None:
+    value = b'{"tags":[1,"x",70000],"place":{"lat":"north","city":"a"},"user":1}'
+    (row,) = parsed([value], NESTED)
+    assert row[CORRUPT_FIELDS] == ["tags[]", "place.lat"]
+    assert row[CORRUPT] == value.decode()
+    assert (row["user"], row["tags"]) == (1, [1, None, None])
+    assert row["place"] == {"city": "a", "lat": None}
+
+
+def test_a_field_nested_deeper_than_python_can_go_costs_no_other_field() -> None:
+    deep = b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b',"user":7}'
+    assert parsed([b"no", deep, b'{"user":8}'])[1:] == [{"user": 7}, {"user": 8}]
+
+
+def test_bytes_that_are_not_utf8_cost_only_the_field_they_are_in() -> None:
+    values = [b'{"zz":"\xff","user":1,"page":"a"}', b'{"user":1,"page":"\xff"}', b"no"]
+    first, second, _ = parsed(values)
+    assert first == {"user": 1, "page": "a"}
+    assert second["user"] == 1 and "page" not in second
+
+
+def test_a_byte_order_mark_before_a_value_is_skipped() -> None:
+    assert parsed([b'\xef\xbb\xbf{"user":1}']) == [{"user": 1}]
+
+
 def test_without_the_column_for_it_a_corrupt_text_is_not_kept() -> None:
     assert parsed([b"x", b'{"user":1}'], pa.schema([USER])) == [{}, {"user": 1}]
 
@@ -138,7 +229,9 @@ def test_a_schema_of_only_the_corrupt_column_finds_values_that_are_no_object() -
         (pa.field("m", pa.map_(pa.string(), pa.int64())), "m has a type that JSON cannot hold"),
         (pa.field("s", pa.struct([("m", pa.map_(pa.string(), pa.int64()))])), "s has a type"),
         (pa.field("i", pa.duration("us")), "i has a type that JSON cannot hold"),
+        (pa.field("t", pa.time64("us")), "t has a type that JSON cannot hold"),
         (pa.field(CORRUPT, pa.binary()), "make it a string"),
+        (pa.field(CORRUPT_FIELDS, pa.string()), "make it an array of strings"),
     ],
 )
 def test_a_type_that_is_not_read_from_json_is_refused(field: pa.Field, reason: str) -> None:
