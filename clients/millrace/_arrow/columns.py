@@ -80,8 +80,8 @@ def arrow_batches(
 
     Columns in `json_fields` are fields of the values, which are JSON objects. Raises
     `CorruptMessage` for bytes that fail their checks, and for a timestamp after the year 294246,
-    which the column cannot hold, unless `late_times` is `null`. The batches before the corrupt one are
-    returned first. Batches behind `end_offset` are not checked.
+    which the column cannot hold, unless `late_times` is `null`. The batches before the corrupt one
+    are returned first. Batches behind `end_offset` are not checked.
     """
     parts: Iterable[Sequence[int] | None] = (None,)
     if fetch.positions is not None:
