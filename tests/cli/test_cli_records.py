@@ -98,7 +98,7 @@ def test_csv_rows_become_json_objects_of_text(
         (("-f", "json"), b'{"a":1}\n{"a":\n', "stdin line 2 is not JSON"),
         (("-f", "json"), b"[1]\n", "stdin line 1 is not a JSON object"),
         (("-f", "json", "--timestamp-field", "t"), b'{"t":"noon"}\n', "stdin line 1 t: 'noon'"),
-        (("-f", "csv"), b"a,b\n1,2\n3\n", "stdin line 3 has 1 fields"),
+        (("-f", "csv"), b"a,b\n1,2\n3\n", "stdin line 3 has 1 field, and the header 2"),
         (("-f", "csv", "-k", "z"), b"a,b\n1,2\n", "stdin line 1 has no column 'z'"),
         (("-f", "csv"), b'a,b\n1,"2"x\n', "stdin line 2 is not CSV"),
         (("-f", "csv"), b"a,b\n1,\xff\n", "not UTF-8"),

@@ -76,7 +76,7 @@ def test_names_in_backticks_and_decimals_are_understood() -> None:
     ("text", "sentence"),
     [
         ("", "is missing at the end"),
-        ("{", "is not JSON"),
+        ("{", "--schema: this is not JSON"),
         ('{"type": "object"}', "has no properties"),
         ('{"properties": {"a": {"type": "null"}}}', "a is 'null'"),
         ('{"properties": {"a": {}}}', "a is of no type"),
@@ -119,3 +119,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(SchemaFileError, match="is not UTF-8"):
         read_schema(str(tmp_path / "bytes"))
     assert read_schema(None) is None
+
+
+def test_a_schema_may_be_the_text_itself_unless_a_file_has_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_schema("temp double") == parse_schema("temp double")
+    long = ", ".join(f"field_{number} int" for number in range(500))
+    assert read_schema(long) == parse_schema(long)
+    Path("temp double").write_text("origin string")
+    assert read_schema("temp double") == parse_schema("origin string")

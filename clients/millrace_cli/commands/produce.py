@@ -11,13 +11,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from millrace_cli.exits import Exit, InputError, run
+from millrace_cli.formats.csv_flags import csv_flags
 from millrace_cli.formats.input_format import Columns, Format, Reader
+from millrace_cli.formats.input_notes import InputNotes
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
 
 if TYPE_CHECKING:
@@ -67,6 +70,26 @@ TimestampField = Annotated[
     ),
 ]
 
+Partition = Annotated[
+    int | None,
+    typer.Option("--partition", "-p", min=0, help="Partition; by default, the key decides."),
+]
+Types = Annotated[
+    str,
+    typer.Option(
+        metavar="'NAME TYPE, ...'",
+        help="CSV: types of columns, as in 'temp double, year int'; the others are text.",
+    ),
+]
+Infer = Annotated[
+    bool,
+    typer.Option("--infer", help="CSV: find the types of all columns in the whole of the files."),
+]
+NullTexts = Annotated[
+    list[str] | None,
+    typer.Option("--null", metavar="TEXT", help="CSV: a cell that is null; may be repeated."),
+]
+
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to send to.")],
@@ -77,10 +100,10 @@ def produce(
     key_separator: KeySeparator = "",
     key_field: KeyField = "",
     timestamp_field: TimestampField = "",
-    partition: Annotated[
-        int | None,
-        typer.Option("--partition", "-p", min=0, help="Partition; by default, the key decides."),
-    ] = None,
+    types: Types = "",
+    infer: Infer = False,
+    null: NullTexts = None,
+    partition: Partition = None,
     compression: Annotated[
         Codec, typer.Option("--compression", "-z", help="Compression of batches.")
     ] = Codec.NONE,
@@ -92,7 +115,8 @@ def produce(
     \b
     lines  the line is the value, without its end; an empty line is an empty value
     json   the line is a JSON object, sent unchanged; empty lines are skipped
-    csv    the first row names the columns; a row is sent as a JSON object, all text
+    csv    the first row names the columns; a row is sent as a JSON object, all text unless columns
+           have types; a cell that does not fit its type is sent as text, with a warning
 
     A key field with text is the key, unchanged; another value is the key as JSON; null or a missing
     field means no key. Retention uses timestamps: the broker soon deletes records that are older
@@ -104,21 +128,23 @@ def produce(
         raise typer.BadParameter("--key-separator is for lines; name the field with --key-field")
     if (key_field or timestamp_field) and format_ is Format.LINES:
         raise typer.BadParameter("lines have no fields: give --format json or --format csv")
+    csv_types = csv_flags(format_, types, infer=infer, null_texts=null or [], files=files or [])
+    notes = InputNotes()
     options: dict[str, Any] = {
         "compression": compression.value,
         "acks": "all" if acks is Acks.ALL else int(acks),
     }
 
-    def reader(name: str) -> Reader:
-        return Reader(
-            name,
-            format_,
-            key_separator=_unescaped(key_separator),
-            key_field=key_field,
-            timestamp_field=timestamp_field,
-        )
-
-    producing = _Run(topic, files or [Path("-")], partition, reader, format_ is Format.CSV)
+    reader = partial(
+        Reader,
+        format_=format_,
+        key_separator=_unescaped(key_separator),
+        key_field=key_field,
+        timestamp_field=timestamp_field,
+        types=csv_types,
+        notes=notes,
+    )
+    producing = _Run(topic, files or [Path("-")], partition, reader, format_ is Format.CSV, notes)
     run(producing.run(servers, options))
 
 
@@ -131,6 +157,7 @@ class _Run:
     partition: int | None
     reader: Callable[[str], Reader]
     quoted: bool
+    notes: InputNotes
     records: int = 0
     size: int = 0
     """Bytes of keys and values."""
@@ -208,6 +235,8 @@ class _Run:
         self.size += sum(map(len, columns.values)) + sum(len(k or b"") for k in columns.keys or ())
 
     def _summarize(self, elapsed_s: float) -> None:
+        for line in self.notes.lines():
+            print(f"millrace: {line}", file=sys.stderr)
         rate = f"{self.records / elapsed_s:,.0f} records/s" if elapsed_s else "-"
         print(
             f"sent {self.records:,} records, {self.size:,} bytes in {elapsed_s:.2f} s ({rate})",

@@ -2,7 +2,8 @@
 
     lines   the line is the value; with a separator, the key is before the first separator
     json    the line is a JSON object and the value, unchanged; key and timestamp are fields
-    csv     the first row names the columns; the value is a JSON object of the row, all text
+    csv     the first row names the columns; the value is a JSON object of the row, all text unless
+            columns have types (`csv_types`)
 
 Owns the three formats and their errors. A key field with text is the key, unchanged; another value
 is the key as JSON; null or a missing field means no key. A timestamp is in milliseconds since the
@@ -11,16 +12,25 @@ epoch, or ISO 8601, in UTC without an offset.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from millrace_cli.exits import InputError
+from millrace_cli.formats.csv_rows import CsvRows
+from millrace_cli.formats.csv_types import ColumnTypes
+from millrace_cli.formats.input_notes import InputNotes
+
+_BOM = b"\xef\xbb\xbf"
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECONDS_MAX = 10**11
+"""Milliseconds before March 1973, and seconds up to the year 5138."""
+YEAR_2100_MS = 4_102_444_800_000
 
 
 class Format(StrEnum):
@@ -51,13 +61,18 @@ class Reader:
         key_separator: bytes = b"",
         key_field: str = "",
         timestamp_field: str = "",
+        types: ColumnTypes | None = None,
+        notes: InputNotes | None = None,
     ) -> None:
         self._name = name
         self._format = format_
         self._separator = key_separator
         self._key_field = key_field
         self._timestamp_field = timestamp_field
-        self._header: list[str] = []
+        self._types = types or ColumnTypes()
+        self._notes = notes or InputNotes()
+        self._csv = CsvRows(name, [field for field in (key_field, timestamp_field) if field])
+        self._encode: Callable[[int, Sequence[str]], str] | None = None
 
     def read(self, lines: list[bytes], first_line: int) -> Columns:
         """The records in `lines`, the first of which is line `first_line` of the input.
@@ -99,8 +114,10 @@ class Reader:
         for number, line in enumerate(lines, first_line):
             if not line.strip():
                 continue
+            if number == 1:
+                line = line.removeprefix(_BOM)
             try:
-                row = json.loads(line)
+                row = json.loads(line, parse_constant=_refuse_constant)
             except (ValueError, RecursionError) as error:
                 raise self._error(number, f"is not JSON: {error}") from None
             if not isinstance(row, dict):
@@ -110,34 +127,15 @@ class Reader:
     def _rows(
         self, lines: list[bytes], first_line: int
     ) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
-        try:
-            text = b"\n".join(lines).decode("utf-8-sig" if first_line == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise self._error(first_line, f"or a line soon after is not UTF-8: {error}") from None
-        # Line ends are not converted, because a quoted field may contain them.
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        try:
-            for row in reader:
-                number = first_line + reader.line_num - 1
-                if not row:
-                    continue
-                if not self._header:
-                    self._take_header(row, number)
-                    continue
-                if len(row) != len(self._header):
-                    raise self._error(
-                        number, f"has {len(row)} fields, and the header {len(self._header)}"
-                    )
-                named = dict(zip(self._header, row, strict=True))
-                yield number, json.dumps(named, ensure_ascii=False).encode(), named
-        except csv.Error as error:
-            raise self._error(first_line + reader.line_num - 1, f"is not CSV: {error}") from None
-
-    def _take_header(self, row: list[str], number: int) -> None:
-        for wanted in (self._key_field, self._timestamp_field):
-            if wanted and wanted not in row:
-                raise self._error(number, f"has no column {wanted!r}; it has {', '.join(row)}")
-        self._header = row
+        for number, row in self._csv.read(lines, first_line):
+            header = self._csv.header
+            if self._encode is None:
+                if problem := self._types.require_columns(header):
+                    raise self._error(1, problem)
+                self._encode = self._types.encoder(header, self._notes, self._name)
+            # A null has no text, and is no key.
+            cells = (None if self._types.is_null(cell) else cell for cell in row)
+            yield number, self._encode(number, row).encode(), dict(zip(header, cells, strict=True))
 
     def _key(self, row: dict[str, Any], number: int) -> bytes | None:
         try:
@@ -148,9 +146,12 @@ class Reader:
     def _timestamp_ms(self, row: dict[str, Any], number: int) -> int:
         value = row.get(self._timestamp_field)
         try:
-            return timestamp_ms(value)
+            found = timestamp_ms(value)
         except ValueError as error:
             raise self._error(number, f"{self._timestamp_field}: {error}") from None
+        if self._timestamp_field and not _is_iso(value) and (matter := doubt_of(found)):
+            self._notes.add(f"{self._timestamp_field} {matter}", self._name, number, str(value))
+        return found
 
     def _error(self, line: int, problem: str) -> InputError:
         return InputError(f"{self._name} line {line} {problem}")
@@ -170,17 +171,42 @@ def timestamp_ms(value: Any) -> int:
     >>> timestamp_ms("2013-01-01T10:00:00Z"), timestamp_ms("2013-01-01 10:00"), timestamp_ms(5)
     (1357034400000, 1357034400000, 5)
     """
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 62:
-        return int(value)
-    if isinstance(value, str):
-        if value.isascii() and value.isdigit() and len(value) < 19:
-            return int(value)
-        try:
-            time = datetime.fromisoformat(value)
-        except ValueError:
-            pass
-        else:
-            if time.tzinfo is None:
-                time = time.replace(tzinfo=UTC)
-            return round(time.timestamp() * 1000)
+    found = _read_ms(value)
+    if found is not None and 0 <= found < 1 << 62:
+        return found
+    if found is not None and found < 0:
+        raise ValueError(f"{value!r} is before 1970, and no record has such a timestamp")
     raise ValueError(f"{value!r} is neither milliseconds since the epoch nor ISO 8601")
+
+
+def doubt_of(timestamp_ms: int) -> str | None:
+    """What is odd about a number that was given as milliseconds; None for nothing."""
+    if 0 < timestamp_ms < SECONDS_MAX:
+        return "is in 1970 to 1973 if in milliseconds; seconds and dates are other numbers"
+    if timestamp_ms > YEAR_2100_MS:
+        return "is after the year 2100 if in milliseconds; microseconds are other numbers"
+    return None
+
+
+def _read_ms(value: Any) -> int | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return int(value) if abs(value) < 1 << 62 else None
+    if not isinstance(value, str):
+        return None
+    if _WHOLE.fullmatch(value):
+        return int(value)
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return round((time - _EPOCH).total_seconds() * 1000)
+
+
+def _is_iso(value: Any) -> bool:
+    return isinstance(value, str) and _WHOLE.fullmatch(value) is None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON; null, or text, may stand for it")

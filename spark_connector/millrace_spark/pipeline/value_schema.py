@@ -39,17 +39,25 @@ _SCALARS = {"integer": "long", "number": "double", "boolean": "boolean"}
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|[A-Za-z_0-9]+|[<>(),:])")
 
 
-def parse_schema(text: str) -> str:
-    """The struct of a schema file as Spark's JSON. Raises `SchemaFileError`.
+def parse_schema(text: str, *, option: str = "--schema") -> str:
+    """The struct of a schema as Spark's JSON. Raises `SchemaFileError`, which names the option.
 
     >>> parse_schema("user string")
     '{"type":"struct","fields":[{"name":"user","type":"string","nullable":true,"metadata":{}}]}'
     """
+    try:
+        struct = _parsed(text)
+    except SchemaFileError as error:
+        raise SchemaFileError(f"{option}: {error}") from None
+    return json.dumps(struct, separators=(",", ":"))
+
+
+def _parsed(text: str) -> Any:
     if text.lstrip().startswith("{"):
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise SchemaFileError(f"--schema: the file is not JSON: {error}") from None
+            raise SchemaFileError(f"this is not JSON: {error}") from None
         if document.get("type") == "struct":
             struct = _of_spark(document, "the struct")
         else:
@@ -57,13 +65,18 @@ def parse_schema(text: str) -> str:
     else:
         struct = _Ddl(text).struct()
     if not struct["fields"]:
-        raise SchemaFileError("--schema: the file has no fields")
-    return json.dumps(struct, separators=(",", ":"))
+        raise SchemaFileError("there are no fields")
+    return struct
 
 
 def field_names(schema: str) -> list[str]:
     """The names of the fields of a schema from `parse_schema`, in order."""
     return [field["name"] for field in json.loads(schema)["fields"]]
+
+
+def field_types(schema: str) -> dict[str, Any]:
+    """The type of each field of a schema from `parse_schema`, as Spark's JSON has it."""
+    return {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
 
 
 def own_name(column: str, fields: Iterable[str]) -> str:
@@ -75,20 +88,32 @@ def own_name(column: str, fields: Iterable[str]) -> str:
     return f"record_{column}" if column.lower() in map(str.lower, fields) else column
 
 
+def require_distinct(columns: Iterable[str]) -> None:
+    """Raises `SchemaFileError` if a field has the name of another column; Spark ignores case."""
+    seen: set[str] = set()
+    for name in map(str.lower, columns):
+        if name in seen:
+            raise SchemaFileError(
+                f"--schema: another column is named {name}, and Spark ignores case; leave the "
+                "field out"
+            )
+        seen.add(name)
+
+
 def _struct(fields: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     seen: dict[str, str] = {}
     for name, _ in fields:
         other = seen.get(name.lower())
         if other == name:
-            raise SchemaFileError(f"--schema: {where} has two fields {name!r}")
+            raise SchemaFileError(f"{where} has two fields {name!r}")
         if other is not None:
             raise SchemaFileError(
-                f"--schema: {where} has the fields {other!r} and {name!r}; Spark ignores case, so "
+                f"{where} has the fields {other!r} and {name!r}; Spark ignores case, so "
                 "leave one out"
             )
         seen[name.lower()] = name
     if len(seen) > FIELDS_MAX:
-        raise SchemaFileError(f"--schema: {where} has more than {FIELDS_MAX} fields")
+        raise SchemaFileError(f"{where} has more than {FIELDS_MAX} fields")
     # Nullable, because any producer may have sent a value without the field.
     return {
         "type": "struct",
@@ -113,7 +138,7 @@ class _JsonSchema:
         properties = node.get("properties")
         if not isinstance(properties, dict) or not properties:
             raise SchemaFileError(
-                f"--schema: {where} has no properties; name them, as in "
+                f"{where} has no properties; name them, as in "
                 '{"type": "object", "properties": {"user": {"type": "string"}}}'
             )
         return _struct(
@@ -122,9 +147,9 @@ class _JsonSchema:
 
     def _kind(self, node: Any, where: str, depth: int) -> Any:
         if not isinstance(node, dict):
-            raise SchemaFileError(f"--schema: {where} has {node!r} in place of a schema")
+            raise SchemaFileError(f"{where} has {node!r} in place of a schema")
         if depth > DEPTH_MAX:
-            raise SchemaFileError(f"--schema: {where} is deeper than {DEPTH_MAX}, or recursive")
+            raise SchemaFileError(f"{where} is deeper than {DEPTH_MAX}, or recursive")
         if "$ref" in node:
             return self._kind(self._referred(node["$ref"], where), where, depth + 1)
         for choice in ("anyOf", "oneOf"):
@@ -142,12 +167,12 @@ class _JsonSchema:
             return self.struct(node, where, depth)
         if kind == "array":
             if "items" not in node:
-                raise SchemaFileError(f"--schema: the array {where} has no items; add them")
+                raise SchemaFileError(f"the array {where} has no items; add them")
             return _array(self._kind(node["items"], f"the items of {where}", depth + 1))
         if kind in _SCALARS:
             return _SCALARS[kind]
         raise SchemaFileError(
-            f"--schema: {where} is {'of no type' if kind is None else repr(kind)}; a column can be "
+            f"{where} is {'of no type' if kind is None else repr(kind)}; a column can be "
             "string, integer, number, boolean, array or object"
         )
 
@@ -155,15 +180,13 @@ class _JsonSchema:
         node: Any = self._root
         if not isinstance(reference, str) or not reference.startswith("#/"):
             raise SchemaFileError(
-                f"--schema: {where} refers to {reference!r}; only references within the file "
+                f"{where} refers to {reference!r}; only references within the file "
                 "(#/$defs/...) are supported"
             )
         for part in reference[2:].split("/"):
             part = part.replace("~1", "/").replace("~0", "~")
             if not isinstance(node, dict) or part not in node:
-                raise SchemaFileError(
-                    f"--schema: {where} refers to {reference}, which does not exist"
-                )
+                raise SchemaFileError(f"{where} refers to {reference}, which does not exist")
             node = node[part]
         return node
 
@@ -171,7 +194,7 @@ class _JsonSchema:
 def _only(choices: list[Any], where: str) -> Any:
     if len(choices) != 1:
         raise SchemaFileError(
-            f"--schema: {where} may be one of several types, and a column has one type; choose one"
+            f"{where} may be one of several types, and a column has one type; choose one"
         )
     return choices[0]
 
@@ -188,9 +211,9 @@ def _of_spark(node: Any, where: str) -> Any:
         try:
             fields = [(field["name"], field["type"]) for field in node["fields"]]
         except (KeyError, TypeError):
-            raise SchemaFileError(f"--schema: {where} has fields without name or type") from None
+            raise SchemaFileError(f"{where} has fields without name or type") from None
         return _struct([(name, _of_spark(kind, name)) for name, kind in fields], where)
-    raise SchemaFileError(f"--schema: {where} is {node!r}, which cannot be read from JSON")
+    raise SchemaFileError(f"{where} is {node!r}, which cannot be read from JSON")
 
 
 class _Ddl:
@@ -204,8 +227,7 @@ class _Ddl:
             found = _TOKEN.match(text, position)
             if found is None:
                 raise SchemaFileError(
-                    f"--schema: {text[position : position + 20]!r} is neither JSON nor "
-                    "`name type, name type`"
+                    f"{text[position : position + 20]!r} is neither JSON nor `name type, name type`"
                 )
             self._tokens.append(found[1])
             position = found.end()
@@ -215,7 +237,7 @@ class _Ddl:
         """The fields of the whole text."""
         fields = self._fields("", 0)
         if self._at < len(self._tokens):
-            raise SchemaFileError(f"--schema: unexpected {self._next()!r} at the end")
+            raise SchemaFileError(f"unexpected {self._next()!r} at the end")
         return _struct(fields, "the schema")
 
     def _fields(self, colon: str, depth: int) -> list[tuple[str, Any]]:
@@ -231,7 +253,7 @@ class _Ddl:
 
     def _kind(self, where: str, depth: int) -> Any:
         if depth > DEPTH_MAX:
-            raise SchemaFileError(f"--schema: {where} is deeper than {DEPTH_MAX}")
+            raise SchemaFileError(f"{where} is deeper than {DEPTH_MAX}")
         name = self._next().lower()
         if name in _NAMES:
             return _NAMES[name]
@@ -244,7 +266,7 @@ class _Ddl:
             scale = self._next()
             self._expect(")")
             if not (precision.isdigit() and scale.isdigit()):
-                raise SchemaFileError(f"--schema: {where} needs numbers, such as decimal(10,2)")
+                raise SchemaFileError(f"{where} needs numbers, such as decimal(10,2)")
             return f"decimal({precision},{scale})"
         if name in ("array", "struct"):
             self._expect("<")
@@ -254,18 +276,18 @@ class _Ddl:
                 found = _struct(self._fields(":", depth + 1), where)
             self._expect(">")
             return found
-        raise SchemaFileError(f"--schema: {where} is {name!r}, which cannot be read from JSON")
+        raise SchemaFileError(f"{where} is {name!r}, which cannot be read from JSON")
 
     def _peek(self) -> str:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _next(self) -> str:
         if self._at == len(self._tokens):
-            raise SchemaFileError("--schema: a name or a type is missing at the end")
+            raise SchemaFileError("a name or a type is missing at the end")
         self._at += 1
         return self._tokens[self._at - 1]
 
     def _expect(self, token: str) -> None:
         found = self._next()
         if found != token:
-            raise SchemaFileError(f"--schema: found {found!r} in place of {token!r}")
+            raise SchemaFileError(f"found {found!r} in place of {token!r}")
