@@ -18,7 +18,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
 from millrace.errors import MillraceError
-from millrace_spark.pipeline.progress import Counts
+from millrace_spark.pipeline.progress import Counts, NoProgress
 
 POLL_S = 0.2
 LINE_S = 5.0
@@ -38,8 +38,12 @@ class StderrProgress:
     """A `millrace_spark.pipeline.progress.Progress` that writes to stderr."""
 
     def message(self, line: str) -> None:
-        """Writes the line."""
+        """Writes the line; above the bar, if there is one."""
         print(line, file=sys.stderr, flush=True)
+
+    def warning(self, line: str) -> None:
+        """Writes the line."""
+        _warn(line)
 
     @contextmanager
     def watching(
@@ -61,6 +65,18 @@ class StderrProgress:
         finally:
             is_over.set()
             watcher.join()
+
+
+class StderrWarnings(NoProgress):
+    """Writes warnings to stderr, and nothing else."""
+
+    def warning(self, line: str) -> None:
+        """Writes the line."""
+        _warn(line)
+
+
+def _warn(line: str) -> None:
+    print(f"millrace: {line}", file=sys.stderr, flush=True)
 
 
 def _watch(poll: Callable[[], Counts], display: Display, is_over: threading.Event) -> None:
@@ -128,4 +144,6 @@ def _figures(counts: Counts, seconds: float, total: int | None) -> str:
         return "waiting for Spark's first tasks"
     rate = counts.records / max(seconds, 1e-3)
     figures = f"{counts.records:,} rows, {rate:,.0f} rows/s"
+    if counts.corrupt:
+        figures += f", {counts.corrupt:,} corrupt"
     return figures if total is None else f"{figures}, lag {total - counts.offsets:,}"

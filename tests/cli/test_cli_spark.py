@@ -43,6 +43,12 @@ IMPORT = ("import", "clicks", "--to", "out")
         (("export", "in", "--to", "a", "--compression", "zip"), Exit.USAGE, "compression"),
         (("export", "in", "--to", "a", "--deadline-ms", "200"), Exit.UNAVAILABLE, "no broker"),
         (("aggregate", "a", "--by", "region"), Exit.USAGE, "--by: no column 'region'"),
+        (
+            ("aggregate", "a", "--schema", "key int, record_key int"),
+            Exit.USAGE,
+            "another column is named record_key",
+        ),
+        ((*IMPORT, "--max-corrupt", "many"), Exit.USAGE, "--max-corrupt: 'many' is neither"),
         (("aggregate", "a", "--by", ""), Exit.USAGE, "--by: name a column"),
         (("aggregate", "a", "--limit", "0"), Exit.USAGE, "--limit: from 1 to 10,000"),
         (("aggregate", "a", "--sql", "none.sql"), Exit.USAGE, "--sql none.sql: No such file"),

@@ -32,7 +32,7 @@ class InThisProcess:
         """Lands one range after another."""
         assert ledger.batch is not None
         options = self.log.read_options(ledger.batch.spans)
-        task = RangeTask(self.directory, ledger.batch.number, ledger.layout, options)
+        task = RangeTask(self.directory, ledger.batch.number, ledger.batch_layout, options)
         return {index: task.write(index, wanted) for index, wanted in ranges.items()}
 
 

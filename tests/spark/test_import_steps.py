@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace.errors import ConfigError
 from millrace.records import TopicPartition
 from millrace_spark.errors import DataLost
-from millrace_spark.pipeline.errors import ImportRefused, LedgerError
+from millrace_spark.pipeline.corrupt_records import (
+    NOTHING_CORRUPT,
+    CorruptCounts,
+    CorruptLimit,
+    FieldExample,
+)
+from millrace_spark.pipeline.errors import ImportRefused, LedgerError, TooManyCorrupt
 from millrace_spark.pipeline.import_plan import Committed, Extent, ImportPolicy, commit_metadata
 from millrace_spark.pipeline.importer import Importer
 from millrace_spark.pipeline.ledger import FileLayout, ImportBatch, Ledger, Span, decode, encode
 from millrace_spark.pipeline.range_task import RangeResult, file_name
+from millrace_spark.pipeline.value_schema import parse_schema
 from millrace_spark.reading.ranges import OffsetRange
 
 TOPIC = "clicks"
@@ -43,6 +52,9 @@ class World:
     files: dict[str, OffsetRange] = field(default_factory=dict)
     marked: dict[tuple[int, int], str] = field(default_factory=dict)
     steps_left: int | None = None
+    corrupt: CorruptCounts = NOTHING_CORRUPT
+    """Of each range."""
+    layout: FileLayout = FRESH.layout
 
     def step(self) -> None:
         """A place where the process may die: before and behind every effect."""
@@ -70,6 +82,13 @@ class World:
         self.step()
 
     def delete_staging(self) -> None:
+        self.step()
+
+    def delete_batch(self, names: Container[str]) -> None:
+        self.delete_temporary()
+        for name in [each for each in self.files if each in names]:
+            self.step()
+            del self.files[name]
         self.step()
 
     # Log
@@ -105,8 +124,11 @@ class World:
             name = file_name(wanted, "parquet")
             assert self.files.setdefault(name, wanted) == wanted, "a name is one range"
             self.step()
-            self.marked[ledger.batch.number, index] = RangeResult(len(wanted), 1, 1).encode()
-        return {index: RangeResult(len(wanted), 1, 1) for index, wanted in ranges.items()}
+            self.marked[ledger.batch.number, index] = self.result(wanted).encode()
+        return {index: self.result(wanted) for index, wanted in ranges.items()}
+
+    def result(self, wanted: OffsetRange) -> RangeResult:
+        return RangeResult(len(wanted), 1, 1, self.corrupt)
 
     # What the tests do
 
@@ -115,16 +137,19 @@ class World:
         before = self.extents_now.get(at(partition), Extent("t1", 0, 0))
         self.extents_now[at(partition)] = before._replace(latest=before.latest + count)
 
-    def run(self, wishes: ImportPolicy, *, steps: int | None = None) -> int:
+    def run(
+        self, wishes: ImportPolicy, *, steps: int | None = None, limit: CorruptLimit | None = None
+    ) -> int:
         """One run of the command, killed after so many steps; returns the records landed."""
         self.steps_left = steps
-        importer = Importer.open(self, self, self, fresh=FRESH, group=None)
+        fresh = replace(FRESH, layout=self.layout)
+        importer = Importer.open(self, self, self, fresh=fresh, group=None)
         importer.clean_up()
         landed = 0
         if importer.ledger.batch is not None:
-            landed += importer.write_batch().records
+            landed += importer.write_batch(limit).records
         if importer.begin_batch([TOPIC], wishes) is not None:
-            landed += importer.write_batch().records
+            landed += importer.write_batch(limit).records
         return landed
 
     def planned(self, directory_id: str) -> Importer:
@@ -362,7 +387,185 @@ def test_a_damaged_ledger_is_called_so(data: bytes) -> None:
 
 
 def test_a_ledger_comes_back_from_its_bytes() -> None:
-    landing = ImportBatch(3, {at(1): Span("t1", 4, 9)}, (OffsetRange(TOPIC, "t1", 1, 4, 6),))
+    landing = ImportBatch(3, {at(1): Span("t1", 4, 9)}, (OffsetRange(TOPIC, "t1", 1, 4, 6),), "{}")
     held = {at(0): Span("t1", 0, 7), TopicPartition("views", 12): Span("t2", 5, 5)}
     ledger = Ledger("d1", GROUP, FileLayout("json", ("date",), "{}"), held, 2, landing)
     assert decode(encode(ledger)) == ledger
+
+
+PIECE_CORRUPT = CorruptCounts(PIECE, PIECE, {"temp": FieldExample(PIECE, "clicks-0", 0, "warm")})
+"""All records of a range."""
+
+
+def test_a_batch_of_nothing_but_corrupt_records_leaves_no_file_wherever_it_is_killed() -> None:
+    steps = 0
+    while True:
+        world = World(corrupt=PIECE_CORRUPT, layout=FileLayout(schema=parse_schema("temp boolean")))
+        world.grow(0, 2 * PIECE)
+        try:
+            with pytest.raises(TooManyCorrupt, match=r"6 of 6 .* clicks-0 offset 0: 'warm'"):
+                world.run(ImportPolicy(), steps=steps, limit=CorruptLimit())
+            is_killed = False
+        except Killed:
+            is_killed = True
+            with pytest.raises(TooManyCorrupt):
+                world.run(ImportPolicy(), limit=CorruptLimit())
+        assert not world.files and not world.marked
+        # The schema is corrected.
+        world.corrupt, world.layout = (
+            NOTHING_CORRUPT,
+            FileLayout(schema=parse_schema("temp string")),
+        )
+        assert world.run(ImportPolicy(), limit=CorruptLimit()) == 2 * PIECE
+        assert len(world.landed()) == 2 * PIECE and set(world.landed().values()) == {1}
+        if not is_killed:
+            assert steps > 12, "there were that many places to die"
+            return
+        steps += 1
+
+
+def test_a_directory_that_has_records_takes_a_batch_of_corrupt_ones_unless_told_otherwise() -> None:
+    world = World()
+    world.grow(0, PIECE)
+    assert world.run(ImportPolicy(), limit=CorruptLimit()) == PIECE
+    world.corrupt = PIECE_CORRUPT
+    world.grow(0, PIECE)
+    with pytest.raises(TooManyCorrupt, match="--max-corrupt is 99%"):
+        world.run(ImportPolicy(), limit=CorruptLimit.parse("99%"))
+    assert len(world.landed()) == PIECE
+    assert world.run(ImportPolicy(), limit=CorruptLimit()) == PIECE
+
+
+@pytest.mark.parametrize(
+    ("limit", "corrupt", "is_over"),
+    [
+        (None, 10, True),
+        (None, 9, False),
+        ("0", 0, False),
+        ("0", 1, True),
+        ("3", 3, False),
+        ("3", 4, True),
+        ("30%", 3, False),
+        ("30%", 4, True),
+        ("39.9%", 4, True),
+        ("100%", 10, False),
+    ],
+)
+def test_a_limit_holds_for_the_records_of_a_batch(
+    limit: str | None, corrupt: int, is_over: bool
+) -> None:
+    counts = replace(PIECE_CORRUPT, records=corrupt)
+    excess = CorruptLimit.parse(limit).excess(counts, 10, is_first=True)
+    assert (excess is not None) == is_over
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "101%", "%", "1e9"])
+def test_what_is_no_limit_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--max-corrupt"):
+        CorruptLimit.parse(text)
+
+
+def test_the_result_of_a_range_comes_back_from_its_marker() -> None:
+    result = RangeResult(3, 10, 1, PIECE_CORRUPT, ("hmid",))
+    assert RangeResult.decode(result.encode()) == result
+    assert RangeResult.decode('{"records": 3, "size_bytes": 10, "files": 1}') == RangeResult(
+        3, 10, 1
+    )
+    assert RangeResult.decode('{"records": 3, "corrupt": {}}') is None
+
+
+FIELDS = FileLayout(schema=parse_schema("user string, place struct<city: string>"))
+
+
+def test_fields_that_are_added_to_the_schema_are_in_the_files_from_then_on() -> None:
+    world = World(layout=FIELDS)
+    world.grow(0, 2 * PIECE)
+    with pytest.raises(Killed):
+        world.run(ImportPolicy(), steps=4)
+    wider = parse_schema("age int, user string, place struct<city: string>, tags array<string>")
+    world.layout = FileLayout(schema=wider)
+    layouts: list[str | None] = []
+    write = world.__call__
+
+    def noted(ledger: Ledger, ranges: Mapping[int, OffsetRange]) -> dict[int, RangeResult]:
+        layouts.append(ledger.batch_layout.schema)
+        return write(ledger, ranges)
+
+    world.grow(1, PIECE)
+    world.steps_left = None
+    fresh = replace(FRESH, layout=world.layout)
+    importer = Importer.open(world, world, world, fresh=fresh, group=None)
+    importer.tasks = noted
+    importer.write_batch()
+    assert importer.begin_batch([TOPIC], ImportPolicy()) is not None
+    importer.write_batch()
+    assert layouts == [FIELDS.schema, wider], "the open batch is finished as it was begun"
+    stored = world.load()
+    assert stored is not None and stored.layout.schema == wider
+
+
+def test_a_field_that_was_added_with_a_wrong_type_can_be_corrected_when_its_batch_is_given_up() -> (
+    None
+):
+    world = World(layout=FIELDS)
+    world.grow(0, PIECE)
+    world.run(ImportPolicy())
+    fields = "user string, place struct<city: string>"
+    world.layout = FileLayout(schema=parse_schema(f"{fields}, temp boolean"))
+    world.corrupt = PIECE_CORRUPT
+    world.grow(0, PIECE)
+    with pytest.raises(TooManyCorrupt):
+        world.run(ImportPolicy(), limit=CorruptLimit.parse("0"))
+    world.layout = FileLayout(schema=parse_schema(f"{fields}, temp double"))
+    world.corrupt = NOTHING_CORRUPT
+    assert world.run(ImportPolicy(), limit=CorruptLimit.parse("0")) == PIECE
+    assert set(world.landed().values()) == {1} and len(world.landed()) == 2 * PIECE
+
+
+@pytest.mark.parametrize(
+    ("layout", "sentence"),
+    [
+        (FileLayout(schema=parse_schema("user string")), "place is missing"),
+        (
+            FileLayout(schema=parse_schema("user int, place struct<city: string>")),
+            "user has another type",
+        ),
+        (
+            FileLayout(schema=parse_schema("user string, place struct<city: string, zip: int>")),
+            "place has another type",
+        ),
+        (
+            FileLayout(
+                schema=parse_schema("user string, place struct<city: string>, `Offset` long")
+            ),
+            "a column Offset that is not the field",
+        ),
+        (FileLayout(), "files of another --schema; give the same"),
+    ],
+)
+def test_other_changes_of_the_schema_are_refused(layout: FileLayout, sentence: str) -> None:
+    world = World(layout=FIELDS)
+    world.grow(0, 1)
+    world.run(ImportPolicy())
+    world.layout = layout
+    with pytest.raises(ImportRefused, match=sentence):
+        world.run(ImportPolicy())
+
+
+def test_a_field_is_not_added_to_csv_where_columns_have_positions() -> None:
+    world = World(layout=FileLayout("csv", schema=parse_schema("user string")))
+    world.grow(0, 1)
+    world.run(ImportPolicy())
+    world.layout = FileLayout("csv", schema=parse_schema("user string, age int"))
+    with pytest.raises(ImportRefused, match="age is new, and columns of CSV"):
+        world.run(ImportPolicy())
+
+
+def test_a_ledger_of_an_earlier_release_has_the_schema_of_the_directory_for_its_open_batch() -> (
+    None
+):
+    landing = ImportBatch(1, {at(0): Span("t1", 0, 1)}, (OffsetRange(TOPIC, "t1", 0, 0, 1),), "{}")
+    ledger = Ledger("d1", GROUP, FileLayout(schema="{}"), batch=landing)
+    document = json.loads(encode(ledger))
+    del document["landing"]["schema"]
+    assert decode(json.dumps(document).encode()) == ledger

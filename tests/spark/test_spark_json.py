@@ -202,7 +202,11 @@ def test_a_field_nested_deeper_than_python_can_go_costs_no_other_field() -> None
 
 
 def test_bytes_that_are_not_utf8_cost_only_the_field_they_are_in() -> None:
-    values = [b'{"zz":"\xff","user":1,"page":"a"}', b'{"user":1,"page":"\xff"}', b"no"]
+    values: list[bytes | None] = [
+        b'{"zz":"\xff","user":1,"page":"a"}',
+        b'{"user":1,"page":"\xff"}',
+        b"no",
+    ]
     first, second, _ = parsed(values)
     assert first == {"user": 1, "page": "a"}
     assert second["user"] == 1 and "page" not in second

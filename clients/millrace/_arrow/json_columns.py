@@ -30,7 +30,7 @@ class Cells(NamedTuple):
 class Example(NamedTuple):
     """How many cells of a field did not fit, and the first of them."""
 
-    count: int
+    times: int
     row: int
     text: str
     """The beginning of the cell's text."""
@@ -48,7 +48,7 @@ class Corruption:
     @property
     def field_count(self) -> int:
         """Cells that did not fit."""
-        return sum(each.count for name, each in self.fields.items() if name)
+        return sum(each.times for name, each in self.fields.items() if name)
 
     def add_row(self, row: int, text: str) -> None:
         """Adds a value that is no object."""
@@ -67,7 +67,7 @@ class Corruption:
         if found is None:
             self.fields[name] = Example(1, row, text[:EXAMPLE_CHARS_MAX])
         else:
-            self.fields[name] = found._replace(count=found.count + 1)
+            self.fields[name] = found._replace(times=found.times + 1)
 
 
 def _shown(cell: Any) -> str:
@@ -153,7 +153,7 @@ def _list(kind: pa.DataType, name: str, cells: Cells, corruption: Corruption) ->
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _leaf(kind: pa.DataType) -> tuple[Conversion, Callable[[list[Any]], pa.Array]]:

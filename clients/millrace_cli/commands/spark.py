@@ -43,10 +43,14 @@ Conf = Annotated[
 SchemaFile = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE", help="Schema of the values: JSON Schema, Spark's JSON, or `name type, ...`."
+        metavar="FILE|TEXT",
+        help="Schema of the values: JSON Schema, Spark's JSON, or `name type, ...`.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress, only the result.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print the result and warnings only, no line of Spark."),
+]
 DeadlineMs = Annotated[
     int, typer.Option("--deadline-ms", metavar="MS", help="Longest wait for the brokers.")
 ]
@@ -74,7 +78,20 @@ Follow = Annotated[bool, typer.Option("--follow", help="Import new records until
 Every = Annotated[
     float, typer.Option(metavar="SECONDS", help="With --follow: seconds between imports.")
 ]
-MaxRecords = Annotated[int | None, typer.Option(metavar="N", help="Most offsets of one batch.")]
+MaxRecords = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Most offsets of this run; with --follow, of each import of it."
+    ),
+]
+MaxCorrupt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|N%",
+        help="With --schema: most records of an import with a value that does not fit; by default "
+        "not all of the first import into DIR.",
+    ),
+]
 MaxPartitionBytes = Annotated[
     str, typer.Option(metavar="BYTES", help="Bytes of the log for one task; with k, m or g.")
 ]
@@ -96,6 +113,7 @@ def import_(
     follow: Follow = False,
     every: Every = 10.0,
     max_records: MaxRecords = None,
+    max_corrupt: MaxCorrupt = None,
     max_partition_bytes: MaxPartitionBytes = "128m",
     skip_lost: SkipLost = False,
     deadline_ms: DeadlineMs = 30_000,
@@ -108,7 +126,7 @@ def import_(
 
     Continues where the last run stopped, up to the current ends of the topics, and commits the
     group's offsets. After any failure, run it again. In a pipe, prints one line: group, records,
-    bytes, files, seconds, records/s, lag.
+    bytes, files, seconds, records/s, lag, corrupt records, corrupt fields.
     """
 
     def work() -> Exit:
@@ -130,10 +148,11 @@ def import_(
             skip_lost,
             max_partition_bytes,
             deadline_ms,
+            max_corrupt,
         )
         progress = _progress(quiet)
         stop = threading.Event() if follow else None
-        starter = _Starter("millrace import", master, conf, stop)
+        starter = _Starter("millrace import", master, conf, progress, stop)
         if stop is None:
             summary = import_topics(starter, settings, progress=progress)
         else:
@@ -202,8 +221,9 @@ def export(
             compression,
             deadline_ms,
         )
-        starter = _Starter("millrace export", master, conf)
-        done = export_files(starter, settings, progress=_progress(quiet))
+        progress = _progress(quiet)
+        starter = _Starter("millrace export", master, conf, progress)
+        done = export_files(starter, settings, progress=progress)
         show(
             ("topic", "records #", "seconds #", "records/s #"),
             [(done.topic, done.records, f"{done.elapsed_s:.1f}", f"{done.records_per_s:.0f}")],
@@ -248,6 +268,7 @@ def aggregate(
     deadline_ms: DeadlineMs = 30_000,
     master: Master = None,
     conf: Conf = None,
+    quiet: Quiet = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Count records, bytes and distinct keys, or run a query.
@@ -274,9 +295,13 @@ def aggregate(
             limit,
             deadline_ms,
         )
-        found = aggregate_topics(_Starter("millrace aggregate", master, conf), settings)
+        progress = _progress(quiet)
+        starter = _Starter("millrace aggregate", master, conf, progress)
+        found = aggregate_topics(starter, settings, progress=progress)
         columns = [f"{name} #" if name in found.numeric else name for name in found.columns]
         show(columns, found.rows)
+        if found.corrupt is not None:
+            progress.warning(found.corrupt)
         if found.is_cut:
             print(
                 f"only the first {limit:,} rows; give a larger --limit, or --to DIR for all rows",
@@ -295,11 +320,13 @@ class _Starter:
         app_name: str,
         master: str | None,
         conf: list[str] | None,
+        progress: Progress,
         stop: threading.Event | None = None,
     ) -> None:
         self._app_name = app_name
         self._master = master
         self._conf = tuple(conf or ())
+        self._progress = progress
         self._stop = stop
 
     def __call__(self) -> SparkSession:
@@ -325,8 +352,12 @@ class _Starter:
 
 def _run(work: Callable[[], Exit]) -> NoReturn:
     def with_spark() -> Exit:
+        from millrace_spark.pipeline.errors import TooManyCorrupt
+
         try:
             return work()
+        except TooManyCorrupt as error:
+            return ended(Exit.INPUT, error)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in ("numpy", "pyarrow", "pyspark"):
                 raise
@@ -336,10 +367,9 @@ def _run(work: Callable[[], Exit]) -> NoReturn:
 
 
 def _progress(is_quiet: bool) -> Progress:
-    from millrace_cli.progress import StderrProgress
-    from millrace_spark.pipeline.progress import NoProgress
+    from millrace_cli.progress import StderrProgress, StderrWarnings
 
-    return NoProgress() if is_quiet else StderrProgress()
+    return StderrWarnings() if is_quiet else StderrProgress()
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -348,7 +378,10 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def _show_summary(done: ImportSummary) -> None:
     show(
-        ("group", "records #", "bytes #", "files #", "seconds #", "records/s #", "lag #"),
+        (
+            *("group", "records #", "bytes #", "files #", "seconds #", "records/s #", "lag #"),
+            *("corrupt #", "corrupt fields #"),
+        ),
         [
             (
                 done.group,
@@ -358,6 +391,8 @@ def _show_summary(done: ImportSummary) -> None:
                 f"{done.elapsed_s:.1f}",
                 f"{done.records_per_s:.0f}",
                 done.lag,
+                done.corrupt.records,
+                done.corrupt.fields,
             )
         ],
     )

@@ -26,6 +26,7 @@ BOTH = (
     "maxPartitionBytes",
     "includeHeaders",
     "valueFormat",
+    "recordPrefix",
     "deadlineMs",
 )
 BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushFilters")

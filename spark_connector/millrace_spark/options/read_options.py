@@ -62,6 +62,8 @@ class ReadOptions:
     """Whether the read has a column `headers`."""
     value_format: str = "binary"
     """`binary`, or `json`: the columns of the user's schema are fields of the values."""
+    record_prefix: str = ""
+    """With `json`: what the names of the record's own columns begin with."""
     deadline_ms: int = 30_000
     """Longest wait for a connection, for a response, or for the next records of a task."""
     push_filters: bool = False
@@ -106,6 +108,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool) -> ReadOp
         value_format=parse_word(
             "valueFormat", given.get("valueFormat", "binary"), ("binary", "json")
         ),
+        record_prefix=given.get("recordPrefix", ""),
         deadline_ms=parse_count(
             "deadlineMs",
             given.get("deadlineMs", "30000"),
@@ -129,6 +132,8 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool) -> ReadOp
         check_batch_bounds(read.start, read.end)
     _check_named(read)
     _check_rate_limit(read)
+    if read.record_prefix and read.value_format != "json":
+        raise OptionError("recordPrefix", "is for valueFormat=json; set that, or remove it")
     return read
 
 

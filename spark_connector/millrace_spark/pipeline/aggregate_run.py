@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,20 @@ from typing import TYPE_CHECKING, Any
 from millrace.errors import ConfigError
 from millrace_spark.options.bounds import parse_time
 from millrace_spark.options.read_options import parse_read_options
+from millrace_spark.pipeline.corrupt_metrics import (
+    CORRUPT_FIELDS,
+    corrupt_metrics,
+    observed_sentence,
+)
+from millrace_spark.pipeline.executor_wait import executor_wait
+from millrace_spark.pipeline.progress import NoProgress, Progress
 from millrace_spark.pipeline.spark_tasks import error_of_task
-from millrace_spark.pipeline.value_schema import field_names, own_name
+from millrace_spark.pipeline.value_schema import field_names, own_name, require_distinct
+from millrace_spark.reading.schema import COLUMNS, ddl
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
+    from pyspark.sql.types import StructType
 
 VIEW = "records"
 ROWS_MAX = 10_000
@@ -67,6 +76,7 @@ class AggregateSettings:
             raise ConfigError(f"--limit: from 1 to {ROWS_MAX:,}; --to DIR takes any number")
         if self.to is not None and Path(self.to).exists():
             raise ConfigError(f"--to {self.to} exists already; name a new directory")
+        require_distinct(self.columns)
         if self.sql is not None:
             if not self.sql.strip():
                 raise ConfigError("--sql: the file has no query")
@@ -110,27 +120,44 @@ class Statistics:
     """Columns of numbers."""
     is_cut: bool
     """Whether there were more rows."""
+    corrupt: str | None = None
+    """A sentence about the records with values that do not fit the schema, if there are any."""
 
 
-def aggregate(spark: Callable[[], SparkSession], settings: AggregateSettings) -> Statistics:
+def aggregate(
+    spark: Callable[[], SparkSession],
+    settings: AggregateSettings,
+    *,
+    progress: Progress | None = None,
+) -> Statistics:
     """Runs the query. Raises `ConfigError`, `JobFailed` and the errors of the reader."""
     running = spark()
     try:
-        _make_views(running, settings)
-        found = running.sql(settings.sql or query_of(settings))
-        if settings.to is not None:
-            # Cached, so that the query runs once, and the result and the files have the same rows.
-            found = found.cache()
-            found.write.format(settings.file_format).mode("errorifexists").save(settings.to)
-        rows = _texts(found).limit(settings.rows_max + 1).collect()
-        return Statistics(
-            tuple(found.columns),
-            tuple(tuple(row) for row in rows[: settings.rows_max]),
-            frozenset(each.name for each in found.schema if _is_number(each.dataType.typeName())),
-            len(rows) > settings.rows_max,
-        )
+        with executor_wait(running, (progress or NoProgress()).warning):
+            return _statistics(running, settings)
     except Exception as error:
         raise error_of_task(error) from error
+
+
+def _statistics(spark: SparkSession, settings: AggregateSettings) -> Statistics:
+    from pyspark.sql import Observation
+
+    corrupt = Observation("corrupt")
+    _make_views(spark, settings, corrupt)
+    found = spark.sql(settings.sql or query_of(settings))
+    if settings.to is not None:
+        # Cached, so that the query runs once, and the result and the files have the same rows.
+        found = found.cache()
+        found.write.format(settings.file_format).mode("errorifexists").save(settings.to)
+    result = _texts(found).limit(settings.rows_max + 1)
+    rows = result.collect()
+    return Statistics(
+        tuple(found.columns),
+        tuple(tuple(row) for row in rows[: settings.rows_max]),
+        frozenset(each.name for each in found.schema if _is_number(each.dataType.typeName())),
+        len(rows) > settings.rows_max,
+        None if settings.schema is None else observed_sentence(result, corrupt),
+    )
 
 
 def query_of(settings: AggregateSettings) -> str:
@@ -162,35 +189,62 @@ def _texts(found: DataFrame) -> DataFrame:
     )
 
 
-def _make_views(spark: SparkSession, settings: AggregateSettings) -> None:
-    frame = spark.read.format("millrace").options(**settings.read_options).load()
-    view = _view(frame, settings)
+def _make_views(spark: SparkSession, settings: AggregateSettings, corrupt: Observation) -> None:
+    view = _view(spark, settings, corrupt)
     view.createOrReplaceTempView(VIEW)
     topic = settings.topics[0]
     if len(settings.topics) == 1 and _IDENTIFIER.fullmatch(topic):
         view.createOrReplaceTempView(topic)
 
 
-def _view(frame: DataFrame, settings: AggregateSettings) -> DataFrame:
+def _view(spark: SparkSession, settings: AggregateSettings, corrupt: Observation) -> DataFrame:
     from pyspark.sql import functions as f
-    from pyspark.sql.types import StructType
 
-    time = f.col("timestamp")
+    fields = [] if settings.schema is None else field_names(settings.schema)
+    prefix = _prefix(fields)
+    frame = _read(spark, settings, prefix)
+    time = f.col(f"{prefix}timestamp")
     if settings.since is not None:
         frame = frame.where(time >= _moment("--since", settings.since))
     if settings.until is not None:
         frame = frame.where(time < _moment("--until", settings.until))
-    fields = [] if settings.schema is None else field_names(settings.schema)
-    columns = [f.col(name).alias(own_name(name, fields)) for name in _OWN]
+    if settings.schema is not None:
+        frame = frame.observe(corrupt, *corrupt_metrics(prefix))
+    columns = [f.col(prefix + name).alias(own_name(name, fields)) for name in _OWN]
     made = {"date": f.to_date(time), "hour": f.date_trunc("hour", time)}
     columns += [made[name].alias(own_name(name, fields)) for name in _TIMES]
-    if settings.schema is None:
-        return frame.select(*columns)
-    struct = StructType.fromJson(json.loads(settings.schema))
-    # Not the reader's JSON parsing, which cannot rename a record's column.
-    value = f.from_json(f.col("value").cast("string"), struct)
-    columns += [value.getField(name).alias(name) for name in fields]
+    columns += [f.col(quoted(name)) for name in fields]
     return frame.select(*columns)
+
+
+def _prefix(fields: Sequence[str]) -> str:
+    """What a record's own columns begin with in the read, and no field does."""
+    if not fields:
+        return ""
+    prefix = "record_"
+    while any(name.lower().startswith(prefix) for name in fields):
+        prefix = f"_{prefix}"
+    return prefix
+
+
+def _read(spark: SparkSession, settings: AggregateSettings, prefix: str) -> DataFrame:
+    reader = spark.read.format("millrace").options(**settings.read_options)
+    if settings.schema is None:
+        return reader.load()
+    from pyspark.sql.types import ArrayType, StringType, StructType
+
+    schema = StructType([*_own_types(prefix), *StructType.fromJson(json.loads(settings.schema))])
+    if CORRUPT_FIELDS not in schema.names:
+        schema = schema.add(CORRUPT_FIELDS, ArrayType(StringType()))
+    return reader.options(valueFormat="json", recordPrefix=prefix).schema(schema).load()
+
+
+def _own_types(prefix: str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    found = StructType.fromDDL(ddl({prefix + name: COLUMNS[name] for name in _OWN}))
+    assert isinstance(found, StructType)
+    return found
 
 
 def _moment(option: str, text: str) -> Column:

@@ -181,6 +181,21 @@ class ImportDirectory:
         for name in ("staging", "done"):
             shutil.rmtree(self.path / OWN / name, ignore_errors=True)
 
+    def delete_batch(self, names: Container[str]) -> None:
+        """Deletes all files of an open batch, which have these names, and its markers.
+
+        First the markers, so that a run after a crash writes the files again.
+        """
+        self.delete_temporary()
+        _sync_directory(self.path / OWN)
+        for path in [each for each in self.path.rglob("part-*") if each.name in names]:
+            path.unlink(missing_ok=True)
+            for directory in path.parents:
+                if directory == self.path or any(directory.iterdir()):
+                    _sync_directory(directory)
+                    break
+                directory.rmdir()
+
     def delete_staging(self) -> None:
         """Deletes the unfinished files of a killed process."""
         shutil.rmtree(self.path / OWN / "staging", ignore_errors=True)

@@ -24,6 +24,10 @@ class RecordUnfit(MillraceError):
     """A record cannot be written in the requested format."""
 
 
+class TooManyCorrupt(MillraceError):
+    """More records than allowed have values that their columns cannot hold."""
+
+
 class SchemaFileError(ConfigError):
     """A schema file cannot be read, or its schema is not possible for records."""
 

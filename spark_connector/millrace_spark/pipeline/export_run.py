@@ -19,6 +19,7 @@ from millrace.config import ClientOptions, parse_servers
 from millrace.errors import ConfigError, TopicAlreadyExists
 from millrace.sync import Admin
 from millrace_spark.options.write_options import parse_write_options
+from millrace_spark.pipeline.executor_wait import executor_wait
 from millrace_spark.pipeline.imported_files import import_types
 from millrace_spark.pipeline.partition_paths import DERIVED
 from millrace_spark.pipeline.progress import Counts, NoProgress, Progress
@@ -114,7 +115,9 @@ def export_files(
             return Counts(_end(admin, settings.topic) - before)
 
         with progress.watching("exporting", poll, total=None):
-            records = _send(spark(), settings)
+            running = spark()
+            with executor_wait(running, progress.warning):
+                records = _send(running, settings)
     return ExportSummary(settings.topic, records, time.monotonic() - began)
 
 

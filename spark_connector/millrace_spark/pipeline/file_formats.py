@@ -7,6 +7,7 @@ changed.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -96,18 +97,37 @@ class _JsonLines:
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._file = file
-        self._encode = json.JSONEncoder(default=_json_value, ensure_ascii=False).encode
+        self._encode = json.JSONEncoder(
+            default=_json_value, ensure_ascii=False, allow_nan=False
+        ).encode
 
     def write_table(self, table: pa.Table) -> None:
         columns = [_json_column(column).to_pylist() for column in table.columns]
         names = table.column_names
         lines = [
-            self._encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
+            self._line(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
         ]
         self._file.write("".join(f"{line}\n" for line in lines).encode())
 
     def close(self) -> None:
         pass
+
+    def _line(self, row: dict[str, Any]) -> str:
+        try:
+            return self._encode(row)
+        except ValueError:
+            return self._encode(_finite(row))
+
+
+def _finite(value: Any) -> Any:
+    """The value with text in place of NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _json_column(column: pa.ChunkedArray) -> pa.ChunkedArray:

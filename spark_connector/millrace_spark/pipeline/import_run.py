@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millrace.errors import ConfigError
+from millrace_spark.pipeline.corrupt_records import NOTHING_CORRUPT, CorruptCounts, CorruptLimit
+from millrace_spark.pipeline.corrupt_records import warnings as corrupt_warnings
 from millrace_spark.pipeline.directory import ImportDirectory
 from millrace_spark.pipeline.file_formats import FORMATS
 from millrace_spark.pipeline.import_plan import ImportPolicy
@@ -30,6 +32,7 @@ from millrace_spark.pipeline.range_task import RangeResult
 from millrace_spark.pipeline.record_columns import file_columns, value_fields
 from millrace_spark.pipeline.spark_tasks import SparkTasks
 from millrace_spark.pipeline.topic_log import TopicLog
+from millrace_spark.pipeline.value_schema import require_distinct
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,12 +59,15 @@ class ImportSettings:
     start: str = "earliest"
     """`earliest` or `latest`: the start of a topic that is new to directory and group."""
     records_max: int | None = None
-    """Most offsets of one batch."""
+    """Most offsets of a run; with `follow_topics`, of each batch."""
     skip_lost: bool = False
     """Skip records that are gone."""
     max_partition_bytes: str = "128m"
     """Bytes of the log that one task reads."""
     deadline_ms: int = 30_000
+    corrupt_max: str | None = None
+    """Most corrupt records of a batch, `N` or `N%`; None: not all of the first batch of a
+    directory."""
 
     def __post_init__(self) -> None:
         if not self.topics or not all(self.topics):
@@ -76,14 +82,7 @@ class ImportSettings:
             raise ConfigError("--max-records: at least 1")
         if self.schema is not None:
             fields = value_fields(self.schema)
-            seen: set[str] = set()
-            for name in map(str.lower, file_columns(FileLayout(self.file_format, (), self.schema))):
-                if name in seen:
-                    raise ConfigError(
-                        f"--schema: another column is named {name}, and Spark ignores case; leave "
-                        "the field out"
-                    )
-                seen.add(name)
+            require_distinct(file_columns(FileLayout(self.file_format, (), self.schema)))
             if self.file_format == "csv":
                 for field in fields:
                     if field.type.num_fields:
@@ -91,7 +90,12 @@ class ImportSettings:
                             f"--format csv: {field.name} is {field.type}, and a cell of CSV has "
                             "one value; use another format"
                         )
-        _ = self.layout
+        _ = self.layout, self.corrupt_limit
+
+    @property
+    def corrupt_limit(self) -> CorruptLimit:
+        """The bound on corrupt records."""
+        return CorruptLimit.parse(self.corrupt_max)
 
     @property
     def layout(self) -> FileLayout:
@@ -112,7 +116,9 @@ class ImportSummary:
     files: int
     elapsed_s: float
     lag: int
-    """Offsets that were appended after the plan of the last batch."""
+    """Offsets that were appended after the plan of the last batch, or are left for another run."""
+    corrupt: CorruptCounts = NOTHING_CORRUPT
+    """Records with values that do not fit the schema."""
 
     @property
     def records_per_s(self) -> float:
@@ -172,7 +178,7 @@ def _run(
         importer = Importer.open(
             directory,
             log,
-            SparkTasks(spark, directory, log),
+            SparkTasks(spark, directory, log, progress),
             fresh=fresh,
             group=settings.group,
         )
@@ -183,31 +189,47 @@ def _run(
         batch = importer.ledger.batch
         if batch is not None:
             progress.message(f"finishing the batch of an earlier run: {len(batch):,} offsets")
-            results.append(_write_batch(importer, directory, batch, progress))
+            results.append(_write_batch(importer, directory, batch, settings, progress))
         while True:
             batch = importer.begin_batch(settings.topics, policy)
             if batch is not None:
-                results.append(_write_batch(importer, directory, batch, progress))
+                results.append(_write_batch(importer, directory, batch, settings, progress))
             if not is_again():
                 break
         lag = importer.lag(settings.topics)
+    done = RangeResult.sum_of(results)
+    if lag and settings.records_max is not None:
+        progress.message(f"--max-records: {lag:,} offsets are left for another run")
     return ImportSummary(
         group,
         len(results),
-        sum(each.records for each in results),
-        sum(each.size_bytes for each in results),
-        sum(each.files for each in results),
+        done.records,
+        done.size_bytes,
+        done.files,
         time.monotonic() - started,
         lag,
+        done.corrupt,
     )
 
 
 def _write_batch(
-    importer: Importer, directory: ImportDirectory, batch: ImportBatch, progress: Progress
+    importer: Importer,
+    directory: ImportDirectory,
+    batch: ImportBatch,
+    settings: ImportSettings,
+    progress: Progress,
 ) -> RangeResult:
     counts = import_counts(directory, batch)
     with progress.watching("importing", counts, total=len(batch)):
-        return importer.write_batch()
+        done = importer.write_batch(settings.corrupt_limit)
+    for line in corrupt_warnings(done.corrupt, done.records):
+        progress.warning(line)
+    if done.empty_fields:
+        progress.warning(
+            f"no record has a value of {', '.join(done.empty_fields)}: are the names in --schema "
+            "those of the values?"
+        )
+    return done
 
 
 def _default_group(settings: ImportSettings, directory: ImportDirectory) -> str:

@@ -15,13 +15,14 @@ Knows brokers, Spark and the disk by three small interfaces only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from millrace.records import TopicPartition
 from millrace_spark.errors import DataLost
-from millrace_spark.pipeline.errors import ImportRefused, LedgerError
+from millrace_spark.pipeline.corrupt_records import CorruptLimit
+from millrace_spark.pipeline.errors import ImportRefused, LedgerError, TooManyCorrupt
 from millrace_spark.pipeline.import_plan import (
     Committed,
     Extent,
@@ -32,7 +33,8 @@ from millrace_spark.pipeline.import_plan import (
     spans,
 )
 from millrace_spark.pipeline.ledger import FileLayout, ImportBatch, Ledger, Span
-from millrace_spark.pipeline.range_task import RangeResult
+from millrace_spark.pipeline.range_task import RangeResult, file_name
+from millrace_spark.pipeline.record_columns import require_only_new_fields
 from millrace_spark.reading.ranges import OffsetRange
 
 
@@ -42,6 +44,7 @@ class Directory(Protocol):
     def load(self) -> Ledger | None: ...
     def store(self, ledger: Ledger) -> None: ...
     def markers(self, batch_number: int) -> dict[int, str]: ...
+    def delete_batch(self, names: Container[str]) -> None: ...
     def delete_temporary(self) -> None: ...
     def delete_staging(self) -> None: ...
 
@@ -73,6 +76,8 @@ class Importer:
     log: Log
     tasks: Tasks
     ledger: Ledger
+    layout: FileLayout
+    """Of the files of the next batch."""
 
     @classmethod
     def open(
@@ -80,19 +85,21 @@ class Importer:
     ) -> Importer:
         """An importer with the directory's ledger, or with `fresh` for a new directory.
 
-        Raises `ImportRefused` if the directory has another group than `group`, or another file
-        layout than `fresh`.
+        The next batch has the layout of `fresh`, which may have more fields than the files. Raises
+        `ImportRefused` if the directory has another group than `group`, or files of a layout that
+        differs otherwise.
         """
         ledger = directory.load()
         if ledger is None:
-            return cls(directory, log, tasks, fresh)
+            return cls(directory, log, tasks, fresh, fresh.layout)
         if group is not None and group != ledger.group:
             raise ImportRefused(
                 f"{directory} is imported with group {ledger.group}; leave --group out, or give "
                 "another directory with --to"
             )
-        _require_layout(directory, ledger.layout, fresh.layout)
-        return cls(directory, log, tasks, ledger)
+        if ledger.batch is not None or ledger.batch_count:
+            _require_layout(directory, ledger.batch_layout, fresh.layout)
+        return cls(directory, log, tasks, ledger, fresh.layout)
 
     def clean_up(self) -> None:
         """Deletes unfinished files of a killed run; the first step of a run."""
@@ -111,14 +118,23 @@ class Importer:
         found = spans(self.ledger, extents, committed, policy)
         if not has_new_offsets(self.ledger, found):
             return None
-        batch = ImportBatch(self.ledger.batch_count + 1, found, self.log.split(found))
-        begun = self.ledger.begin(batch)
+        ranges = self.log.split(found)
+        batch = ImportBatch(self.ledger.batch_count + 1, found, ranges, self.layout.schema)
+        # A directory without files takes any layout.
+        before = (
+            self.ledger if self.ledger.batch_count else replace(self.ledger, layout=self.layout)
+        )
+        begun = before.begin(batch)
         self.directory.store(begun)
         self.ledger = begun
         return batch
 
-    def write_batch(self) -> RangeResult:
-        """Writes and commits the open batch, which `begin_batch` or an earlier run began."""
+    def write_batch(self, limit: CorruptLimit | None = None) -> RangeResult:
+        """Writes and commits the open batch, which `begin_batch` or an earlier run began.
+
+        Raises `TooManyCorrupt` if more of its records are corrupt than `limit` allows. Then the
+        batch is given up, and no file of it is left.
+        """
         batch = self.ledger.batch
         if batch is None:
             raise LedgerError("no batch is open")
@@ -130,6 +146,13 @@ class Importer:
             self._commit({w: replace(s, end_offset=s.start_offset) for w, s in new.items()})
             self._require_own_group(new)
         results = self._results(batch)
+        found = RangeResult.sum_of(results.values())
+        if limit is not None:
+            is_first = not self.ledger.batch_count
+            excess = limit.excess(found.corrupt, found.records, is_first=is_first)
+            if excess is not None:
+                self._abandon(batch)
+                raise TooManyCorrupt(excess)
         # Another import may have read the group before the commit above, and committed since.
         self._require_own_group(batch.spans)
         self._commit(batch.spans)
@@ -137,11 +160,7 @@ class Importer:
         self.directory.store(committed)
         self.ledger = committed
         self.directory.delete_temporary()
-        return RangeResult(
-            sum(each.records for each in results.values()),
-            sum(each.size_bytes for each in results.values()),
-            sum(each.files for each in results.values()),
-        )
+        return found
 
     def lag(self, topics: Iterable[str]) -> int:
         """The number of offsets in the logs that are not imported."""
@@ -150,6 +169,13 @@ class Importer:
             extent.latest - (imported[where].end_offset if where in imported else extent.earliest)
             for where, extent in self.log.extents(topics).items()
         )
+
+    def _abandon(self, batch: ImportBatch) -> None:
+        names = {file_name(each, self.ledger.layout.format) for each in batch.ranges}
+        self.directory.delete_batch(names)
+        abandoned = self.ledger.abandon()
+        self.directory.store(abandoned)
+        self.ledger = abandoned
 
     def _commit(self, spans: Mapping[TopicPartition, Span]) -> None:
         metadata = commit_metadata(self.ledger.directory_id, str(self.directory))
@@ -190,8 +216,17 @@ def _require_layout(directory: Directory, current: FileLayout, wanted: FileLayou
                 f"{directory} has files of {has or 'none'}, and {option} is {wants or 'none'}; "
                 "give the same, or another directory with --to"
             )
-    if current.schema != wanted.schema:
+    if current.schema == wanted.schema:
+        return
+    if current.schema is None or wanted.schema is None:
         raise ImportRefused(
             f"{directory} has files of {'another' if current.schema else 'no'} --schema; give the "
             "same, or another directory with --to"
         )
+    try:
+        require_only_new_fields(current, wanted)
+    except ImportRefused as error:
+        raise ImportRefused(
+            f"{directory} has files of another --schema: {error}. Fields may be added; for other "
+            "changes give another directory with --to"
+        ) from None

@@ -8,6 +8,10 @@ it, and `import_plan` plans the next batch.
                 before any file                after all files are durable and the group's offsets
                                                are committed
 
+                                 open batch ── abandon() ──► no batch
+                                               │
+                                               after all its files are deleted
+
 Invariant: a file of `[start, end)` is in the directory, or being written, only if `imported` or the
 open batch contains that range. So after a crash the ledger alone tells what to finish. Bounded:
 `imported` has one interval for each partition.
@@ -50,6 +54,8 @@ class ImportBatch:
     number: int
     spans: Mapping[TopicPartition, Span]
     ranges: tuple[OffsetRange, ...]
+    schema: str | None = None
+    """Of the values, as in `FileLayout`; it may have more fields than that of earlier batches."""
 
     def __len__(self) -> int:
         return sum(map(len, self.ranges))
@@ -57,7 +63,7 @@ class ImportBatch:
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """The format and the columns of the files of a directory, the same in every batch."""
+    """The format and the columns of the files of a directory; only fields may be added."""
 
     format: str = "parquet"
     partition_by: tuple[str, ...] = ()
@@ -72,12 +78,18 @@ class Ledger:
     directory_id: str
     group: str
     layout: FileLayout
+    """Of the last committed batch."""
     imported: Mapping[TopicPartition, Span] = field(default_factory=dict)
     """The offsets of all committed batches."""
     batch_count: int = 0
     """Committed batches."""
     batch: ImportBatch | None = None
     """The open batch."""
+
+    @property
+    def batch_layout(self) -> FileLayout:
+        """Of the open batch, and without one of the last committed batch."""
+        return self.layout if self.batch is None else replace(self.layout, schema=self.batch.schema)
 
     def begin(self, batch: ImportBatch) -> Ledger:
         """The ledger to store before the first file of a batch."""
@@ -93,7 +105,19 @@ class Ledger:
         for where, span in self.batch.spans.items():
             before = imported.get(where, span)
             imported[where] = Span(span.topic_id, before.start_offset, span.end_offset)
-        return replace(self, imported=imported, batch_count=self.batch.number, batch=None)
+        return replace(
+            self,
+            layout=self.batch_layout,
+            imported=imported,
+            batch_count=self.batch.number,
+            batch=None,
+        )
+
+    def abandon(self) -> Ledger:
+        """The ledger to store when no file of the open batch is left."""
+        if self.batch is None:
+            raise LedgerError("no batch is open")
+        return replace(self, batch=None)
 
     def topics(self) -> set[str]:
         """The topics of the committed batches."""
@@ -115,6 +139,7 @@ def encode(ledger: Ledger) -> bytes:
         if ledger.batch is None
         else {
             "number": ledger.batch.number,
+            "schema": ledger.batch.schema,
             "spans": _spans(ledger.batch.spans),
             "ranges": [
                 [each.topic, each.topic_id, each.partition, each.start_offset, each.end_offset]
@@ -150,6 +175,7 @@ def _ledger(document: dict[str, Any]) -> Ledger:
             int(batch["number"]),
             _read_spans(batch["spans"]),
             tuple(OffsetRange(*each) for each in batch["ranges"]),
+            batch.get("schema", document["schema"]),
         ),
     )
 

@@ -23,6 +23,8 @@ class Counts(NamedTuple):
     records: int
     offsets: int = 0
     """Of the total."""
+    corrupt: int = 0
+    """Of the records."""
 
 
 class Progress(Protocol):
@@ -30,6 +32,9 @@ class Progress(Protocol):
 
     def message(self, line: str) -> None:
         """Receives one line about the run."""
+
+    def warning(self, line: str) -> None:
+        """Receives one line about what is not as it should be."""
 
     def watching(
         self, action: str, poll: Callable[[], Counts], *, total: int | None
@@ -44,6 +49,9 @@ class NoProgress:
     """Ignores the progress of a run."""
 
     def message(self, line: str) -> None:
+        """Ignores the line."""
+
+    def warning(self, line: str) -> None:
         """Ignores the line."""
 
     def watching(
@@ -63,6 +71,10 @@ def import_counts(directory: ImportDirectory, batch: ImportBatch) -> Callable[[]
             if result is not None:
                 done[index] = result
         offsets = sum(len(batch.ranges[index]) for index in done)
-        return Counts(sum(each.records for each in done.values()), offsets)
+        return Counts(
+            sum(each.records for each in done.values()),
+            offsets,
+            sum(each.corrupt.records for each in done.values()),
+        )
 
     return poll

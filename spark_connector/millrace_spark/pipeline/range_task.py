@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
 
 from millrace_spark.options.read_options import ReadOptions
+from millrace_spark.pipeline.corrupt_records import (
+    FIELDS_MAX,
+    NOTHING_CORRUPT,
+    CorruptCounts,
+    total,
+)
 from millrace_spark.pipeline.directory import ImportDirectory
 from millrace_spark.pipeline.errors import RecordUnfit
 from millrace_spark.pipeline.file_formats import TEXT_FORMATS, Writer, as_text, open_writer
 from millrace_spark.pipeline.ledger import FileLayout
 from millrace_spark.pipeline.partition_paths import cut
 from millrace_spark.pipeline.record_columns import record_batches, time_column
+from millrace_spark.pipeline.value_schema import field_names
 from millrace_spark.reading.ranges import OffsetRange
 
 BUFFERED_BYTES_MAX = 64 * 1024 * 1024
@@ -40,18 +47,40 @@ class RangeResult:
     size_bytes: int = 0
     """Of the files."""
     files: int = 0
+    corrupt: CorruptCounts = NOTHING_CORRUPT
+    empty_fields: tuple[str, ...] = ()
+    """Fields of the schema that no record has a value of; at most `FIELDS_MAX`."""
 
     def encode(self) -> str:
         """The text of a marker."""
-        return json.dumps(asdict(self))
+        counts = {"records": self.records, "size_bytes": self.size_bytes, "files": self.files}
+        return json.dumps(
+            {**counts, "corrupt": self.corrupt.document(), "empty_fields": self.empty_fields}
+        )
 
     @classmethod
     def decode(cls, text: str) -> RangeResult | None:
         """The result in a marker; None if a power failure has damaged it."""
         try:
-            return cls(**json.loads(text))
-        except (ValueError, TypeError):
+            document = json.loads(text)
+            corrupt = document.pop("corrupt", None)
+            empty_fields = tuple(document.pop("empty_fields", ()))
+            counts = NOTHING_CORRUPT if corrupt is None else CorruptCounts.of(corrupt)
+            return cls(**document, corrupt=counts, empty_fields=empty_fields)
+        except (ValueError, TypeError, KeyError, AttributeError):
             return None
+
+    @classmethod
+    def sum_of(cls, results: Iterable[RangeResult]) -> RangeResult:
+        """The totals of all."""
+        found = tuple(results)
+        return cls(
+            sum(each.records for each in found),
+            sum(each.size_bytes for each in found),
+            sum(each.files for each in found),
+            total(each.corrupt for each in found),
+            _in_all([each.empty_fields for each in found if each.records]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +100,37 @@ class RangeTask:
         with ExitStack() as staged:
             files = _Files(self.directory, self.layout, staged)
             records = 0
+            corrupt = NOTHING_CORRUPT
+            empty_fields: set[str] | None = None
+            where = f"{wanted.topic}-{wanted.partition}"
             time = time_column(self.layout)
             try:
-                for batch in record_batches(wanted, self.options, self.layout):
-                    records += batch.num_rows
-                    for path, rows in cut(batch, self.layout.partition_by, time=time):
+                for found in record_batches(wanted, self.options, self.layout):
+                    records += found.batch.num_rows
+                    corrupt = corrupt.added(found.corruption, where, found.offsets)
+                    empty = _empty_columns(found.batch)
+                    empty_fields = empty if empty_fields is None else empty_fields & empty
+                    for path, rows in cut(found.batch, self.layout.partition_by, time=time):
                         files.add(path, rows)
                 size_bytes = files.commit(file_name(wanted, self.layout.format))
             except RecordUnfit as error:
                 raise RecordUnfit(f"{wanted}: {error}") from error
-        result = RangeResult(records, size_bytes, len(files))
+        fields = () if self.layout.schema is None else field_names(self.layout.schema)
+        empty_names = [name for name in fields if name in (empty_fields or ())][:FIELDS_MAX]
+        result = RangeResult(records, size_bytes, len(files), corrupt, tuple(empty_names))
         self.directory.mark(self.batch_number, index, result.encode())
         return result
+
+
+def _empty_columns(batch: pa.RecordBatch) -> set[str]:
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return {name for name, column in columns if column.null_count == len(column)}
+
+
+def _in_all(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    if not names:
+        return ()
+    return tuple(name for name in names[0] if all(name in each for each in names[1:]))
 
 
 def file_name(wanted: OffsetRange, file_format: str) -> str:
@@ -170,11 +218,9 @@ def write_ranges(
     for batch in batches:
         for row_id in batch.column(0).to_pylist():
             index, wanted = todo[row_id]
-            row = {"range_index": index, **asdict(task.write(index, wanted))}
+            row = {"range_index": index, "result": task.write(index, wanted).encode()}
             yield pa.RecordBatch.from_pylist([row], schema=RANGE_RESULT)
 
 
-RANGE_RESULT = pa.schema(
-    [(name, pa.int64()) for name in ("range_index", "records", "size_bytes", "files")]
-)
-RANGE_RESULT_DDL = "range_index long, records long, size_bytes long, files long"
+RANGE_RESULT = pa.schema([("range_index", pa.int64()), ("result", pa.string())])
+RANGE_RESULT_DDL = "range_index long, result string"

@@ -9,14 +9,16 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from millrace.errors import MillraceError
 from millrace_spark.pipeline.directory import ImportDirectory
 from millrace_spark.pipeline.errors import JobFailed
+from millrace_spark.pipeline.executor_wait import executor_wait
 from millrace_spark.pipeline.ledger import Ledger
+from millrace_spark.pipeline.progress import NoProgress, Progress
 from millrace_spark.pipeline.range_task import (
     RANGE_RESULT_DDL,
     RangeResult,
@@ -43,23 +45,25 @@ class SparkTasks:
     """Returns the session, and starts it for the first job."""
     directory: ImportDirectory
     log: TopicLog
+    progress: Progress = field(default_factory=NoProgress)
 
     def __call__(self, ledger: Ledger, ranges: Mapping[int, OffsetRange]) -> dict[int, RangeResult]:
         """Raises the error of the failed task, or `JobFailed`."""
         assert ledger.batch is not None
         batch = ledger.batch
         options = self.log.read_options(batch.spans)
-        task = RangeTask(self.directory, batch.number, ledger.layout, options)
+        task = RangeTask(self.directory, batch.number, ledger.batch_layout, options)
         # Row n of `spark.range` is the only one of Spark's partition n: one range is one task.
         work = partial(write_ranges, task=task, todo=tuple(ranges.items()))
-        job = self.spark().range(0, len(ranges), 1, len(ranges)).mapInArrow(work, RANGE_RESULT_DDL)
+        spark = self.spark()
+        job = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(work, RANGE_RESULT_DDL)
         try:
-            rows = job.collect()
+            with executor_wait(spark, self.progress.warning):
+                rows = job.collect()
         except Exception as error:
             raise error_of_task(error) from error
-        return {
-            row.range_index: RangeResult(row.records, row.size_bytes, row.files) for row in rows
-        }
+        results = {row.range_index: RangeResult.decode(row.result) for row in rows}
+        return {index: result for index, result in results.items() if result is not None}
 
 
 def error_of_task(error: Exception) -> Exception:

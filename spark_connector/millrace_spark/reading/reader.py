@@ -16,7 +16,7 @@ from millrace_spark.errors import message_first
 from millrace_spark.options.read_options import ReadOptions, parse_read_options
 from millrace_spark.reading.filter_pushdown import Condition
 from millrace_spark.reading.ranges import OffsetRange
-from millrace_spark.reading.schema import COLUMNS, check_columns
+from millrace_spark.reading.schema import check_columns, record_column
 from millrace_spark.worker_memory import worker_memory
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def json_fields(schema: StructType, options: ReadOptions) -> pa.Schema | None:
 
     from millrace._arrow.json_values import check_fields
 
-    fields = Struct([field for field in schema if field.name not in COLUMNS])
+    fields = Struct([field for field in schema if record_column(field.name, options) is None])
     found = to_arrow_schema(fields, timezone="UTC")
     check_fields(found)
     return found if len(found) else None
@@ -71,6 +71,9 @@ class MillraceReader(DataSourceReader):
         self._options = options
         self._columns = columns
         self._json_fields = json_fields
+        self._own = {
+            name: own for name in columns if (own := record_column(name, options)) is not None
+        }
         self._conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
@@ -88,15 +91,23 @@ class MillraceReader(DataSourceReader):
             return
         from millrace._arrow.columns import arrow_batches
         from millrace_spark.reading.range_reader import read_range
+        from millrace_spark.reading.typed_batches import typed_batches
 
         with message_first(), worker_memory():
             for fetch in read_range(wanted, self._options):
-                yield from arrow_batches(
-                    fetch,
-                    columns=self._columns,
-                    end_offset=wanted.end_offset,
-                    json_fields=self._json_fields,
-                )
+                if self._json_fields is None:
+                    yield from arrow_batches(
+                        fetch, columns=self._columns, end_offset=wanted.end_offset
+                    )
+                else:
+                    for found in typed_batches(
+                        fetch,
+                        names=self._columns,
+                        own=self._own,
+                        fields=self._json_fields,
+                        end_offset=wanted.end_offset,
+                    ):
+                        yield found.batch
                 del fetch
 
 

@@ -58,6 +58,14 @@ def schema_of(options: Mapping[str, str]) -> str:
     return ddl(columns_of(read))
 
 
+def record_column(name: str, options: ReadOptions) -> str | None:
+    """The record's column that a column of a user's schema is; None for a field of the values."""
+    if not name.startswith(options.record_prefix):
+        return None
+    own = name.removeprefix(options.record_prefix)
+    return own if own in COLUMNS else None
+
+
 def check_columns(fields: Iterable[tuple[str, str, bool]], options: ReadOptions) -> tuple[str, ...]:
     """The names of the selected columns, from `(name, Spark type, nullable)` in the user's order.
 
@@ -67,8 +75,9 @@ def check_columns(fields: Iterable[tuple[str, str, bool]], options: ReadOptions)
     known = columns_of(options)
     wanted: list[str] = []
     for name, kind, is_nullable in fields:
-        if name in COLUMNS:
-            _check_type(name, kind, options)
+        own = record_column(name, options)
+        if own is not None:
+            _check_type(own, kind, options)
         elif options.value_format != "json":
             raise SchemaError(f"schema: no column {name!r}; there are {ddl(known)}")
         if not is_nullable:
@@ -89,7 +98,8 @@ def _check_type(name: str, kind: str, options: ReadOptions) -> None:
     if options.value_format == "json":
         raise SchemaError(
             f"schema: {name} is a column of the record, {COLUMNS[name]}, and not {kind}; for a "
-            "field of that name in the values, read value as binary and parse it with from_json"
+            "field of that name in the values, set recordPrefix to record_, say: then the record's "
+            f"column is record_{name}"
         )
     raise SchemaError(
         f"schema: {name} is {COLUMNS[name]} and not {kind}; read it with its own type, "
