@@ -36,16 +36,24 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ImportError("session() needs pyspark: pip install 'millrace[spark]'") from error
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in {**local_settings(), **(conf or {})}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def local_settings() -> dict[str, str]:
+    """The settings of a session on this machine; sets those that are in the environment.
+
+    Raises `JavaNotFound`.
+    """
     _require_java()
     # By default, workers run the `python3` of the PATH, which may lack this package. Spark then
     # reports only that a worker exited.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in {**_SETTINGS, **(conf or {})}.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return dict(_SETTINGS)
 
 
 _SETTINGS = {

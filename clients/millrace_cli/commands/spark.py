@@ -330,10 +330,19 @@ class _Starter:
         self._stop = stop
 
     def __call__(self) -> SparkSession:
-        from millrace_spark.pipeline.spark_start import start_spark
+        from millrace_spark.pipeline.spark_output import SparkOutput
+        from millrace_spark.pipeline.spark_start import is_local, start_spark
 
-        found = start_spark(self._app_name, master=self._master, conf=self._conf)
-        # Spark replaces the handlers by its own, which cancel the tasks.
+        if not is_local(self._master):
+            self._progress.message(f"connecting to {self._master}")
+        found = start_spark(
+            self._app_name,
+            master=self._master,
+            conf=self._conf,
+            output=SparkOutput(self._progress.message),
+        )
+        # Spark replaces the handler of ^C by its own, which disturbs the call that is under way.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         self.listen()
         return found
 

@@ -6,9 +6,7 @@ delays; `plot` draws.
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -78,12 +76,6 @@ def analyse(servers: str, topic: str, limit: int | None, directory: Path, plot: 
 
 
 def _start() -> SparkSession:
-    """A session whose JVM prints nothing, unless it fails to start.
-
-    No setting turns off the first lines of Spark and the warnings of Java on stderr. Errors of a
-    job are raised here anyway.
-    """
-    from millrace_spark.pipeline.errors import JobFailed
     from millrace_spark.pipeline.spark_start import start_spark
 
     conf = (
@@ -91,18 +83,7 @@ def _start() -> SparkSession:
         # The JVM runs for seconds, so the optimizing compiler does not pay.
         "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     )
-    with tempfile.TemporaryFile() as captured:
-        stderr = os.dup(2)
-        os.dup2(captured.fileno(), 2)
-        try:
-            return start_spark("millrace demo", master=None, conf=conf)
-        except JobFailed:
-            captured.seek(0)
-            os.write(stderr, captured.read())
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
+    return start_spark("millrace demo", master=None, conf=conf)
 
 
 def _import(spark: SparkSession, servers: str, topic: str, directory: Path) -> tuple[int, int]:

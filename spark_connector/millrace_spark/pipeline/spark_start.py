@@ -5,14 +5,17 @@ Owns the meaning of the master's URL. `spark_session` has the settings of a loca
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millrace.errors import ConfigError
+from millrace_spark.pipeline.errors import JobFailed
+from millrace_spark.pipeline.spark_output import SparkOutput
 from millrace_spark.pipeline.spark_tasks import error_of_task
-from millrace_spark.spark_session import session
+from millrace_spark.spark_session import local_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,30 +29,69 @@ QUIET = {
 """No output of Spark, and times in UTC on every machine."""
 
 
-def start_spark(app_name: str, *, master: str | None, conf: tuple[str, ...] = ()) -> SparkSession:
-    """The running session, or a new one.
+def start_spark(
+    app_name: str,
+    *,
+    master: str | None,
+    conf: tuple[str, ...] = (),
+    output: SparkOutput | None = None,
+) -> SparkSession:
+    """The running session, or a new one, whose JVM prints to `output`.
 
     `master` is Spark's (`local[4]`, `spark://HOST:7077`, `yarn`, `k8s://...`), or `sc://HOST:PORT`
     for Spark Connect; None is this machine with all its cores. Raises `JavaNotFound`,
     `ConfigError`, `JobFailed`.
     """
     try:
+        from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ConfigError("this needs pyspark: pip install 'millrace[spark]'") from error
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    settings = {**QUIET, **parse_conf(conf)}
+    _silence_pyspark()
+    given = parse_conf(conf)
+    settings = {**QUIET, **given}
+    output = SparkOutput() if output is None else output
+    if "spark.log.level" in given:
+        output.show_from_now()
     try:
-        if master is None or master.startswith("local"):
-            _silence_jvm()
-            return session(app_name, master=master or "local[*,3]", conf=settings)
-        builder = SparkSession.builder.appName(app_name)
-        builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+        if master is not None and master.startswith("sc://"):
+            builder = SparkSession.builder.appName(app_name).remote(master)
+        else:
+            if is_local(master):
+                _silence_jvm()
+                settings = {**local_settings(), **settings}
+            settings |= {"spark.master": master or "local[*,3]", "spark.app.name": app_name}
+            output.start_context(SparkConf().setAll(list(settings.items())))
+            builder = SparkSession.builder
         for name, value in settings.items():
             builder = builder.config(name, value)
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except Exception as error:
-        raise error_of_task(error) from error
+        raise _start_error(error, output) from error
+    output.show_from_now()
+    return session
+
+
+def is_local(master: str | None) -> bool:
+    """Whether that is a session on this machine."""
+    return master is None or master.startswith("local")
+
+
+def _start_error(error: Exception, output: SparkOutput) -> Exception:
+    found = error_of_task(error)
+    if "JAVA_GATEWAY_EXITED" in str(error):
+        return JobFailed(f"Spark's JVM did not start: {output.last_lines() or error}")
+    return found
+
+
+def _silence_pyspark() -> None:
+    """Turns off the log of errors with their stacks: the caller gets each as an error."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    # py4j logs an interrupted call to the root logger, which prints it if it has no handler.
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _silence_jvm() -> None:

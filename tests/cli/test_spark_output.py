@@ -1,0 +1,172 @@
+"""`millrace spark` as a process: what of Spark and Java reaches the terminal, and what does not."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from millrace.sync import Admin, Producer
+from millrace_cli.exits import Exit
+from millrace_server.testing import BrokerThread
+from tests.command_line import COMMAND, write_script
+from tests.hang_timeout import HANG_TIMEOUT_S
+from tests.quick_spark import needs_java
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(1_200),
+    needs_java,
+    pytest.mark.skipif(find_spec("pyspark") is None, reason="needs pyspark"),
+]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with BrokerThread() as broker:
+        with Admin(broker.servers) as admin, Producer(broker.servers) as producer:
+            admin.create_topic("clicks", partitions=1)
+            producer.send_many("clicks", [b'{"user": 1}', b'{"user": "x"}', b'{"user": 3}'])
+        yield broker.servers
+
+
+def spark(
+    servers: str, quick_spark: dict[str, str], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **quick_spark, "MILLRACE_SERVERS": servers}
+    return subprocess.run(
+        [*COMMAND, "spark", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_TIMEOUT_S,
+    )
+
+
+def test_the_error_of_a_query_is_the_only_line(
+    servers: str, quick_spark: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "query.sql").write_text("SELECT usre FROM clicks")
+    query = ("--sql", str(tmp_path / "query.sql"), "--schema", "user long")
+    done = spark(servers, quick_spark, "aggregate", "clicks", *query)
+    assert (done.returncode, done.stdout) == (Exit.REFUSED, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("millrace: AnalysisException: [UNRESOLVED_COLUMN")
+    assert "`usre` cannot be resolved. Did you mean" in line
+
+
+def test_a_quiet_import_prints_its_result_and_warnings_and_nothing_of_spark(
+    servers: str, quick_spark: dict[str, str], tmp_path: Path
+) -> None:
+    flags = ("--to", str(tmp_path / "out"), "--schema", "user long", "--quiet")
+    # Spark logs thousands of lines at this level.
+    done = spark(servers, quick_spark, "import", "clicks", *flags, "--conf", "spark.log.level=INFO")
+    assert done.returncode == Exit.OK, done.stderr
+    assert done.stderr.splitlines() == [
+        "millrace: 1 of 3 records has a corrupt value; _corrupt_record has its text",
+        "millrace: 1 value of user does not fit its type, at clicks-0 offset 1: 'x'",
+    ]
+    (line,) = done.stdout.splitlines()
+    group, records, *_, lag, corrupt, fields = line.split("\t")
+    assert (group, records, lag, corrupt, fields) == ("import-clicks-out", "3", "0", "1", "1")
+
+
+def test_a_jvm_that_does_not_start_is_an_error_with_its_reason(
+    servers: str, quick_spark: dict[str, str], tmp_path: Path
+) -> None:
+    flags = ("--to", str(tmp_path / "out"), "-g", "unborn", "--conf", "spark.driver.memory=1x")
+    done = spark(servers, quick_spark, "import", "clicks", *flags)
+    assert done.returncode == Exit.REFUSED
+    assert done.stderr.splitlines()[-1].startswith("millrace: Spark's JVM did not start: ")
+    assert "1x" in done.stderr.splitlines()[-1]
+
+
+def test_the_commands_of_the_page_on_typed_columns_do_what_it_says(
+    servers: str, quick_spark: dict[str, str], tmp_path: Path
+) -> None:
+    from pyarrow.dataset import dataset
+
+    page = (Path(__file__).parents[2] / "docs" / "typed-columns.md").read_text()
+    (commands,) = re.findall(r"^```bash\n(.*?)^```", page, re.M | re.S)
+    write_script(tmp_path)
+    path = os.pathsep.join((str(tmp_path), os.environ["PATH"]))
+    done = subprocess.run(
+        ["bash", "-ec", commands],
+        cwd=tmp_path,
+        env={**os.environ, **quick_spark, "MILLRACE_SERVERS": servers, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=HANG_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "types: origin string, temp string, wind_gust long" in done.stderr
+    assert "1 value of temp does not fit its type, at weather-0 offset 1: 'warm'" in done.stderr
+    rows = dataset(tmp_path / "landed").to_table(["origin", "temp", "wind_gust"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == [("EWR", 39.02, None), ("LGA", None, 5)]
+
+
+WITH_SHORT_WAIT = """
+from millrace_spark.pipeline import executor_wait
+executor_wait.WAIT_S = 1.0
+from millrace_cli.main import main
+main()
+"""
+
+
+def test_an_import_that_waits_for_executors_says_so_and_ends_at_once_when_interrupted(
+    servers: str, quick_spark: dict[str, str], tmp_path: Path
+) -> None:
+    environment = {**os.environ, **quick_spark, "MILLRACE_SERVERS": servers}
+    with master_without_workers(environment) as master:
+        flags = ("--to", str(tmp_path / "out"), "-g", "waits", "--master", master, "--quiet")
+        memory = ("--conf", "spark.executor.memory=700m")
+        with subprocess.Popen(
+            [sys.executable, "-c", WITH_SHORT_WAIT, "spark", "import", "clicks", *flags, *memory],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stderr is not None
+            try:
+                line = process.stderr.readline()
+                assert line.startswith("millrace: no executor has begun a task for ")
+                assert master in line and "spark.executor.memory=700m" in line
+                process.send_signal(signal.SIGINT)
+                assert process.wait(HANG_TIMEOUT_S) == Exit.INTERRUPTED
+                assert process.stderr.read() == ""
+            finally:
+                process.kill()
+
+
+@contextmanager
+def master_without_workers(environment: dict[str, str]) -> Iterator[str]:
+    """A master of Spark's standalone cluster, from the pyspark package; yields its URL."""
+    spec = find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    command = Path(spec.origin).parent / "bin" / "spark-class"
+    settings = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    with subprocess.Popen(
+        [command, "org.apache.spark.deploy.master.Master", *settings],
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                found = re.search(r"Starting Spark master at (spark://\S+)", line)
+                if found is not None:
+                    yield found[1]
+                    return
+            raise AssertionError("the master has ended")
+        finally:
+            process.kill()
