@@ -561,9 +561,7 @@ def test_a_field_is_not_added_to_csv_where_columns_have_positions() -> None:
         world.run(ImportPolicy())
 
 
-def test_a_ledger_of_an_earlier_release_has_the_schema_of_the_directory_for_its_open_batch() -> (
-    None
-):
+def test_an_open_batch_that_names_no_schema_has_that_of_the_directory() -> None:
     landing = ImportBatch(1, {at(0): Span("t1", 0, 1)}, (OffsetRange(TOPIC, "t1", 0, 0, 1),), "{}")
     ledger = Ledger("d1", GROUP, FileLayout(schema="{}"), batch=landing)
     document = json.loads(encode(ledger))

@@ -121,9 +121,8 @@ class Importer:
         ranges = self.log.split(found)
         batch = ImportBatch(self.ledger.batch_count + 1, found, ranges, self.layout.schema)
         # A directory without files takes any layout.
-        before = (
-            self.ledger if self.ledger.batch_count else replace(self.ledger, layout=self.layout)
-        )
+        is_new = not self.ledger.batch_count
+        before = replace(self.ledger, layout=self.layout) if is_new else self.ledger
         begun = before.begin(batch)
         self.directory.store(begun)
         self.ledger = begun
