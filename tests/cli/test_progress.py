@@ -8,7 +8,8 @@ import pytest
 
 from millrace.records import TopicPartition
 from millrace_cli import progress as module
-from millrace_cli.progress import StderrProgress
+from millrace_cli.progress import StderrProgress, StderrWarnings
+from millrace_spark.pipeline.corrupt_records import CorruptCounts
 from millrace_spark.pipeline.directory import ImportDirectory
 from millrace_spark.pipeline.ledger import ImportBatch, Span
 from millrace_spark.pipeline.progress import Counts, NoProgress, import_counts
@@ -35,6 +36,26 @@ def test_lines_show_rows_rate_and_lag_of_finished_ranges(
     assert captured.err.splitlines()[-1].startswith("importing: 190 rows, ")
     assert captured.err.splitlines()[-1].endswith(" rows/s, lag 100")
     assert captured.out == ""
+
+
+def test_lines_show_how_many_records_are_corrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "LINE_S", 0)
+    directory = ImportDirectory(str(tmp_path))
+    counts = import_counts(directory, LANDING)
+    with StderrProgress().watching("importing", counts, total=len(LANDING)):
+        for index in (0, 1):
+            corrupt = CorruptCounts(600 + index, 700)
+            directory.mark(7, index, RangeResult(1_000, 1_000, 1, corrupt).encode())
+    assert " rows/s, 1,201 corrupt, lag 0" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_quiet_run_prints_warnings_only(capsys: pytest.CaptureFixture[str]) -> None:
+    quiet = StderrWarnings()
+    quiet.message("group import-clicks")
+    quiet.warning("1 of 3 records has a corrupt value")
+    assert capsys.readouterr() == ("", "millrace: 1 of 3 records has a corrupt value\n")
 
 
 def test_a_run_without_progress_never_polls(capsys: pytest.CaptureFixture[str]) -> None:

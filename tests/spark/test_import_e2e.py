@@ -14,6 +14,7 @@ from millrace_spark.pipeline import ImportSettings, follow_topics, import_topics
 from millrace_spark.pipeline.errors import RecordUnfit
 from millrace_spark.pipeline.value_schema import parse_schema
 from tests.spark.import_kills import run_rounds
+from tests.spark.told import Told
 
 WARNS_OF_PANDAS = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas:FutureWarning"
@@ -58,6 +59,24 @@ def test_imports_write_new_records_only(spark: Any, broker: BrokerThread, tmp_pa
         assert len({(row.topic, row.partition, row.offset) for row in rows}) == len(rows)
         committed = admin.list_group_offsets(first.group)
         assert sum(each.offset for each in committed.values()) == 9_003
+
+
+@pytest.mark.spark
+@WARNS_OF_PANDAS
+def test_a_run_of_so_many_records_says_what_it_leaves_for_the_next(
+    spark: Any, broker: BrokerThread, tmp_path: Path
+) -> None:
+    with Admin(broker.servers) as admin, Producer(broker.servers) as producer:
+        admin.create_topic("portions", partitions=1)
+        producer.send_many("portions", [b"%d" % number for number in range(5)])
+    settings = ImportSettings(("portions",), str(tmp_path), broker.servers, records_max=3)
+    told = Told()
+    done = import_topics(lambda: spark, settings, progress=told)
+    assert (done.records, done.lag) == (3, 2)
+    assert told.messages[-1] == "--max-records: 2 offsets are left for another run"
+    done = import_topics(lambda: spark, settings, progress=told)
+    assert (done.records, done.lag) == (2, 0)
+    assert told.messages[-1].startswith("group "), "nothing is left"
 
 
 @pytest.mark.spark

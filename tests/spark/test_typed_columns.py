@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from millrace_server.testing import BrokerThread
 from millrace_spark.pipeline import ImportSettings, import_topics
 from millrace_spark.pipeline.aggregate_run import AggregateSettings, aggregate
 from millrace_spark.pipeline.errors import TooManyCorrupt
-from millrace_spark.pipeline.progress import NoProgress
 from millrace_spark.pipeline.record_columns import value_fields
 from millrace_spark.pipeline.value_schema import parse_schema
+from tests.spark.told import Told
 from tests.spark.typed_columns import cases, column, columns, records, shown
 
 WARNS_OF_PANDAS = pytest.mark.filterwarnings(
@@ -27,16 +26,6 @@ WARNS_OF_PANDAS = pytest.mark.filterwarnings(
 DDL = ", ".join(f"{name} {kind}" for name, kind in columns().items())
 NEIGHBOUR = b'{"bigint_": []}'
 """A record that Arrow refuses, so that those beside it are read a cell at a time."""
-
-
-@dataclass
-class Told(NoProgress):
-    """What a run says."""
-
-    warnings: list[str] = field(default_factory=list)
-
-    def warning(self, line: str) -> None:
-        self.warnings.append(line)
 
 
 @pytest.mark.parametrize("neighbours", [[], [NEIGHBOUR]], ids=["alone", "beside a corrupt one"])

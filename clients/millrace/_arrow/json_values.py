@@ -209,7 +209,7 @@ def _parsed(values: pa.BinaryArray, fields: pa.StructType) -> pa.StructArray | N
     text = joined[0].as_buffer()
     if text.size >= _BLOCK_BYTES_MAX or pc.match_substring_regex(joined, _ZERO)[0].as_py():
         return None
-    if pc.match_substring_regex(joined, _NOT_FINITE)[0].as_py():
+    if _has_not_finite(joined):
         return None
     if pc.match_substring_regex(joined, _CLOSING)[0].as_py():
         suspects = values.filter(pc.match_substring_regex(values, _CLOSING))
@@ -241,6 +241,14 @@ def _parsed(values: pa.BinaryArray, fields: pa.StructType) -> pa.StructArray | N
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return objects
+
+
+def _has_not_finite(joined: pa.BinaryArray) -> bool:
+    """Whether there is a NaN or an infinity that is not within a text, or seems to be."""
+    # For several words at once, Arrow takes fifty times as long as for one.
+    if not any(pc.match_substring_regex(joined, word)[0].as_py() for word in ("NaN", "Inf")):
+        return False
+    return bool(pc.match_substring_regex(joined, _NOT_FINITE)[0].as_py())
 
 
 def _is_closed(value: bytes) -> bool:
