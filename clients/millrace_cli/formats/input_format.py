@@ -129,17 +129,21 @@ class Reader:
     ) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
         for number, row in self._csv.read(lines, first_line):
             header = self._csv.header
+            named = dict(zip(header, row, strict=True))
+            if self._types.are_plain:
+                yield number, json.dumps(named, ensure_ascii=False).encode(), named
+                continue
             if self._encode is None:
                 if problem := self._types.require_columns(header):
                     raise self._error(1, problem)
                 self._encode = self._types.encoder(header, self._notes, self._name)
-            # A null has no text, and is no key.
-            cells = (None if self._types.is_null(cell) else cell for cell in row)
-            yield number, self._encode(number, row).encode(), dict(zip(header, cells, strict=True))
+            yield number, self._encode(number, row).encode(), named
 
     def _key(self, row: dict[str, Any], number: int) -> bytes | None:
         try:
-            return _key(row.get(self._key_field))
+            value = row.get(self._key_field)
+            is_null = isinstance(value, str) and value in self._types.null_texts
+            return None if is_null else _key(value)
         except (ValueError, RecursionError) as error:
             raise self._error(number, f"{self._key_field}: {error}") from None
 
