@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from millrace_server.testing import BrokerThread
 from tests.command_line import COMMAND, write_script
 from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.quick_spark import needs_java
+from tests.spark.standalone_cluster import standalone_cluster
 
 pytestmark = [
     pytest.mark.spark,
@@ -125,7 +125,8 @@ def test_an_import_that_waits_for_executors_says_so_and_ends_at_once_when_interr
     servers: str, quick_spark: dict[str, str], tmp_path: Path
 ) -> None:
     environment = {**os.environ, **quick_spark, "MILLRACE_SERVERS": servers}
-    with master_without_workers(environment) as master:
+    with standalone_cluster(tmp_path, quick_spark, hosts=()) as cluster:
+        master = cluster.master
         flags = ("--to", str(tmp_path / "out"), "-g", "waits", "--master", master, "--quiet")
         memory = ("--conf", "spark.executor.memory=700m")
         with subprocess.Popen(
@@ -144,29 +145,3 @@ def test_an_import_that_waits_for_executors_says_so_and_ends_at_once_when_interr
                 assert process.stderr.read() == ""
             finally:
                 process.kill()
-
-
-@contextmanager
-def master_without_workers(environment: dict[str, str]) -> Iterator[str]:
-    """A master of Spark's standalone cluster, from the pyspark package; yields its URL."""
-    spec = find_spec("pyspark")
-    assert spec is not None and spec.origin is not None
-    command = Path(spec.origin).parent / "bin" / "spark-class"
-    settings = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    with subprocess.Popen(
-        [command, "org.apache.spark.deploy.master.Master", *settings],
-        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        try:
-            for line in process.stderr:
-                found = re.search(r"Starting Spark master at (spark://\S+)", line)
-                if found is not None:
-                    yield found[1]
-                    return
-            raise AssertionError("the master has ended")
-        finally:
-            process.kill()

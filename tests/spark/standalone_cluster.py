@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +53,7 @@ class Daemon:
 
 @dataclass(frozen=True, slots=True)
 class StandaloneCluster:
-    """A running master, and a worker of one core at each of `WORKER_HOSTS`."""
+    """A running master, and workers of one core each."""
 
     master: str
     """spark://HOST:PORT."""
@@ -64,9 +64,12 @@ class StandaloneCluster:
 
 @contextmanager
 def standalone_cluster(
-    directory: Path, environment: Mapping[str, str]
+    directory: Path, environment: Mapping[str, str], hosts: Sequence[str] = WORKER_HOSTS
 ) -> Iterator[StandaloneCluster]:
-    """Starts a cluster, and kills it at the end. `environment` is that of `quick_spark`."""
+    """Starts a cluster with a worker at each host, and kills it at the end.
+
+    `environment` is that of `quick_spark`.
+    """
     jvm = environment["SPARK_SUBMIT_OPTS"]
     environment = {**environment, "SPARK_DAEMON_JAVA_OPTS": jvm}
     with ExitStack() as running:
@@ -74,7 +77,7 @@ def standalone_cluster(
         running.callback(master.kill)
         url = _found(master.log, r"Starting Spark master at (\S+)")
         workers = []
-        for host in WORKER_HOSTS:
+        for host in hosts:
             work = ("--work-dir", str(directory / host))
             limits = ("--cores", "1", "--memory", EXECUTOR_MEMORY)
             worker = _started(
