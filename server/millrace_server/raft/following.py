@@ -1,0 +1,151 @@
+"""The follower: copies its leader's log (KIP-595).
+
+Its log is a prefix of the leader's up to `fetch_offset`, or the leader says from where on it is
+not. Nothing else that a response says counts before both agree (KAFKA-14704).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millrace_server.log.epochs import EpochEnd
+from millrace_server.raft.effects import Append, FetchSnapshot, InstallSnapshot, Truncate
+from millrace_server.raft.messages import (
+    Diverging,
+    FetchRequest,
+    FetchResponse,
+    NotLeader,
+    Records,
+    SnapshotId,
+    SnapshotNeeded,
+)
+from millrace_server.raft.replica import Replica
+from millrace_server.raft.roles import (
+    Follower,
+    IllegalTransition,
+    Unattached,
+)
+
+
+class CommittedRecordsLost(Exception):
+    """The leader lacks records that were committed: the quorum was broken from outside."""
+
+
+def learn_leader(replica: Replica, epoch: int, leader_id: int | None) -> None:
+    """Follows the leader of this epoch, if this replica knew none.
+
+    One that knew it and heard nothing goes on asking for votes, whatever others know.
+    """
+    is_news = epoch == replica.epoch and leader_id not in (None, replica.key.broker_id)
+    if is_news and replica.state.leader_id is None:
+        follow(replica, leader_id)
+
+
+def follow(replica: Replica, leader_id: int | None) -> None:
+    """Becomes a follower in this epoch."""
+    if leader_id is None or replica.state.leader_id not in (None, leader_id):
+        raise IllegalTransition(
+            f"broker {replica.state.leader_id} leads epoch {replica.epoch}, and so does {leader_id}"
+        )
+    role = Follower(leader_id, replica.now_ms + replica.config.fetch_timeout_ms)
+    replica.take_role(role, state=replace(replica.state, leader_id=leader_id))
+    send_fetch(replica)
+
+
+def find_leader(replica: Replica) -> None:
+    """An observer asks any voter which broker leads."""
+    role, voter = replica.role, replica.any_voter()
+    if isinstance(role, Unattached):
+        role.find_leader_ms = replica.now_ms + replica.config.retry_ms
+        if voter is not None:
+            replica.send(_request(replica, voter.broker_id))
+
+
+def send_fetch(replica: Replica) -> None:
+    """Asks the leader for what follows this log, once all of it is on the disk: a fetch acks it."""
+    role, config, log = replica.role, replica.config, replica.log
+    if isinstance(role, Follower) and log.durable_offset >= log.position.end_offset:
+        request = _request(replica, role.leader_id)
+        role.fetch_id = request.fetch_id
+        # The leader holds a fetch back for a while before it responds.
+        role.retry_ms = replica.now_ms + config.fetch_wait_ms + config.retry_ms
+        replica.send(request)
+
+
+def _request(replica: Replica, destination: int) -> FetchRequest:
+    position = replica.log.position
+    return FetchRequest(
+        replica.key,
+        destination,
+        replica.epoch,
+        replica.next_fetch_id(),
+        position.end_offset,
+        position.epoch,
+        replica.high_watermark,
+    )
+
+
+def on_response(replica: Replica, response: FetchResponse) -> None:
+    """Takes the response to the fetch that is out; an older one changes nothing."""
+    role = replica.role
+    if not isinstance(role, Follower):
+        learn_leader(replica, response.epoch, response.leader_id)
+        return
+    is_expected = response.epoch == replica.epoch and response.fetch_id == role.fetch_id
+    if not is_expected or response.source.broker_id != role.leader_id:
+        return
+    role.fetch_id = role.retry_ms = None
+    if isinstance(response.outcome, NotLeader):
+        # It has resigned, or has lost its epoch; the follower's own deadline decides.
+        role.retry_ms = replica.now_ms + replica.config.retry_ms
+        return
+    role.deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    role.has_fetched = True
+    match response.outcome:
+        case Diverging() as outcome:
+            _truncate(replica, outcome.end)
+        case SnapshotNeeded() as outcome:
+            role.snapshot = outcome.snapshot
+            replica.out.append(FetchSnapshot(role.leader_id, outcome.snapshot))
+        case Records() as outcome:
+            role.leader_high_watermark = response.high_watermark
+            replica.out.append(Append(outcome))
+
+
+def _truncate(replica: Replica, leader: EpochEnd) -> None:
+    """Goes back to where both logs may agree: one epoch at a time at the most (KIP-279)."""
+    log = replica.log
+    own = log.end_offset_for(leader.epoch)
+    end_offset = log.start_offset if own is None else min(own.end_offset, leader.end_offset)
+    if end_offset < replica.high_watermark:
+        raise CommittedRecordsLost(
+            f"the leader of epoch {replica.epoch} has the metadata log up to offset {end_offset}, "
+            f"and records up to {replica.high_watermark} are committed: stop all brokers, and "
+            "restore the data directories of one moment"
+        )
+    replica.out.append(Truncate(end_offset))
+
+
+def on_durable(replica: Replica) -> None:
+    """All that was appended is on the disk: the next fetch says so to the leader."""
+    role = replica.role
+    if isinstance(role, Follower):
+        replica.raise_high_watermark(min(role.leader_high_watermark, replica.log.durable_offset))
+        if role.is_idle:
+            send_fetch(replica)
+
+
+def on_snapshot_fetched(replica: Replica, snapshot: SnapshotId) -> None:
+    """The snapshot is whole on the disk; it takes effect if this leader is still followed."""
+    role = replica.role
+    if isinstance(role, Follower) and role.snapshot == snapshot:
+        role.snapshot = None
+        replica.out.append(InstallSnapshot(snapshot))
+
+
+def on_snapshot_failed(replica: Replica, snapshot: SnapshotId) -> None:
+    """The leader asks again, perhaps for a newer one."""
+    role = replica.role
+    if isinstance(role, Follower) and role.snapshot == snapshot:
+        role.snapshot = None
+        role.retry_ms = replica.now_ms + replica.config.retry_ms
