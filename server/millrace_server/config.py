@@ -28,12 +28,14 @@ from typing import Any
 from millrace_server.api_error import ApiError
 from millrace_server.group_config import GroupConfig
 from millrace_server.limits import Limits
+from millrace_server.setting import doc_of, setting
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, TopicConfig, config_key
 
 ENVIRONMENT_PREFIX = "MILLRACE_"
 NUMBER_MAX = 2**53
 """No setting is a larger number: all of them are exact as a float, in which the loop has time."""
 _TABLES = ("topic", "limits")
+_ENVIRONMENT, _FLAG = "environment", "flag"
 # Read by the clients, from the same environment: not the broker's to refuse.
 _CLIENT_VARIABLES = frozenset({"MILLRACE_SERVERS"})
 
@@ -52,74 +54,100 @@ class ConfigError(Exception):
 class BrokerConfig:
     """Everything a broker is told at start. Times in milliseconds, sizes in bytes."""
 
-    data: str = "millrace-data"
-    """Data directory; made when it is not there."""
-    listen: str = "127.0.0.1:9092"
-    """HOST:PORT to listen on; port 0 lets the system choose."""
-    advertise: str = ""
-    """HOST:PORT that clients are told to connect to; empty: the address listened on."""
-    insecure_listen: bool = False
-    """Allows listening beyond loopback, where every peer that can connect can read and write."""
-    node_id: int = 0
-    """This broker's id in the cluster."""
-    rack: str = ""
-    """Where the broker is; the replicas of a partition go to different racks. Empty: unknown."""
-    loop: str = "uvloop"
-    """Event loop: `uvloop`, or `asyncio` for the standard library's."""
-    text_dialect: bool = True
-    """Whether lines typed into netcat are answered."""
-    partitions: int = 1
-    """Partitions of a topic that is created without a number."""
-    partitions_max: int = 4_000
-    """Partitions of all topics together. Each holds a descriptor, more while old data is read."""
-    housekeeping_interval_ms: int = 5_000
-    """How often retention, checkpoints, segment ages and compaction are looked at."""
-    compaction_bytes_per_second: int = 16 << 20
-    """How fast compacted topics are read for cleaning: it takes less than a tenth of one core, and
-    leaves the disk to the producers. Without a bound it reads 200 MB a second, and all of it."""
-    compaction_keys_max: int = 500_000
-    """Different keys that one cleaning can tell apart, some 70 MB while it runs; a partition with
-    more that have changed is cleaned in several rounds."""
-    scrub_bytes_per_second: int = 4 << 20
-    """How fast what is on the disk is read in the background, to find what it has changed; 0: not
-    at all. A disk does not notice 4 MiB/s, and a terabyte takes three days."""
-    scrub_interval_ms: int = 86_400_000
-    """From the start of one such pass over everything to the start of the next, at least."""
-    offsets_topic_partitions: int = 50
-    """Partitions of `__consumer_offsets`, in which groups are kept; counts when it is made."""
-    offsets_retention_minutes: int = 10_080
-    """How long the offsets of a group without members are kept."""
-    offset_metadata_max_bytes: int = 4_096
-    """The longest text beside a committed offset."""
-    group_min_session_timeout_ms: int = 6_000
-    """The shortest session a member may ask for: below it heartbeats are a load."""
-    group_max_session_timeout_ms: int = 1_800_000
-    """The longest: a dead member holds its partitions that long."""
-    group_initial_rebalance_delay_ms: int = 3_000
-    """How long the first member of a group waits for others; 0 begins at once."""
-    group_max_size: int = 1_000
-    """Members of one group."""
-    group_memory_max_bytes: int = 64 << 20
-    """What groups and their members may take in memory: twenty thousand members."""
-    offsets_memory_max_bytes: int = 96 << 20
-    """What committed offsets may take in memory: some 300 bytes each, and the text beside it. They
-    are replayed at start, a million in three seconds."""
-    start_wait_ms: int = 1_000
-    """How long a start waits for all partitions to be open. After that it serves those that are:
-    what a crash left may take long to look through, and a request for one of the others is asked
-    to try again."""
-    metadata_snapshot_bytes: int = 1 << 20
-    """Growth of the metadata log from one snapshot of it to the next; a start replays that much."""
-    drain_timeout_ms: int = 10_000
-    """How long a stopping broker lets requests finish."""
-    log_level: str = "info"
-    """Least level that is logged: debug, info, warning or error."""
-    log_format: str = "auto"
-    """`json`, `console`, or `auto`: console on a terminal, else json."""
+    data: str = setting("millrace-data", "Data directory; made when it is not there.")
+    listen: str = setting(
+        "127.0.0.1:9092", "HOST:PORT to listen on; port 0 lets the system choose."
+    )
+    advertise: str = setting(
+        "", "HOST:PORT that clients are told to connect to; empty: the address listened on."
+    )
+    insecure_listen: bool = setting(
+        False,
+        "Allows listening beyond loopback, where every peer that can connect can read and write.",
+    )
+    node_id: int = setting(0, "This broker's id in the cluster.")
+    rack: str = setting(
+        "",
+        "Where the broker is; the replicas of a partition go to different racks. Empty: unknown.",
+    )
+    loop: str = setting("uvloop", "Event loop: `uvloop`, or `asyncio` for the standard library's.")
+    text_dialect: bool = setting(True, "Whether lines typed into netcat are answered.")
+    partitions: int = setting(1, "Partitions of a topic that is created without a number.")
+    partitions_max: int = setting(
+        4_000,
+        "Partitions of all topics together. Each holds a descriptor, more while old data is read.",
+    )
+    housekeeping_interval_ms: int = setting(
+        5_000, "How often retention, checkpoints, segment ages and compaction are looked at."
+    )
+    compaction_bytes_per_second: int = setting(
+        16 << 20,
+        "How fast compacted topics are read for cleaning: it takes less than a tenth of one core, "
+        "and leaves the disk to the producers. Without a bound it reads 200 MB a second, and all "
+        "of it.",
+    )
+    compaction_keys_max: int = setting(
+        500_000,
+        "Different keys that one cleaning can tell apart, some 70 MB while it runs; a partition "
+        "with more that have changed is cleaned in several rounds.",
+    )
+    scrub_bytes_per_second: int = setting(
+        4 << 20,
+        "How fast what is on the disk is read in the background, to find what it has changed; 0: "
+        "not at all. A disk does not notice 4 MiB/s, and a terabyte takes three days.",
+    )
+    scrub_interval_ms: int = setting(
+        86_400_000,
+        "Time from the start of one pass of the scrub to the start of the next, at least.",
+    )
+    offsets_topic_partitions: int = setting(
+        50, "Partitions of `__consumer_offsets`, in which groups are kept; counts when it is made."
+    )
+    offsets_retention_minutes: int = setting(
+        10_080, "How long the offsets of a group without members are kept."
+    )
+    offset_metadata_max_bytes: int = setting(4_096, "The longest text beside a committed offset.")
+    group_min_session_timeout_ms: int = setting(
+        6_000, "The shortest session a member may ask for: below it heartbeats are a load."
+    )
+    group_max_session_timeout_ms: int = setting(
+        1_800_000,
+        "The longest session a member may ask for: a dead member holds its partitions that long.",
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        3_000, "How long the first member of a group waits for others; 0 begins at once."
+    )
+    group_max_size: int = setting(1_000, "Members of one group.")
+    group_memory_max_bytes: int = setting(
+        64 << 20, "What groups and their members may take in memory: twenty thousand members."
+    )
+    offsets_memory_max_bytes: int = setting(
+        96 << 20,
+        "What committed offsets may take in memory: some 300 bytes each, and the text beside it. "
+        "They are replayed at start, a million in three seconds.",
+    )
+    start_wait_ms: int = setting(
+        1_000,
+        "How long a start waits for all partitions to be open. After that it serves those that "
+        "are: what a crash left may take long to look through, and a request for one of the "
+        "others is asked to try again.",
+    )
+    metadata_snapshot_bytes: int = setting(
+        1 << 20,
+        "Growth of the metadata log from one snapshot of it to the next; a start replays that "
+        "much.",
+    )
+    drain_timeout_ms: int = setting(10_000, "How long a stopping broker lets requests finish.")
+    log_level: str = setting("info", "Least level that is logged: debug, info, warning or error.")
+    log_format: str = setting(
+        "auto", "`json`, `console`, or `auto`: console on a terminal, else json."
+    )
     topic: Mapping[str, str] = field(default_factory=dict)
     """Defaults of topic settings, by Kafka's names."""
     limits: Limits = field(default_factory=Limits)
     """What one client and all clients together may use."""
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """No setting: where `load` found each one that was given: `file`, `environment` or `flag`."""
 
     @property
     def group(self) -> GroupConfig:
@@ -171,9 +199,9 @@ def load(
             # Besides `TOMLDecodeError`, what Python says of a number with thousands of digits.
             raise ConfigError("TOML", toml_name, str(error)) from None
         config = _with_table(config, table, toml_name)
-    config = _with_table(config, _environment_table(environment), "environment")
+    config = _with_table(config, _environment_table(environment), _ENVIRONMENT)
     given = {name: value for name, value in flags.items() if value is not None}
-    config = _with_table(config, given, "flag")
+    config = _with_table(config, given, _FLAG)
     return _checked(config)
 
 
@@ -197,10 +225,10 @@ def _environment_table(environment: Mapping[str, str]) -> dict[str, Any]:
             table.setdefault(name, {})[key] = value
         elif name in _TABLES:
             raise ConfigError(
-                variable, "environment", f"is a table; set {variable}__KEY for one of its keys"
+                variable, _ENVIRONMENT, f"is a table; set {variable}__KEY for one of its keys"
             )
         elif inner:
-            raise ConfigError(variable, "environment", f"{name} is not a table of keys")
+            raise ConfigError(variable, _ENVIRONMENT, f"{name} is not a table of keys")
         else:
             table[name] = value
     return table
@@ -208,7 +236,8 @@ def _environment_table(environment: Mapping[str, str]) -> dict[str, Any]:
 
 def _with_table(config: BrokerConfig, table: Mapping[str, Any], source: str) -> BrokerConfig:
     changes: dict[str, Any] = {}
-    known = {f.name: f for f in dataclasses.fields(BrokerConfig)}
+    given: list[str] = []
+    known = {f.name: f for f in dataclasses.fields(BrokerConfig) if doc_of(f) or f.name in _TABLES}
     for name, value in table.items():
         if name not in known:
             raise ConfigError(name, source, _unknown(name, known))
@@ -218,7 +247,10 @@ def _with_table(config: BrokerConfig, table: Mapping[str, Any], source: str) -> 
             changes[name] = _with_limits(config.limits, value, source)
         else:
             changes[name] = _typed(name, getattr(config, name), value, source)
-    return dataclasses.replace(config, **changes)
+        given += [f"{name}.{key}" for key in value] if name in _TABLES else [name]
+    where = source if source in (_ENVIRONMENT, _FLAG) else "file"
+    sources = {**config.sources, **dict.fromkeys(given, where)}
+    return dataclasses.replace(config, **changes, sources=sources)
 
 
 def _unknown(name: str, known: Mapping[str, Any]) -> str:

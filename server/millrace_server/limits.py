@@ -13,6 +13,7 @@ from millrace_protocol.framing import (
     FRAME_BYTES_MAX_BEFORE_HELLO,
     FRAME_BYTES_MOST,
 )
+from millrace_server.setting import setting
 
 READ_BYTES = 256 << 10
 """Size of the buffer that all connections of a server share for reading."""
@@ -36,56 +37,88 @@ class Limits:
     Raises `ValueError` when the limits contradict each other.
     """
 
-    frame_bytes_max: int = FRAME_BYTES_MAX
-    """Largest frame length: one frame is held whole in memory before it is looked at."""
+    frame_bytes_max: int = setting(
+        FRAME_BYTES_MAX,
+        "Largest frame length: one frame is held whole in memory before it is looked at.",
+    )
 
-    frame_bytes_max_before_hello: int = FRAME_BYTES_MAX_BEFORE_HELLO
-    """The same until the dialect lifts it: a peer that has not greeted gets little memory."""
+    frame_bytes_max_before_hello: int = setting(
+        FRAME_BYTES_MAX_BEFORE_HELLO,
+        "Largest frame length before Hello: a peer that has not greeted gets little memory.",
+    )
 
-    line_bytes_max: int = 64 << 10
-    """Longest line of text: each read looks through the unfinished line from its start."""
+    line_bytes_max: int = setting(
+        64 << 10,
+        "Longest line of text: each read looks through the unfinished line from its start.",
+    )
 
-    first_frame_timeout_ms: int = 5_000
-    """From connect to the first whole request: a silent peer holds a descriptor."""
+    first_frame_timeout_ms: int = setting(
+        5_000, "From connect to the first whole request: a silent peer holds a descriptor."
+    )
 
-    frame_timeout_ms: int = 60_000
-    """From the first byte of a request to its last: an unfinished frame holds memory, and one
-    byte now and then would otherwise count as activity."""
+    frame_timeout_ms: int = setting(
+        60_000,
+        "From the first byte of a request to its last: an unfinished frame holds memory, and one "
+        "byte now and then would otherwise count as activity.",
+    )
 
-    scarce_timeout_ms: int = 3_000
-    """While requests of others wait for memory: a large one that holds some is measured for so
-    long, and comes at `scarce_bytes_per_s` or is cut off. Who announced much and sends nothing
-    would otherwise keep others out for the whole of `frame_timeout_ms`."""
+    scarce_timeout_ms: int = setting(
+        3_000,
+        "While requests of others wait for memory: a large one that holds some is measured for so "
+        "long, and comes at `scarce_bytes_per_s` or is cut off. Who announced much and sends "
+        "nothing would otherwise keep others out for the whole of `frame_timeout_ms`.",
+    )
 
-    scarce_bytes_per_s: int = 128 << 10
-    """A mebibit a second, which any network has that large requests are sent on."""
+    scarce_bytes_per_s: int = setting(
+        128 << 10,
+        "Slowest pace of such a request: a mebibit a second, which any network has that large "
+        "requests are sent on.",
+    )
 
-    connections_max_idle_ms: int = 600_000
-    """Nothing received, nothing sent, nothing owed: the peer has probably vanished unseen."""
+    connections_max_idle_ms: int = setting(
+        600_000,
+        "A connection is closed after so long with nothing received, sent or owed: its peer has "
+        "probably vanished unseen.",
+    )
 
-    output_stalled_ms: int = 30_000
-    """The peer took no byte of the answers that wait for it: they hold memory and files."""
+    output_stalled_ms: int = setting(
+        30_000,
+        "A connection is closed when its peer takes no byte for so long of the answers that wait "
+        "for it: they hold memory and files.",
+    )
 
-    linger_ms: int = 1_000
-    """From our last byte to the peer's: closing on unread input would send a reset, which
-    destroys a refusal that the peer has not read yet."""
+    linger_ms: int = setting(
+        1_000,
+        "From the broker's last byte to the peer's: closing on unread input would send a reset, "
+        "which destroys a refusal that the peer has not read yet.",
+    )
 
-    inflight_requests_max: int = 64
-    """Requests of one connection that are not answered yet: at the limit it is not read."""
+    inflight_requests_max: int = setting(
+        64, "Requests of one connection that are not answered yet: at the limit it is not read."
+    )
 
-    buffered_bytes_max: int = 32 << 20
-    """Requests and answers that one connection holds in memory: at the limit it is not read."""
+    buffered_bytes_max: int = setting(
+        32 << 20,
+        "Requests and answers that one connection holds in memory: at the limit it is not read.",
+    )
 
-    request_memory_bytes: int = 192 << 20
-    """The same for all connections together: at the limit large frames wait for their turn, but for
-    one that has begun and may pass it, so that they do not all wait for each other."""
+    request_memory_bytes: int = setting(
+        192 << 20,
+        "Requests and answers that all connections together hold in memory: at the limit large "
+        "frames wait for their turn, but for one that has begun and may pass it, so that they do "
+        "not all wait for each other.",
+    )
 
-    connections_max: int = 12_000
-    """Each holds a descriptor, and a second one while its peer reads slowly; a common hard limit
-    of open files is 20,000."""
+    connections_max: int = setting(
+        12_000,
+        "Connections at a time. Each holds a descriptor, and a second one while its peer reads "
+        "slowly; a common hard limit of open files is 20,000.",
+    )
 
-    connections_refused_max: int = 256
-    """Connections over the limit that are being told so; beyond it they are dropped unheard."""
+    connections_refused_max: int = setting(
+        256,
+        "Connections over the limit that are being told so; beyond it they are dropped unheard.",
+    )
 
     def __post_init__(self) -> None:
         at_most = (
