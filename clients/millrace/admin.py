@@ -1,4 +1,6 @@
-"""The admin client: topics, their settings, and where they are; groups are `_group.admin`'s.
+"""The admin client: topics, their settings, their records, and where they are.
+
+The calls about groups are `_group.admin`'s, those about brokers `_cluster.admin`'s.
 
 Owns the calls and their values. Every change of several topics answers for each of them; the
 calls for a single one raise instead.
@@ -6,23 +8,26 @@ calls for a single one raise instead.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
-from typing import Generic, Self, TypeVar, Unpack
+from typing import Generic, Literal, Self, TypeVar, Unpack
 
+from millrace._cluster.admin import ClusterAdmin, config_values
 from millrace._cluster.cluster import Cluster
+from millrace._cluster.deletion import delete_records
 from millrace._cluster.offsets import list_offsets
 from millrace._cluster.ranges import split_ranges
 from millrace._group.admin import GroupAdmin
+from millrace.brokers import ConfigValue
 from millrace.config import ClientConfig, ClientOptions, Servers, configure, parse_servers
-from millrace.errors import BrokerError, Closed, ConnectionFailed, again, broker_error
+from millrace.errors import BrokerError, Closed, again, broker_error
 from millrace.events import EventFeed, State
+from millrace.groups import Outcome
 from millrace.records import TopicPartition
-from millrace.statistics import BrokerStatistics, of_response
 from millrace_protocol.messages.admin import (
     CreatedTopic,
     CreatePartitionsRequest,
@@ -43,12 +48,9 @@ from millrace_protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
 )
+from millrace_protocol.messages.delete_records import HIGH_WATERMARK
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse, TopicMetadata
-from millrace_protocol.messages.statistics import (
-    DescribeStatisticsRequest,
-    DescribeStatisticsResponse,
-)
 
 T = TypeVar("T")
 Configs = Mapping[str, str | int | None]
@@ -89,33 +91,6 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerDescription:
-    """Where one broker listens."""
-
-    node_id: int
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
-    """The cluster as one of its brokers sees it; `controller` is None while there is none."""
-
-    cluster_id: str
-    controller: int | None
-    brokers: tuple[BrokerDescription, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigValue:
-    """A setting in force, as text; `doc` says what it means, with its unit."""
-
-    value: str
-    is_default: bool
-    doc: str
-
-
-@dataclass(frozen=True, slots=True)
 class ListedOffset:
     """An offset that was asked for; -1 when no record is that late."""
 
@@ -153,8 +128,8 @@ class TopicOutcome(Generic[T]):
         return self.value
 
 
-class Admin(GroupAdmin):
-    """Creates, describes and changes topics; describes consumer groups and takes them elsewhere.
+class Admin(GroupAdmin, ClusterAdmin):
+    """Creates, describes and changes topics; describes brokers and consumer groups.
 
         async with Admin("localhost:9092") as admin:
             await admin.create_topic("clicks", partitions=3)
@@ -291,13 +266,10 @@ class Admin(GroupAdmin):
         """Every setting of a topic that is in force, by name."""
         self._check()
         answer = await self._cluster.call(DescribeConfigsRequest((name,)), DescribeConfigsResponse)
-        found: dict[str, ConfigValue] = {}
-        for topic in answer.topics:
-            if topic.error_code:
-                raise broker_error(topic.error_code, topic.error_message, about=topic.name)
-            for entry in topic.configs:
-                found[entry.name] = ConfigValue(entry.value, entry.is_default, entry.doc)
-        return found
+        (topic,) = answer.topics
+        if topic.error_code:
+            raise broker_error(topic.error_code, topic.error_message, about=topic.name)
+        return config_values(topic.configs)
 
     async def alter_configs(
         self, name: str, configs: Configs, *, validate_only: bool = False
@@ -315,7 +287,7 @@ class Admin(GroupAdmin):
         for result in answer.topics:
             _outcome(result, True).unwrap()
 
-    # Offsets and the cluster
+    # Offsets and records
 
     async def list_offsets(
         self, questions: Mapping[TopicPartition | tuple[str, int], str | int]
@@ -364,37 +336,40 @@ class Admin(GroupAdmin):
                 start = cut.end_offset
         return pieces
 
-    async def describe_cluster(self) -> ClusterDescription:
-        """The brokers, and which of them takes changes."""
-        answer = await self._metadata(())
-        return ClusterDescription(
-            answer.cluster_id,
-            answer.controller_id if answer.controller_id >= 0 else None,
-            tuple(BrokerDescription(b.node_id, b.host, b.port) for b in answer.brokers),
-        )
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition | tuple[str, int], int | Literal["latest"]]
+    ) -> dict[TopicPartition, Outcome[int]]:
+        """Deletes the records before an offset, in each partition for itself.
 
-    async def describe_statistics(
-        self, broker: int | None = None, *, prefix: str = ""
-    ) -> BrokerStatistics:
-        """What one broker has counted since it started: `docs/statistics.md`.
-
-        `broker` is a node id of `describe_cluster`; None asks any. `prefix` selects metrics by
-        name. Raises `ConnectionFailed` when the cluster has no such broker.
+        "latest" (or -1, as in Kafka) deletes all records that can be read now. The value of an
+        outcome is the first offset that is left. It is durable: a crash of the broker does not
+        bring deleted records back. An outcome's error is `OffsetOutOfRange` beyond the high
+        watermark, `PolicyViolation` in a topic that is only compacted, `InvalidTopic` in one of
+        the broker's own, and `DiskFull` when the records are gone, but may come back.
         """
         self._check()
-        cluster = self._cluster
-        if broker is not None and broker not in cluster.brokers:
-            await cluster.refresh(())
-            if broker not in cluster.brokers:
-                raise ConnectionFailed(f"the cluster has no broker {broker}")
-        answer = await cluster.call(
-            DescribeStatisticsRequest(prefix),
-            DescribeStatisticsResponse,
-            to=None if broker is None else partial(cluster.connection, broker),
+        wanted: dict[TopicPartition, int] = {}
+        for where, offset in offsets.items():
+            if isinstance(offset, str):
+                if offset != "latest":
+                    raise ValueError(f"{offset!r}: must be an offset or 'latest'")
+                offset = HIGH_WATERMARK
+            wanted[TopicPartition(*where)] = offset
+        outcomes = await asyncio.gather(
+            *(self._delete_records(where, offset) for where, offset in wanted.items())
         )
-        return of_response(answer)
+        return dict(zip(wanted, outcomes, strict=True))
 
     # Inside
+
+    async def _delete_records(self, where: TopicPartition, offset: int) -> Outcome[int]:
+        try:
+            answers = await delete_records(
+                self._cluster, {where: offset}, timeout_ms=self._timeout_ms
+            )
+        except BrokerError as error:
+            return Outcome(error=error)
+        return Outcome(answers[where].low_watermark)
 
     async def _metadata(self, topics: tuple[str, ...] | None) -> MetadataResponse:
         self._check()

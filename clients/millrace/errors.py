@@ -185,6 +185,10 @@ class InvalidRequest(BrokerError):
     """The broker says that the request breaks a rule of the protocol."""
 
 
+class PolicyViolation(BrokerError):
+    """The topic's `cleanup.policy` does not allow it."""
+
+
 class OutOfOrderSequence(BrokerError):
     """The broker misses a batch before this one."""
 
@@ -308,6 +312,7 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.INVALID_REPLICATION_FACTOR: InvalidReplicationFactor,
     ErrorCode.INVALID_CONFIG: InvalidConfig,
     ErrorCode.INVALID_REQUEST: InvalidRequest,
+    ErrorCode.POLICY_VIOLATION: PolicyViolation,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
     ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFenced,
     ErrorCode.KAFKA_STORAGE_ERROR: StorageFailed,

@@ -12,12 +12,14 @@ from enum import IntEnum
 from millrace_protocol.messages import (
     admin,
     configs,
+    delete_records,
     fetch,
     group_admin,
     group_membership,
     group_offsets,
     hello,
     list_offsets,
+    log_dirs,
     metadata,
     produce,
     producer_id,
@@ -46,8 +48,10 @@ class ApiKey(IntEnum):
     HELLO = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     DESCRIBE_CONFIGS = 32
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ALTER_CONFIGS = 44
@@ -134,6 +138,16 @@ APIS: dict[ApiKey, Api] = {
         ),
         Api(
             ApiKey.DELETE_GROUPS, group_admin.DeleteGroupsRequest, group_admin.DeleteGroupsResponse
+        ),
+        Api(
+            ApiKey.DELETE_RECORDS,
+            delete_records.DeleteRecordsRequest,
+            delete_records.DeleteRecordsResponse,
+        ),
+        Api(
+            ApiKey.DESCRIBE_LOG_DIRS,
+            log_dirs.DescribeLogDirsRequest,
+            log_dirs.DescribeLogDirsResponse,
         ),
         Api(ApiKey.SPLIT_RANGES, split_ranges.SplitRangesRequest, split_ranges.SplitRangesResponse),
         Api(

@@ -42,6 +42,7 @@ class ErrorCode(IntEnum):
     INVALID_REPLICATION_FACTOR = 38
     INVALID_CONFIG = 40
     INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     INVALID_PRODUCER_EPOCH = 47
     KAFKA_STORAGE_ERROR = 56
@@ -145,6 +146,9 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ),
     ErrorCode.INVALID_CONFIG: _T("A configuration key or value is not valid"),
     ErrorCode.INVALID_REQUEST: _T("The request breaks a rule of the protocol"),
+    ErrorCode.POLICY_VIOLATION: _T(
+        "The topic's cleanup.policy does not allow it; change the policy first"
+    ),
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: _T(
         "A batch of this producer is missing before this one; resend from the last acked batch"
     ),

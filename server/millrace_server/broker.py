@@ -42,9 +42,11 @@ from millrace_server.partitions.scrub import Scrub
 from millrace_server.partitions.storage import remove_leftovers
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
+from millrace_server.services.delete_records import DeleteRecordsService
 from millrace_server.services.fetch import FetchService
 from millrace_server.services.groups import GroupCoordinatorService
 from millrace_server.services.list_offsets import OffsetService
+from millrace_server.services.log_dirs import LogDirService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.records import RecordService
@@ -192,6 +194,8 @@ class Broker:
             cluster=self.cluster,
             records=RecordService(self.partitions),
             ranges=SplitRangeService(self.partitions, self.scheduler),
+            delete_records=DeleteRecordsService(self.partitions, self.scheduler),
+            log_dirs=LogDirService(self.partitions, self.env, self.scheduler),
             lookups=self.lookups,
             scheduler=self.scheduler,
             statistics=self._statistics_service,

@@ -223,6 +223,12 @@ class TopicConfig:
         key = TOPIC_CONFIG_KEYS[name]
         return self.own.get(name) or self.defaults.get(name) or key.default
 
+    def source(self, name: str) -> str:
+        """Where the value in force comes from: `topic`, `broker` or `default`."""
+        if self.own.get(name):
+            return "topic"
+        return "broker" if self.defaults.get(name) else "default"
+
     def number(self, name: str) -> int:
         """The value in force of an integer setting."""
         return int(self.text(name))

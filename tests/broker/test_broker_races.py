@@ -24,10 +24,12 @@ from millrace_protocol.messages.configs import (
     ConfigChanges,
     DescribeConfigsRequest,
 )
+from millrace_protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.messages.group_membership import FindCoordinatorResponse
 from millrace_protocol.messages.hello import HelloRequest
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from millrace_protocol.messages.log_dirs import DescribeLogDirsRequest
 from millrace_protocol.messages.metadata import MetadataRequest
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from millrace_protocol.messages.producer_id import InitProducerIdRequest
@@ -51,10 +53,12 @@ MUTATED: dict[ApiKey, Message] = {
     ),
     ApiKey.DELETE_TOPICS: DeleteTopicsRequest(("u", "v")),
     ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest((PartitionCount("t", 3),), True),
-    ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest(("t", "u")),
+    ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest(("t", "u"), (0,)),
     ApiKey.ALTER_CONFIGS: AlterConfigsRequest(
         (ConfigChanges("t", (TopicConfig("segment.ms", "5"),)),), True
     ),
+    ApiKey.DELETE_RECORDS: DeleteRecordsRequest((DeleteRecordsPartition("u", 0, 1),)),
+    ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest(("t", "u")),
     ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange("t", 0, 0, 1, 4_096),)),
     ApiKey.DESCRIBE_STATISTICS: DescribeStatisticsRequest("millrace_"),
     **group_requests("group", "member", topic="t", states=("Stable",)),

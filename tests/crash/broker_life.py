@@ -17,6 +17,7 @@ from millrace_server.broker import Broker
 from millrace_server.controller.metadata_log import METADATA_TOPIC
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.storage import is_partition, partition_directory
+from millrace_server.services.delete_records import Deletion
 from millrace_server.services.produce import ACKS_ALL, Produced
 from tests.crash.machine_in_memory import broker_on
 from tests.sim.disk import FaultyDisk
@@ -47,6 +48,7 @@ def _begun(append: Coroutine[Any, Any, list[Produced]]) -> Waiting:
 class TopicPromise:
     """One topic: its values per partition, those acked being the first `acked` of those `sent`.
 
+    Of partition 0 the first `deleted` values are gone, and those before `may_be_deleted` may be.
     `may_be_gone` while its creation or deletion is not answered, `may_be_wider` in the midst of a
     change of its partitions.
     """
@@ -56,6 +58,8 @@ class TopicPromise:
     acked: tuple[int, ...]
     may_be_gone: bool = False
     may_be_wider: int = 0
+    deleted: int = 0
+    may_be_deleted: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,17 @@ class BrokerLife:
             self.topics[name] = topic
         return base, waiting
 
+    async def delete_records(self, name: str, offset: int) -> None:
+        topic = self.topics[name]
+        self.topics[name] = replace(topic, may_be_deleted=max(topic.may_be_deleted, offset))
+        service = self.broker.services.delete_records
+        (found,) = await service.delete([Deletion(name, 0, offset)])
+        if isinstance(found, ApiError):
+            self.refused += 1
+        else:
+            assert found == max(topic.deleted, offset)
+            self.topics[name] = replace(self.topics[name], deleted=found)
+
     async def give_producer_id(self) -> None:
         try:
             given, _ = await self.broker.producer_ids.give(-1, -1)
@@ -204,11 +219,18 @@ async def check_broker(disk: FaultyDisk, promise: BrokerPromise) -> None:
         for number in range(count):
             refused = broker.partitions.offline(name, number)
             assert refused is None, refused.message if refused else ""
-            found = read_partition(broker.partitions.get(name, number))
+            partition = broker.partitions.get(name, number)
+            start = partition.start_offset
+            if number == 0:
+                assert wanted.deleted <= start <= max(wanted.deleted, wanted.may_be_deleted)
+            else:
+                assert start == 0
+            found = read_partition(partition)
             sent = wanted.sent[number] if number < wanted.partitions else ()
             acked = wanted.acked[number] if number < wanted.partitions else 0
-            assert len(found) >= acked, f"{name}-{number}: {acked} acked, {len(found)} there"
-            assert found == list(sent[: len(found)])
+            end = start + len(found)
+            assert end >= acked, f"{name}-{number}: {acked} acked, {end} there"
+            assert found == list(sent[start:end])
     kept = {partition_directory(METADATA_TOPIC, 0)}
     kept |= {
         partition_directory(t.name, n) for t in topics.values() for n in range(t.partition_count)
@@ -261,6 +283,22 @@ async def write_and_widen(life: BrokerLife) -> None:
         await life.produce("b", 50, partition=1)
 
 
+async def delete_the_front(life: BrokerLife) -> None:
+    """Records are deleted from the front, within a segment, across segments, and all of them."""
+    await life.start()
+    await life.create("a")
+    await life.produce("a", 60, 60, 900, 900)
+    for offset in (1, 3):
+        if life.topics["a"].acked[0] >= offset:
+            await life.delete_records("a", offset)
+        await life.produce("a", 60)
+    await life.stop()
+    await life.start(seed=2)
+    await life.delete_records("a", life.topics["a"].acked[0])
+    await life.produce("a", 60)
+    await life.stop()
+
+
 async def start_again(life: BrokerLife) -> None:
     """A shutdown and a start with something to remove."""
     await life.start()
@@ -306,5 +344,6 @@ Live = Callable[[BrokerLife], Awaitable[None]]
 LIVES: dict[str, Live] = {
     "create and delete": create_and_delete,
     "write and widen": write_and_widen,
+    "delete the front": delete_the_front,
     "start again": start_again,
 }

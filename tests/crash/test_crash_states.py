@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import random
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from millrace_server.log.flush import FlushTicket
 from millrace_server.log.integrity.scan import Ending
 from millrace_server.log.recovery_point import RecoveryPoint, RecoveryPointFile
 from millrace_server.partitions import storage
+from millrace_server.partitions.partition import Partition
 from tests.crash import broker_life, broker_states, log_states
 from tests.crash.durable_states import MomentDisk, Tally, states
 from tests.crash.io_failures import check_broker_failure, check_log
@@ -325,9 +327,19 @@ def with_a_topic_written_before_its_partitions(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(storage, "_write_identity", lambda disk, directory, topic_id: None)
 
 
+def with_deletions_answered_before_they_are_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_durable(partition: Partition, offset: int) -> asyncio.Future[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    monkeypatch.setattr(Partition, "start_durable", start_durable)
+
+
 @pytest.mark.parametrize(
     "break_it",
     [
+        with_deletions_answered_before_they_are_durable,
         without_the_root_synced,
         with_deleted_partitions_removed_in_place,
         with_a_topic_written_before_its_partitions,

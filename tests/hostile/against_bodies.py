@@ -25,6 +25,7 @@ from millrace_protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
 )
+from millrace_protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from millrace_protocol.messages.hello import HelloRequest
 from millrace_protocol.messages.list_offsets import (
@@ -60,6 +61,8 @@ async def an_array_of_int32_max_elements_in_20_bytes(target: Target) -> str:
         ApiKey.CREATE_PARTITIONS: HUGE_COUNT,
         ApiKey.DESCRIBE_CONFIGS: HUGE_COUNT,
         ApiKey.ALTER_CONFIGS: HUGE_COUNT,
+        ApiKey.DELETE_RECORDS: HUGE_COUNT,
+        ApiKey.DESCRIBE_LOG_DIRS: HUGE_COUNT,
         ApiKey.SPLIT_RANGES: HUGE_COUNT,
     }
     async with connect(target.port) as wire:
@@ -87,6 +90,8 @@ async def more_partitions_than_a_request_may_name(target: Target) -> str:
             SplitRangesRequest((PartitionRange(TOPIC, 0, 0, 0, 1),) * 2_001),
             MetadataRequest(("x",) * 2_001),
             DescribeConfigsRequest(("x",) * 2_001),
+            DescribeConfigsRequest((), (0,) * 2_001),
+            DeleteRecordsRequest((DeleteRecordsPartition(TOPIC, 0, 0),) * 2_001),
         ):
             wire.send(request)
             await refused(wire, ErrorCode.INVALID_REQUEST)

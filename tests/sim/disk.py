@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millrace_server.environment.seams import ReadBuffer
+from millrace_server.environment.seams import DiskSpace, ReadBuffer
 
 SECTOR_BYTES = 512
 
@@ -233,6 +233,13 @@ class FaultyDisk:
         self._cached = Tree({"": None})
         self._durable: _Entries = {"": None}
         self._unsynced: dict[str, list[_Change]] = {}
+
+    @property
+    def path(self) -> str:
+        return "/"
+
+    def space(self) -> DiskSpace:
+        return DiskSpace(-1, -1)
 
     def operation(
         self, name: str, path: str, half: Callable[[], object] | None = None

@@ -15,7 +15,7 @@ from tests.specification.session import Exchange
 
 VARYING = frozenset(
     {"software_version", "cluster_id", "topic_id", "member_id", "leader", "client_host"}
-    | {"commit_time_ms", "uptime_ms"}
+    | {"commit_time_ms", "uptime_ms", "path", "total_bytes", "usable_bytes"}
 )
 """Fields that each broker, or each moment, fills differently."""
 _ROW_BYTES = 45

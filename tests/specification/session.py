@@ -23,11 +23,13 @@ from millrace_protocol.framing import HEADER_SIZE, request_frame
 from millrace_protocol.messages import (
     admin,
     configs,
+    delete_records,
     fetch,
     group_admin,
     group_offsets,
     hello,
     list_offsets,
+    log_dirs,
     metadata,
     produce,
     producer_id,
@@ -125,6 +127,9 @@ async def record() -> list[Exchange]:
             await client.ask(request)
         await client.ask(_fetch(99), "fetch-error")
         await client.ask(_fetch(0), "error-response", version=9)
+        deletion = delete_records.DeleteRecordsPartition("clicks", 0, 2)
+        await client.ask(delete_records.DeleteRecordsRequest((deletion,)))
+        await client.ask(log_dirs.DescribeLogDirsRequest(("clicks",)))
         await client.ask(admin.DeleteTopicsRequest(("clicks",)))
         await client.ask(statistics.DescribeStatisticsRequest("millrace_purgatory"))
         return client.exchanges
@@ -189,7 +194,7 @@ def _topics() -> Iterable[Message]:
     return (
         admin.CreatePartitionsRequest((admin.PartitionCount("clicks", 3),), False),
         configs.AlterConfigsRequest((configs.ConfigChanges("clicks", change),), False),
-        configs.DescribeConfigsRequest(("clicks",)),
+        configs.DescribeConfigsRequest(("clicks",), ()),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from tests.wire import (
     batch_rules,
+    deleting,
     fetching,
     frames,
     groups,
@@ -31,6 +32,7 @@ CHAPTERS = (
     session,
     topics,
     producing,
+    deleting,
     batch_rules,
     fetching,
     groups,

@@ -9,6 +9,10 @@ from tests.wire.layouts import Layout
 _RESULT = "error_code int16, error_message string?"
 _TOPIC_RESULTS = f"topics [name string, {_RESULT}]"
 _TOPIC_CONFIG = "configs [name string, value string?]"
+_CONFIGS = (
+    "configs [name string, value string, is_default boolean, source string, "
+    "is_read_only boolean, doc string]"
+)
 _MEMBER = "generation int32, member_id string, instance_id string?"
 _OFFSET_RESULTS = f"partitions [topic string, partition int32, {_RESULT}]"
 
@@ -79,9 +83,9 @@ APIS = {
     ),
     "DescribeConfigs": _api(
         32,
-        "topics [string]",
-        f"topics [name string, {_RESULT}, configs [name string, value string, "
-        "is_default boolean, doc string]]",
+        "topics [string], brokers [int32]",
+        f"topics [name string, {_RESULT}, {_CONFIGS}], brokers [node_id int32, {_RESULT}, "
+        f"{_CONFIGS}]",
     ),
     "AlterConfigs": _api(
         44, f"topics [name string, {_TOPIC_CONFIG}], validate_only boolean", _TOPIC_RESULTS
@@ -141,6 +145,18 @@ APIS = {
         "assignment bytes]]",
     ),
     "DeleteGroups": _api(42, "groups [string]", f"groups [group string, {_RESULT}]"),
+    "DeleteRecords": _api(
+        21,
+        "partitions [topic string, partition int32, offset int64]",
+        f"partitions [topic string, partition int32, {_RESULT}, low_watermark int64]",
+    ),
+    "DescribeLogDirs": _api(
+        35,
+        "topics [string ?]",
+        f"node_id int32, log_dirs [path string, {_RESULT}, total_bytes int64, "
+        f"usable_bytes int64, partitions [topic string, partition int32, {_RESULT}, "
+        "size_bytes int64, offset_lag int64]]",
+    ),
     "SplitRanges": _api(
         1000,
         "partitions [topic string, partition int32, start_offset int64, end_offset int64, "

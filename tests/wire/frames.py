@@ -176,7 +176,7 @@ def a_string_is_utf_8_and_not_negative(target: Target) -> None:
 def a_string_may_have_32767_bytes(target: Target) -> None:
     """The longest string is read; it is no topic's name."""
     with target.connect() as wire:
-        found = wire.call("DescribeConfigs", ["x" * 32_767]).topics[0]
+        found = wire.call("DescribeConfigs", ["x" * 32_767], []).topics[0]
         true(found.error_code != 0, "a topic of 32,767 characters")
 
 

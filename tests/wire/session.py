@@ -168,7 +168,7 @@ def a_client_cannot_write_to_the_brokers_topics(target: Target) -> None:
         own = "__consumer_offsets"
         equal(codes(wire.call("CreatePartitions", [(own, 99)], True).topics), [17], "widen")
         equal(codes(wire.call("AlterConfigs", [(own, ())], True).topics), [17], "AlterConfigs")
-        equal(codes(wire.call("DescribeConfigs", [own, "a/b"]).topics), [0, 3], "describe")
+        equal(codes(wire.call("DescribeConfigs", [own, "a/b"], []).topics), [0, 3], "describe")
 
 
 @check("W-6.6")

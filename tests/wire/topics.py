@@ -31,7 +31,7 @@ SETTINGS = {
 
 def configs_of(wire: Connection, topic: str) -> dict[str, tuple[str, bool]]:
     """Value in force of each setting, and whether it is the default."""
-    found = wire.call("DescribeConfigs", [topic]).topics[0]
+    found = wire.call("DescribeConfigs", [topic], []).topics[0]
     equal(found.error_code, 0, "DescribeConfigs")
     return {entry.name: (entry.value, entry.is_default) for entry in found.configs}
 
@@ -127,7 +127,7 @@ def every_setting_is_described(target: Target) -> None:
         equal(found["segment.bytes"], ("4096", False), "segment.bytes")
         equal(found["retention.ms"], ("-1", False), "retention.ms")
         true(found["durability"][1], "durability is the topic's own")
-        missing = wire.call("DescribeConfigs", [target.name()]).topics[0]
+        missing = wire.call("DescribeConfigs", [target.name()], []).topics[0]
         equal((missing.error_code, missing.configs), (3, []), "no topic")
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar, Unpack
+from typing import Literal, TypeVar, Unpack
 
 from millrace import admin as _admin
 from millrace._sync.blocking_client import BlockingClient
 from millrace.admin import (
-    ClusterDescription,
     Configs,
-    ConfigValue,
     ListedOffset,
     NewTopic,
     Piece,
     TopicDescription,
     TopicOutcome,
 )
+from millrace.brokers import ClusterDescription, ConfigValue, LogDirectory
 from millrace.config import ClientOptions, Servers
 from millrace.groups import CommittedOffset, GroupDescription, GroupListing, Outcome
 from millrace.records import TopicPartition
@@ -103,6 +102,14 @@ class Admin(BlockingClient):
         """Cuts ranges `(start_offset, end_offset)` into pieces of about `piece_bytes`."""
         return self._run(self._admin.split_ranges(ranges, piece_bytes=piece_bytes))
 
+    def delete_records(
+        self, offsets: Mapping[TopicPartition | tuple[str, int], int | Literal["latest"]]
+    ) -> dict[TopicPartition, Outcome[int]]:
+        """Deletes the records before an offset, durably, in each partition for itself."""
+        return self._run(self._admin.delete_records(offsets))
+
+    # Brokers
+
     def describe_cluster(self) -> ClusterDescription:
         """The brokers, and which of them takes changes."""
         return self._run(self._admin.describe_cluster())
@@ -112,6 +119,16 @@ class Admin(BlockingClient):
     ) -> BrokerStatistics:
         """What one broker has counted since it started."""
         return self._run(self._admin.describe_statistics(broker, prefix=prefix))
+
+    def describe_broker_configs(self, broker: int | None = None) -> dict[str, ConfigValue]:
+        """Every setting of one broker that is in force, by name; None asks any broker."""
+        return self._run(self._admin.describe_broker_configs(broker))
+
+    def describe_log_dirs(
+        self, topics: Iterable[str] | None = None, *, broker: int | None = None
+    ) -> list[LogDirectory]:
+        """The data directories of all brokers or of one, with the sizes of their partitions."""
+        return self._run(self._admin.describe_log_dirs(topics, broker=broker))
 
     # Groups
 

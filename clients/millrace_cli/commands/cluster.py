@@ -12,7 +12,7 @@ from millrace_cli.servers import DEFAULT_SERVERS, Servers
 from millrace_cli.table import show
 
 if TYPE_CHECKING:
-    from millrace.admin import BrokerDescription, ClusterDescription
+    from millrace.brokers import BrokerDescription, ClusterDescription
     from millrace.statistics import BrokerStatistics, Metric, Sample
 
 cluster = typer.Typer(

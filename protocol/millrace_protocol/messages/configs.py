@@ -1,19 +1,22 @@
-"""DescribeConfigs and AlterConfigs: the settings of topics."""
+"""DescribeConfigs and AlterConfigs: the settings of topics and brokers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from millrace_protocol.messages.admin import TopicConfig, TopicResult
-from millrace_protocol.primitives import BOOLEAN, INT16, NULLABLE_STRING, STRING
+from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING
 from millrace_protocol.schema import Message, Request, array_of, wire
 
 
 @dataclass(slots=True)
 class DescribeConfigsRequest(Request):
-    """Asks for the settings of topics."""
+    """Asks for the settings of topics and brokers."""
 
     topics: tuple[str, ...] = wire(array_of(STRING), "topic names")
+    brokers: tuple[int, ...] = wire(
+        array_of(INT32), "node ids, each once; -1 for the broker that is asked", default=()
+    )
 
 
 @dataclass(slots=True)
@@ -22,7 +25,9 @@ class ConfigEntry(Message):
 
     name: str = wire(STRING, "configuration key")
     value: str = wire(STRING, "the value in force, as text")
-    is_default: bool = wire(BOOLEAN, "whether the topic itself does not set it")
+    is_default: bool = wire(BOOLEAN, "whether the topic or the broker itself does not set it")
+    source: str = wire(STRING, "where the value comes from, W-4.10.1")
+    is_read_only: bool = wire(BOOLEAN, "whether AlterConfigs cannot change it")
     doc: str = wire(STRING, "meaning and unit, for people")
 
 
@@ -37,10 +42,21 @@ class TopicConfigs(Message):
 
 
 @dataclass(slots=True)
-class DescribeConfigsResponse(Message):
-    """One result per topic, in the request's order."""
+class BrokerConfigs(Message):
+    """All settings of one broker."""
 
-    topics: tuple[TopicConfigs, ...] = wire(array_of(TopicConfigs), "the results")
+    node_id: int = wire(INT32, "the broker's id in the metadata")
+    error_code: int = wire(INT16, "error of this broker (W-7)")
+    error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
+    configs: tuple[ConfigEntry, ...] = wire(array_of(ConfigEntry), "every setting")
+
+
+@dataclass(slots=True)
+class DescribeConfigsResponse(Message):
+    """One result per topic and per broker, in the request's order."""
+
+    topics: tuple[TopicConfigs, ...] = wire(array_of(TopicConfigs), "the results of topics")
+    brokers: tuple[BrokerConfigs, ...] = wire(array_of(BrokerConfigs), "the results of brokers")
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ class Flusher:
         "_is_running",
         "_log",
         "_loop",
+        "_on_checkpoint",
         "_on_durable",
         "_on_failure",
         "_ticket",
@@ -50,11 +51,13 @@ class Flusher:
         on_durable: Callable[[], None],
         on_failure: Callable[[BaseException], None],
         durations: Histogram,
+        on_checkpoint: Callable[[bool], None] | None = None,
     ) -> None:
         """`on_durable()` runs when `log.durable_offset` has moved.
 
         `on_failure(error)` runs once, after the disk has failed. `durations` observes how long
-        each sync took.
+        each sync took. `on_checkpoint(is_written)` runs after each flush that was to write the
+        log's checkpoint; a full disk leaves it to a later one.
         """
         self._log = log
         self._env = env
@@ -62,6 +65,7 @@ class Flusher:
         self._on_durable = on_durable
         self._on_failure: Callable[[BaseException], None] | None = on_failure
         self._durations = durations
+        self._on_checkpoint = on_checkpoint
         self._began_ns = 0
         self._ticket: FlushTicket | None = None
         self._is_requested = False
@@ -150,4 +154,6 @@ class Flusher:
         self._log.finish_settle(ticket)
         if error is not None:
             self.fail(error)
+        elif ticket.checkpoint is not None and self._on_checkpoint is not None:
+            self._on_checkpoint(ticket.is_settled)
         self._begin()

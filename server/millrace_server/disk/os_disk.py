@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from millrace_server.environment.seams import ReadBuffer
+from millrace_server.environment.seams import DiskSpace, ReadBuffer
 
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
@@ -174,6 +174,17 @@ class OsDisk:
         with _operation("make directory", str(root)):
             root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         self._prefix = str(root.resolve())
+
+    @property
+    def path(self) -> str:
+        """The absolute path of `root`."""
+        return self._prefix
+
+    def space(self) -> DiskSpace:
+        """Size and free space of the file system."""
+        with _operation("read the free space of", self._prefix):
+            found = os.statvfs(self._prefix)
+        return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def open(self, path: str, *, create: bool = False, write: bool = False) -> OsFile:
         """Opens a regular file, not to be inherited by child processes."""

@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 ReadBuffer = bytes | bytearray | memoryview
@@ -87,8 +87,23 @@ class File(ReadableFile, Protocol):
     def release(self) -> None: ...
 
 
+class DiskSpace(NamedTuple):
+    """The file system of a data directory; -1 where a number is not known."""
+
+    total_bytes: int
+    usable_bytes: int
+    """Free, and not reserved for the system's administrator."""
+
+
 class Disk(Protocol):
     """A data directory. Paths are relative to it, with `/` between the parts."""
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the data directory, for people."""
+
+    def space(self) -> DiskSpace:
+        """How full the disk is. Blocking; raises `OSError`."""
 
     def open(self, path: str, *, create: bool = False, write: bool = False) -> File:
         """Opens a file; with `create` it must not exist. Raises `OSError`."""

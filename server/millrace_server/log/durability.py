@@ -49,6 +49,7 @@ class Durability:
         "batches_behind",
         "bytes_behind",
         "durable_end",
+        "durable_start_offset",
         "has_clean_checkpoint",
         "recovery_point",
     )
@@ -59,6 +60,8 @@ class Durability:
         # Its position is right when all is durable, as it is when `PartitionLog.open` has flushed.
         self.durable_end = Boundary(state.chain.active.size_bytes, recovered.durable_offset)
         """Where what is durable ends in the active segment."""
+        self.durable_start_offset = recovered.start_offset
+        """Where the log begins by the checkpoint, or by what another recovery finds again."""
         self.bytes_behind = recovered.bytes_behind_checkpoint
         self.batches_behind = recovered.batches_behind_checkpoint
         self.has_clean_checkpoint = recovered.report.is_clean
@@ -195,7 +198,8 @@ class Durability:
                 ticket.index_tail.note_saved()
             if ticket.checkpoint is not None:
                 state = self._state
-                state.epochs = state.epochs.trim_to(ticket.checkpoint.start_offset)
+                self.durable_start_offset = ticket.checkpoint.start_offset
+                state.epochs = state.epochs.trim_to(self.durable_start_offset)
         elif ticket.checkpoint is not None:
             self._wants_checkpoint = True
             self._removed = ticket.removed + self._removed

@@ -13,12 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from millrace_protocol.records import (
-    BatchHeader,
-    BatchTooLarge,
-    assign,
-    stamp_log_append_time,
-)
+from millrace_protocol.records import BatchHeader, BatchTooLarge, assign, stamp_log_append_time
 from millrace_server.environment.seams import Disk, ReadBuffer
 from millrace_server.log.compaction.cleaner import LogCleaner
 from millrace_server.log.config import LogConfig
@@ -138,6 +133,11 @@ class PartitionLog:
     def start_offset(self) -> int:
         """The first offset that can be read."""
         return self._state.start_offset
+
+    @property
+    def durable_start_offset(self) -> int:
+        """Records before it do not come back after a crash."""
+        return self._durability.durable_start_offset
 
     @property
     def end_offset(self) -> int:

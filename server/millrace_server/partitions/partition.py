@@ -23,7 +23,6 @@ from millrace_server.disk.worker import shielded
 from millrace_server.environment.seams import Environment, Spawn
 from millrace_server.log import (
     Appended,
-    Candidate,
     Cleaning,
     CorruptRange,
     LogClosed,
@@ -45,6 +44,10 @@ UNSYNCED_BYTES_MAX = 64 << 20
 """With `durability=os`, a sync is started in the background after this much: an unbounded
 amount of dirty pages would stall the disk for everybody when the kernel writes it back."""
 
+_START_NOT_DURABLE = (
+    "The records cannot be read any more, and the disk is too full to write that down: a restart "
+    "may bring them back. Free space and send the request again"
+)
 PRODUCER_SILENT_MS_MAX = 86_400_000
 """An idempotent producer that wrote nothing for this long is forgotten, as in Kafka."""
 
@@ -61,6 +64,7 @@ class Partition:
         "_high_watermark",
         "_on_corruption",
         "_on_failure",
+        "_start_acks",
         "_statistics",
         "_unreadable",
         "_unsynced_bytes",
@@ -103,6 +107,7 @@ class Partition:
         nothing is closed or removed under it: it is given up soon after `ending` is set."""
         self.watchers = Watchers(scheduler)
         self._acks = AckPurgatory()
+        self._start_acks = AckPurgatory()
         self._on_failure = on_failure
         self._env = env
         self._statistics = statistics
@@ -181,6 +186,7 @@ class Partition:
         self.leadership.check_next(epoch)
         self.leadership = Leadership(Role.FOLLOWER, epoch, leader_id)
         self._acks.end(self._not_leader())
+        self._start_acks.end(self._not_leader())
         self.watchers.call()
         await self._settle_flusher()
 
@@ -296,18 +302,6 @@ class Partition:
             start_offset, end_offset=end_offset, piece_bytes=piece_bytes, pieces_max=pieces_max
         )
 
-    def candidate_for_timestamp(
-        self, timestamp_ms: int, *, from_offset: int, end_offset: int
-    ) -> Candidate | None:
-        """See `LogReader.candidate_for_timestamp`."""
-        return self.log.reader.candidate_for_timestamp(
-            timestamp_ms, from_offset=from_offset, end_offset=end_offset
-        )
-
-    def largest_timestamp(self, *, end_offset: int) -> int:
-        """See `LogReader.largest_timestamp`."""
-        return self.log.reader.largest_timestamp(end_offset=end_offset)
-
     def reconfigure(self, config: LogConfig) -> None:
         """Takes changed topic settings. The high watermark does not go back with them."""
         self.log.config = config
@@ -347,6 +341,17 @@ class Partition:
         self.log.advance_start(offset, high_watermark=self._high_watermark)
         self._flusher.request()
 
+    def start_durable(self, offset: int) -> asyncio.Future[None]:
+        """Is done when no crash brings back a record before `offset`, where the log begins now.
+
+        Fails with the error if that will not be, with DISK_FULL on a full disk."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.log.durable_start_offset >= offset:
+            future.set_result(None)
+        else:
+            self._start_acks.wait(offset, partial(_settle, future))
+        return future
+
     def begin_cleaning(self, now_ms: int, *, keys_max: int) -> Cleaning | None:
         """A pass of compaction if one is due; the caller holds `background`."""
         if self.ending.is_set() or not self.is_cleanable:
@@ -374,14 +379,14 @@ class Partition:
         """Ends the partition in order: all is durable, and the log says that it was closed."""
         await self._end_background()
         await self._flusher.close()
-        self._acks.fail(LogClosed(self.log.directory))
+        self._fail_waiting(LogClosed(self.log.directory))
         await spawn.blocking(self.log.close)
 
     async def abandon(self) -> None:
         """Ends a partition whose topic is deleted; every waiting request gets an answer."""
         await self._end_background()
         await self._flusher.close()
-        self._acks.fail(LogClosed(self.log.directory))
+        self._fail_waiting(LogClosed(self.log.directory))
         self.log.discard()
         self.is_abandoned = True
         self.watchers.call()
@@ -398,7 +403,14 @@ class Partition:
             on_durable=self._advance,
             on_failure=self._fail_acks,
             durations=self._statistics.flush_durations,
+            on_checkpoint=self._on_checkpoint,
         )
+
+    def _on_checkpoint(self, is_written: bool) -> None:
+        if is_written:
+            self._start_acks.advance(self.log.durable_start_offset)
+        else:
+            self._start_acks.end(ApiError(ErrorCode.DISK_FULL, _START_NOT_DURABLE))
 
     def _advance(self) -> None:
         if self._epoch_begun is not None and self.log.durable_epoch >= self.log.leader_epoch:
@@ -412,8 +424,12 @@ class Partition:
         if self._epoch_begun is not None:
             begun, self._epoch_begun = self._epoch_begun, None
             _settle(begun, LogFailed(self.log.directory, error))
-        self._acks.fail(LogFailed(self.log.directory, error))
+        self._fail_waiting(LogFailed(self.log.directory, error))
         self._on_failure(error)
+
+    def _fail_waiting(self, error: Exception) -> None:
+        self._acks.fail(error)
+        self._start_acks.fail(error)
 
     def _move_high_watermark(self, offset: int) -> None:
         if offset > self._high_watermark:

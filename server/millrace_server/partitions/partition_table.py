@@ -52,9 +52,14 @@ class PartitionTable:
 
     def states(self) -> Iterator[str]:
         """`online` or `offline`, for each partition."""
-        for partitions in list(self._by_topic.values()):
-            for partition in list(partitions.values()):
-                yield "online" if isinstance(partition, Partition) else "offline"
+        for _, _, partition in self.entries():
+            yield "online" if isinstance(partition, Partition) else "offline"
+
+    def entries(self) -> Iterator[tuple[str, int, Partition | ApiError]]:
+        """Topic and number of each partition, and the refusal in place of one that is offline."""
+        for topic, partitions in list(self._by_topic.items()):
+            for number, partition in list(partitions.items()):
+                yield topic, number, partition
 
     def add(self, partition: Partition) -> None:
         """Puts a partition in service."""

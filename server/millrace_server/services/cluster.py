@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
+from millrace_server.broker_settings import BrokerSetting, broker_settings
 from millrace_server.config import BrokerConfig
 from millrace_server.limits import Limits
 from millrace_server.metadata.cache import MetadataCache
@@ -39,6 +40,16 @@ class ClusterService:
     def limits(self) -> Limits:
         """What a client may send to this broker."""
         return self._config.limits
+
+    def settings(self, node_id: int) -> list[BrokerSetting]:
+        """Every setting of this broker; raises `ApiError` for another one's id, -1 is this one."""
+        if node_id not in (-1, self.node_id):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"This is broker {self.node_id}, which does not know the settings of broker "
+                f"{node_id}; ask that one",
+            )
+        return list(broker_settings(self._config))
 
     @property
     def cluster_id(self) -> str:

@@ -98,7 +98,7 @@ async def find_offset(
     from_offset = partition.start_offset
     while True:
         async with lookups:
-            candidate = partition.candidate_for_timestamp(
+            candidate = partition.log.reader.candidate_for_timestamp(
                 timestamp_ms, from_offset=from_offset, end_offset=end_offset
             )
             if candidate is None:
@@ -116,11 +116,11 @@ async def _find_largest(partition: Partition, lookups: BatchLookups) -> FoundOff
     largest record is the answer then, and one batch is all that is read.
     """
     end_offset = partition.high_watermark
-    timestamp_ms = partition.largest_timestamp(end_offset=end_offset)
+    timestamp_ms = partition.log.reader.largest_timestamp(end_offset=end_offset)
     if timestamp_ms < 0:
         return FoundOffset(-1)
     async with lookups:
-        candidate = partition.candidate_for_timestamp(
+        candidate = partition.log.reader.candidate_for_timestamp(
             timestamp_ms, from_offset=partition.start_offset, end_offset=end_offset
         )
         if candidate is None:

@@ -11,9 +11,11 @@ from millrace_server.environment.seams import Environment
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
+from millrace_server.services.delete_records import DeleteRecordsService
 from millrace_server.services.fetch import FetchService
 from millrace_server.services.groups import GroupCoordinatorService
 from millrace_server.services.list_offsets import OffsetService
+from millrace_server.services.log_dirs import LogDirService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.records import RecordService
@@ -37,6 +39,8 @@ class Services:
     cluster: ClusterService
     records: RecordService
     ranges: SplitRangeService
+    delete_records: DeleteRecordsService
+    log_dirs: LogDirService
     lookups: BatchLookups
     scheduler: FairScheduler
     statistics: StatisticsService

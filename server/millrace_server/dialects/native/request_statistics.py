@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +18,7 @@ from millrace_server.statistics.requests import ApiStatistics, ApiTable
 DIALECT = "native"
 
 Results = Callable[[Any], tuple[Any, ...]]
-"""The array of a response whose elements have an error code."""
+"""The elements of a response that have an error code."""
 
 
 def _has_error_code(type_: ArrayOf) -> bool:
@@ -31,9 +32,10 @@ def _results_of(response: type[Message], version: int) -> Results | None:
         for name, field in wire_fields(response, version)
         if isinstance(field.type, ArrayOf) and _has_error_code(field.type)
     ]
-    if len(names) > 1:
-        raise TypeError(f"{response.__name__} has results in {names}; one array is counted")
-    return attrgetter(*names) if names else None
+    if len(names) < 2:
+        return attrgetter(*names) if names else None
+    arrays = attrgetter(*names)
+    return lambda body: tuple(chain.from_iterable(arrays(body)))
 
 
 RESULTS: dict[int, Results | None] = {

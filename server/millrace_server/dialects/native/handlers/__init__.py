@@ -8,12 +8,14 @@ from typing import Any
 from millrace_protocol.api import ApiKey
 from millrace_server.dialects.native.handlers import (
     configs,
+    delete_records,
     fetch,
     group_admin,
     group_membership,
     group_offsets,
     hello,
     list_offsets,
+    log_dirs,
     metadata,
     produce,
     producer_id,
@@ -50,6 +52,8 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.LIST_GROUPS: group_admin.list_groups,
     ApiKey.DESCRIBE_GROUPS: group_admin.describe,
     ApiKey.DELETE_GROUPS: group_admin.delete,
+    ApiKey.DELETE_RECORDS: delete_records.handle,
+    ApiKey.DESCRIBE_LOG_DIRS: log_dirs.handle,
     ApiKey.SPLIT_RANGES: split_ranges.handle,
     ApiKey.DESCRIBE_STATISTICS: statistics.handle,
 }

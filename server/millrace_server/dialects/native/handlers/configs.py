@@ -7,6 +7,7 @@ from millrace_protocol.messages.admin import TopicResult
 from millrace_protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
+    BrokerConfigs,
     ConfigChanges,
     ConfigEntry,
     DescribeConfigsRequest,
@@ -14,6 +15,7 @@ from millrace_protocol.messages.configs import (
     TopicConfigs,
 )
 from millrace_server.api_error import ApiError
+from millrace_server.broker_settings import DEFAULT
 from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.loop.fair_scheduler import chunks
 from millrace_server.services.request_context import RequestContext
@@ -27,13 +29,18 @@ CHUNK_TOPICS = 10
 async def describe(
     services: Services, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Lists every setting of each topic with where its value comes from."""
+    """Lists every setting of each topic and broker with where its value comes from."""
+    check_once(request.brokers, "broker")
     described: list[TopicConfigs] = []
     for names in chunks(request.topics, CHUNK_TOPICS, str):
         if described:
             await services.scheduler.yield_()
         described += (_describe(services, name) for name in names)
-    return DescribeConfigsResponse(tuple(described))
+    brokers: list[BrokerConfigs] = []
+    for node_id in request.brokers:
+        brokers.append(_describe_broker(services, node_id))
+        await services.scheduler.yield_()
+    return DescribeConfigsResponse(tuple(described), tuple(brokers))
 
 
 def _describe(services: Services, name: str) -> TopicConfigs:
@@ -46,10 +53,29 @@ def _describe(services: Services, name: str) -> TopicConfigs:
         ErrorCode.NONE,
         None,
         tuple(
-            ConfigEntry(key.name, config.text(key.name), key.name not in config.own, key.doc)
+            ConfigEntry(
+                key.name,
+                config.text(key.name),
+                key.name not in config.own,
+                config.source(key.name),
+                False,
+                key.doc,
+            )
             for key in TOPIC_CONFIG_KEYS.values()
         ),
     )
+
+
+def _describe_broker(services: Services, node_id: int) -> BrokerConfigs:
+    try:
+        settings = services.cluster.settings(node_id)
+    except ApiError as refused:
+        return BrokerConfigs(node_id, refused.code, refused.message, ())
+    entries = (
+        ConfigEntry(each.name, each.value, each.source == DEFAULT, each.source, True, each.doc)
+        for each in settings
+    )
+    return BrokerConfigs(services.cluster.node_id, ErrorCode.NONE, None, tuple(entries))
 
 
 async def alter(

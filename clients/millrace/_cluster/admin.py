@@ -1,0 +1,166 @@
+"""Brokers for an operator: where they are, their statistics, settings and data directories.
+
+Owns these calls of the admin client. Each broker answers for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from millrace._cluster.cluster import Cluster
+from millrace.brokers import (
+    BrokerDescription,
+    ClusterDescription,
+    ConfigValue,
+    LogDirectory,
+    PartitionSize,
+)
+from millrace.errors import BrokerError, ConnectionFailed, broker_error
+from millrace.records import TopicPartition
+from millrace.statistics import BrokerStatistics, of_response
+from millrace_protocol.messages.configs import (
+    ConfigEntry,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from millrace_protocol.messages.log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    LogDir,
+    LogDirPartition,
+)
+from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
+from millrace_protocol.messages.statistics import (
+    DescribeStatisticsRequest,
+    DescribeStatisticsResponse,
+)
+
+ANY_BROKER = -1
+
+
+class ClusterAdmin:
+    """The part of the admin client that is about brokers."""
+
+    _cluster: Cluster
+    _timeout_ms: int
+
+    def _check(self) -> None:
+        """Raises unless the client runs."""
+        raise NotImplementedError
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The brokers, and which of them takes changes."""
+        self._check()
+        answer = await self._cluster.call(MetadataRequest(()), MetadataResponse)
+        return ClusterDescription(
+            answer.cluster_id,
+            answer.controller_id if answer.controller_id >= 0 else None,
+            tuple(BrokerDescription(b.node_id, b.host, b.port) for b in answer.brokers),
+        )
+
+    async def describe_statistics(
+        self, broker: int | None = None, *, prefix: str = ""
+    ) -> BrokerStatistics:
+        """What one broker has counted since it started: `docs/statistics.md`.
+
+        `broker` is a node id of `describe_cluster`; None asks any. `prefix` selects metrics by
+        name. Raises `ConnectionFailed` when the cluster has no such broker.
+        """
+        self._check()
+        await self._find(broker)
+        answer = await self._cluster.call(
+            DescribeStatisticsRequest(prefix),
+            DescribeStatisticsResponse,
+            to=None if broker is None else partial(self._cluster.connection, broker),
+        )
+        return of_response(answer)
+
+    async def describe_broker_configs(self, broker: int | None = None) -> dict[str, ConfigValue]:
+        """Every setting of one broker that is in force, by name; None asks any broker.
+
+        Names are those of the broker's configuration file, with `limits.` and `topic.` before
+        those of its tables. Raises `ConnectionFailed` when the cluster has no such broker.
+        """
+        self._check()
+        await self._find(broker)
+        answer = await self._cluster.call(
+            DescribeConfigsRequest((), (ANY_BROKER if broker is None else broker,)),
+            DescribeConfigsResponse,
+            to=None if broker is None else partial(self._cluster.connection, broker),
+        )
+        (found,) = answer.brokers
+        if found.error_code:
+            raise broker_error(
+                found.error_code, found.error_message, about=f"broker {found.node_id}"
+            )
+        return config_values(found.configs)
+
+    async def describe_log_dirs(
+        self, topics: Iterable[str] | None = None, *, broker: int | None = None
+    ) -> list[LogDirectory]:
+        """The data directories of all brokers or of one, with the sizes of their partitions.
+
+        `topics` restricts the partitions; None is all of them, the broker's own included. A topic
+        that a broker holds no partition of is left out. Raises `ConnectionFailed` when the cluster
+        has no such broker.
+        """
+        self._check()
+        wanted = None if topics is None else tuple(topics)
+        if broker is None:
+            await self._cluster.refresh(())
+        else:
+            await self._find(broker)
+        asked = sorted(self._cluster.brokers) if broker is None else [broker]
+        lists = await asyncio.gather(*(self._log_dirs_of(node_id, wanted) for node_id in asked))
+        return [directory for part in lists for directory in part]
+
+    # Inside
+
+    async def _find(self, broker: int | None) -> None:
+        cluster = self._cluster
+        if broker is not None and broker not in cluster.brokers:
+            await cluster.refresh(())
+            if broker not in cluster.brokers:
+                raise ConnectionFailed(f"the cluster has no broker {broker}")
+
+    async def _log_dirs_of(
+        self, node_id: int, topics: tuple[str, ...] | None
+    ) -> list[LogDirectory]:
+        answer = await self._cluster.call(
+            DescribeLogDirsRequest(topics),
+            DescribeLogDirsResponse,
+            to=partial(self._cluster.connection, node_id),
+        )
+        return [_log_directory(answer.node_id, each) for each in answer.log_dirs]
+
+
+def config_values(entries: Sequence[ConfigEntry]) -> dict[str, ConfigValue]:
+    """The settings of a topic or a broker, by name."""
+    return {
+        each.name: ConfigValue(
+            each.value, each.is_default, each.source, each.is_read_only, each.doc
+        )
+        for each in entries
+    }
+
+
+def _log_directory(node_id: int, found: LogDir) -> LogDirectory:
+    partitions = {
+        TopicPartition(each.topic, each.partition): _size(each) for each in found.partitions
+    }
+    error = _error(found.error_code, found.error_message, found.path)
+    return LogDirectory(
+        node_id, found.path, found.total_bytes, found.usable_bytes, partitions, error
+    )
+
+
+def _size(found: LogDirPartition) -> PartitionSize:
+    about = f"{found.topic}-{found.partition}"
+    error = _error(found.error_code, found.error_message, about)
+    return PartitionSize(found.size_bytes, found.offset_lag, error)
+
+
+def _error(code: int, sentence: str | None, about: str) -> BrokerError | None:
+    return broker_error(code, sentence, about=about) if code else None
