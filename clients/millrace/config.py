@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict
 
 from millrace.errors import ConfigError
-from millrace_protocol.framing import CLIENT_ID_BYTES_MAX
-from millrace_protocol.records import Codec
+from millrace_protocol.framing import CLIENT_ID_BYTES_MAX, FRAME_BYTES_MAX
+from millrace_protocol.records import HEADER_SIZE, Codec
 
 DEFAULT_PORT = 9092
 Servers = str | Iterable[str]
@@ -22,6 +22,9 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OutOfRange = Literal["error", "earliest", "latest"]
 Overdue = Literal["pause", "leave"]
 
+_REQUEST_BYTES = 1 << 20
+_LONE_RECORD_BYTES_MAX = FRAME_BYTES_MAX - 4096
+"""The largest record by default: the rest is more than a Produce request has beside it."""
 _ACKS = {"all": -1, 1: 1, 0: 0}
 
 
@@ -68,6 +71,8 @@ class ClientConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name == "max_request_bytes" and value is None:
+                continue
             if field.name.endswith(("_ms", "_bytes", "_records")):
                 _check_count(field.name, value, zero=field.name == "linger_ms")
         if len(self.client_id.encode()) > CLIENT_ID_BYTES_MAX:
@@ -112,8 +117,10 @@ class ProducerConfig(ClientConfig):
     """
     buffer_bytes: int = 32 * 1024 * 1024
     """Bound of all records that are not acked yet."""
-    max_request_bytes: int = 1024 * 1024
-    """Bound of one request, and so of one record; a topic's max.message.bytes is the peer."""
+    max_request_bytes: int | None = None
+    """Bound of one request, and so of one record. None: a request is filled up to 1 MiB, and a
+    larger record travels alone, up to what brokers take by default (almost 16 MiB). Every record
+    needs a topic whose max.message.bytes allows it."""
     delivery_timeout_ms: int = 120_000
     """From `send` to the ack, retries included."""
 
@@ -127,10 +134,16 @@ class ProducerConfig(ClientConfig):
             raise ConfigError(
                 f"compression: must be none, gzip, snappy, lz4 or zstd, not {self.compression!r}"
             )
-        if self.batch_bytes > self.max_request_bytes:
-            raise ConfigError("batch_bytes: must not be more than max_request_bytes")
-        if self.buffer_bytes < 2 * self.max_request_bytes:
-            raise ConfigError("buffer_bytes: must be at least twice max_request_bytes")
+        if self.batch_bytes > (self.max_request_bytes or _LONE_RECORD_BYTES_MAX):
+            raise ConfigError(
+                "batch_bytes: must not be more than max_request_bytes, or than "
+                f"{_LONE_RECORD_BYTES_MAX} without it"
+            )
+        if self.buffer_bytes < 2 * self.request_bytes:
+            raise ConfigError(
+                "buffer_bytes: must be at least twice max_request_bytes, which is "
+                f"{self.request_bytes} here"
+            )
         if self.delivery_timeout_ms < self.linger_ms:
             raise ConfigError("delivery_timeout_ms: must not be less than linger_ms")
 
@@ -138,6 +151,20 @@ class ProducerConfig(ClientConfig):
     def is_idempotent(self) -> bool:
         """`idempotent`, with None resolved."""
         return self.acks != 0 if self.idempotent is None else self.idempotent
+
+    @property
+    def request_bytes(self) -> int:
+        """What a request is filled up to; a record that is larger travels alone."""
+        if self.max_request_bytes is not None:
+            return self.max_request_bytes
+        return max(_REQUEST_BYTES, self.batch_bytes)
+
+    @property
+    def record_bytes_max(self) -> int:
+        """The largest record, with its frame."""
+        if self.max_request_bytes is not None:
+            return max(self.batch_bytes, self.max_request_bytes - HEADER_SIZE)
+        return min(_LONE_RECORD_BYTES_MAX, self.buffer_bytes)
 
     @property
     def wire_acks(self) -> int:
@@ -159,7 +186,7 @@ class ProducerOptions(ClientOptions, total=False):
     linger_ms: int
     batch_bytes: int
     buffer_bytes: int
-    max_request_bytes: int
+    max_request_bytes: int | None
     delivery_timeout_ms: int
 
 

@@ -26,10 +26,12 @@ from millrace_wire.errors import (
     ConnectionClosed,
     ConnectionFault,
     ConnectionLost,
+    FrameTooLong,
     ProtocolViolation,
     RequestTimedOut,
     copy_of,
 )
+from millrace_wire.foreign_protocols import resemblance
 from millrace_wire.frame_buffers import KEPT_BYTES_MAX, FrameBuffers
 from millrace_wire.frame_reader import FrameLengthError, FrameReader, Scratch
 from millrace_wire.request_pipeline import RequestPipeline
@@ -245,6 +247,15 @@ class Connection(asyncio.BufferedProtocol):
                 # One exception for each: it collects the traceback of its caller.
                 reply.set_exception(copy_of(fault))
 
+    def _wrong_length(self, error: FrameLengthError) -> ProtocolViolation:
+        bytes_max = self._reader.frame_bytes_max
+        if self.node_id >= 0 and error.length > bytes_max:
+            return FrameTooLong(
+                f"{self} sent a frame of {error.length} bytes, and this side takes {bytes_max}"
+            )
+        found = resemblance(error.length.to_bytes(4, "big"))
+        return ProtocolViolation(f"{self} does not speak the protocol: {found or error}")
+
     def _end_at(self, response: type[Message], error: WireError) -> ProtocolViolation:
         """Closes the connection at a response that cannot be decoded."""
         violation = ProtocolViolation(f"{self}: a broken {response.__name__}: {error}")
@@ -287,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
             while (frame := reader.next_frame()) is not None:
                 self._on_frame(frame if reader.owned else memoryview(bytes(frame)))
         except FrameLengthError as error:
-            self._end(ProtocolViolation(f"{self} does not speak the protocol: {error}"))
+            self._end(self._wrong_length(error))
         except ProtocolViolation as violation:
             self._end(violation)
         else:

@@ -72,6 +72,10 @@ class ProtocolViolation(ConnectionFault):
     """The peer sent bytes that the protocol does not allow."""
 
 
+class FrameTooLong(ProtocolViolation):
+    """The peer speaks the protocol, and sent a longer frame than this side takes."""
+
+
 def copy_of(fault: F) -> F:
     """The fault as a new exception, without a traceback.
 

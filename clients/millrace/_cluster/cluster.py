@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from millrace._backoff import backoff_ms
 from millrace._cluster.connection import Connection
+from millrace._cluster.port_probe import first_contact
 from millrace.config import ClientConfig
 from millrace.errors import (
     BrokerError,
@@ -293,7 +294,8 @@ class Cluster:
         return connection if connection is not None and connection.is_open else None
 
     async def _bootstrap(self, server: Address) -> Connection:
-        connection = await self._dial(server)
+        dialing = self._dial(server)
+        connection = await (dialing if self.brokers else first_contact(dialing, server))
         self._keep(connection, LANE_CALLS)
         return connection
 

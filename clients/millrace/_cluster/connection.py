@@ -143,6 +143,11 @@ def client_error(error: wire.RequestFailed) -> MillraceError:
                 f"{error}: lower max_request_bytes, or name fewer topics at once",
                 code=ErrorCode.FRAME_TOO_LARGE,
             )
+        case wire.FrameTooLong():
+            return MessageTooLarge(
+                f"{error}: raise fetch_max_bytes, and buffer_bytes with it",
+                code=ErrorCode.FRAME_TOO_LARGE,
+            )
         case wire.VersionUnsupported():
             return UnsupportedVersion(str(error), code=ErrorCode.UNSUPPORTED_VERSION)
         case _:

@@ -27,6 +27,7 @@ from millrace.config import ConsumerConfig
 from millrace.errors import (
     BrokerError,
     CorruptMessage,
+    MessageTooLarge,
     MillraceError,
     NoCommittedOffset,
     OffsetOutOfRange,
@@ -287,15 +288,14 @@ class Positions:
             if state.version == version:
                 state.in_flight = False
                 self.stale_topics.add(state.where.topic)
-                self._retry(state, error, now_ms)
+                # What is too large for this client will be so again.
+                on_failed = self._failed if isinstance(error, MessageTooLarge) else self._retry
+                on_failed(state, error, now_ms)
 
     def on_looked_up(
         self, lookup: Lookup, results: tuple[ListOffsetsResult, ...], now_ms: int
     ) -> None:
-        """A broker answered a lookup, each partition for itself.
-
-        Offset -1, where no record is that late, goes on at the end.
-        """
+        """A broker answered a lookup; offset -1, where no record is that late, is the end."""
         by_partition = {(result.topic, result.partition): result for result in results}
         for state, version in lookup.asked:
             if state.version != version:

@@ -27,12 +27,7 @@ from millrace.errors import (
     again,
 )
 from millrace.partitioner import Partitioner, by_key
-from millrace_protocol.records import (
-    HEADER_SIZE,
-    RECORD_OVERHEAD_BYTES,
-    Headers,
-    record_size_max,
-)
+from millrace_protocol.records import RECORD_OVERHEAD_BYTES, Headers, record_size_max
 
 if TYPE_CHECKING:
     from millrace._producer.arrow_columns import ArrowColumns
@@ -42,10 +37,11 @@ _NO_BOUND = 1 << 62
 
 
 class Accumulator:
-    """The records of one producer that are not settled; `buffered_bytes <= buffer_bytes`.
+    """The records of one producer that are not settled.
 
+    `buffered_bytes <= buffer_bytes`, but for one record more. Up to `roomy_bytes` any record is
+    taken, however large.
     `needs_wakeup` is set with each batch that is opened: `ProduceQueue.drain` may have more to do.
-    Up to `roomy_bytes` any record is taken.
     `backlog` is the call whose records did not all fit; until they do, others are refused.
     """
 
@@ -61,8 +57,8 @@ class Accumulator:
         self.buffered_bytes = 0
         self.needs_wakeup = False
         self.backlog: PendingRecords | None = None
-        self.roomy_bytes = config.buffer_bytes - config.max_request_bytes
-        self._record_bytes_max = max(config.batch_bytes, config.max_request_bytes - HEADER_SIZE)
+        self.roomy_bytes = config.buffer_bytes - config.request_bytes
+        self._record_bytes_max = config.record_bytes_max
         self._config = config
         self._produce_queue = produce_queue
         self._owner = owner
@@ -107,12 +103,10 @@ class Accumulator:
             size += len(key)
         if headers:
             size = record_size_max(key, value, headers)
-        if self.backlog is not None or self.buffered_bytes + size > self._buffer_bytes:
-            raise buffer_full(self.backlog, size, self.buffered_bytes, self._buffer_bytes)
         if size > self._record_bytes_max:
-            raise record_too_large(
-                size, self._record_bytes_max, max_request_bytes=self._config.max_request_bytes
-            )
+            raise record_too_large(size, self._config)
+        if self.backlog is not None or not self._fits(1, size):
+            raise buffer_full(self.backlog, size, self.buffered_bytes, self._buffer_bytes)
         state = self._topic_states.get(topic)
         if state is None:
             batch = self._unassigned_batch(topic, [partition], size)
@@ -183,7 +177,7 @@ class Accumulator:
             count, size = columns.fitting(start, end - start, free)
             if size > self._record_bytes_max and count == 1:
                 pending.took([self._refuse_large(topic, size)])
-            elif size > free:
+            elif not self._fits(count, size):
                 return
             elif state is None:
                 batch = self._unassigned_batch(topic, [partition] * count, size)
@@ -206,7 +200,7 @@ class Accumulator:
             count, size = columns.fitting(start, share_bytes)
             if count == 1 and size > self._record_bytes_max:
                 pending.took([self._refuse_large(topic, size)])
-            elif size > self._buffer_bytes - self.buffered_bytes:
+            elif not self._fits(count, size):
                 return
             else:
                 part = columns.part(start, start + count)
@@ -331,7 +325,7 @@ class Accumulator:
                 runs.append(self._refuse_large(state.topic, size))
                 start += 1
                 continue
-            if size > free:
+            if size > free and not self._fits(count, size):
                 break
             if batch is None or size > room:
                 # Not before it is sure that a record goes into it: none that is open is empty.
@@ -393,10 +387,14 @@ class Accumulator:
         return self._refuse(
             topic,
             1,
-            record_too_large(
-                size, self._record_bytes_max, max_request_bytes=self._config.max_request_bytes
-            ),
+            record_too_large(size, self._config),
         )
+
+    def _fits(self, count: int, size: int) -> bool:
+        """Whether so many records with so many bytes may be taken now."""
+        if self.buffered_bytes + size <= self._buffer_bytes:
+            return True
+        return count == 1 and self.buffered_bytes <= self.roomy_bytes
 
     def _next_batch(
         self, state: TopicState, queue: PartitionQueue, size: int, *, bound: bool

@@ -12,9 +12,11 @@ from itertools import repeat
 from operator import index
 from typing import Any, SupportsIndex
 
+from millrace.config import ProducerConfig
 from millrace.errors import MessageTooLarge
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.records import RECORD_OVERHEAD_BYTES, Headers, record_size_max
+from millrace_protocol.framing import FRAME_BYTES_MAX
+from millrace_protocol.records import HEADER_SIZE, RECORD_OVERHEAD_BYTES, Headers, record_size_max
 
 _PLAIN = {bytes, type(None)}
 _TIMESTAMP_MAX_MS = 1 << 62
@@ -217,10 +219,21 @@ def _check_utf8(name: str, text: str) -> None:
         raise ValueError(f"{name}: {text!r} has no UTF-8 form") from None
 
 
-def record_too_large(size: int, limit: int, *, max_request_bytes: int) -> MessageTooLarge:
-    """The error for a record of `size` bytes where `limit` are allowed."""
+def record_too_large(size: int, config: ProducerConfig) -> MessageTooLarge:
+    """The error for a record of `size` bytes; it names every setting that such a record needs."""
+    limit = config.record_bytes_max
+    given = config.max_request_bytes
+    bound = "is the default bound" if given is None else f"is what max_request_bytes={given} leaves"
+    wanted = size + HEADER_SIZE
+    needed = [
+        f"max_request_bytes={wanted} and buffer_bytes={2 * wanted} of the producer",
+        f"max.message.bytes={wanted} of the topic",
+    ]
+    if wanted > FRAME_BYTES_MAX:
+        needed.append(f"frame_bytes_max={wanted + HEADER_SIZE} in [limits] of the broker")
+        needed.append(f"fetch_max_bytes={wanted} of each consumer, and buffer_bytes of as much")
     return MessageTooLarge(
-        f"a record of up to {size} bytes with its frame, and max_request_bytes={max_request_bytes} "
-        f"leaves {limit}: send less, or raise it together with the topic's max.message.bytes",
+        f"a record of up to {size} bytes with its frame, and {limit} {bound}: send less, or set at "
+        f"least {'; '.join(needed)}",
         code=ErrorCode.MESSAGE_TOO_LARGE,
     )

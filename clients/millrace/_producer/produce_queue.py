@@ -182,7 +182,7 @@ class ProduceQueue:
 
     def _place(self, filled: list[RequestDraft], node_id: int, batch: Batch, place: int) -> int:
         """The index of the request that takes the batch, from `place` on; -1 for none."""
-        limit = self._config.max_request_bytes
+        limit = self._config.request_bytes
         while place < len(filled) and filled[place].size_bytes + batch.size_bytes > limit:
             place += 1
         if place == len(filled):

@@ -207,7 +207,7 @@ class _RowSender:
             except MessageTooLarge as error:
                 raise RowRefused(
                     f"value: a row is too large for a record of topic {posted.topic}: the limit is "
-                    f"{ProducerConfig.max_request_bytes} bytes, or the topic's max.message.bytes "
+                    f"{ProducerConfig().record_bytes_max} bytes, or the topic's max.message.bytes "
                     "if that is less; split the row, or store it elsewhere and write its place"
                 ) from error
             for batch in receipts.batches():

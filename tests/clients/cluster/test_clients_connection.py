@@ -17,7 +17,6 @@ from millrace.errors import (
     InvalidRequest,
     MessageTooLarge,
     MillraceError,
-    ProtocolViolation,
     RequestTimedOut,
 )
 from millrace_protocol.api import ApiKey
@@ -209,7 +208,7 @@ async def send(writer: asyncio.StreamWriter, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "frame length of"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP"),
         (HEADER.pack(0x7FFFFFFF, MAGIC, RESPONSE_BIT | 18, 0, 1, 0), "frame length of 2147483647"),
         (HEADER.pack(12, b"XX", RESPONSE_BIT | 18, 0, 1, 0), "magic"),
         (HEADER.pack(12, MAGIC, 18, 0, 1, 0), "a response is needed"),
@@ -231,7 +230,7 @@ async def test_responses_that_break_the_protocol_are_refused(answer: bytes, sent
 async def test_a_frame_larger_than_the_client_takes_is_refused(broker: FakeBroker) -> None:
     broker.topics = {f"topic-{i}" * 10: 1 for i in range(2000)}
     connection = await connect(broker.port, receive_bytes_max=70_000)
-    with pytest.raises(ProtocolViolation, match="12 to 70000 are accepted"):
+    with pytest.raises(MessageTooLarge, match=r"takes 70000: raise fetch_max_bytes"):
         await connection.call(MetadataRequest(None), MetadataResponse, timeout_ms=5000)
     assert not connection.is_open
 

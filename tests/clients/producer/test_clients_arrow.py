@@ -207,7 +207,7 @@ def test_no_rows_are_no_records(servers: str) -> None:
 
 
 def test_a_row_that_is_too_large_fails_alone(servers: str) -> None:
-    values = pa.array([bytes(1000)] * 300 + [bytes(2 << 20)] + [b"fits"], pa.binary())
+    values = pa.array([bytes(1000)] * 300 + [bytes(17 << 20)] + [b"fits"], pa.binary())
     with Producer(servers) as producer:
         posted = producer.post_arrow("arrow", values, partition=2)
         with pytest.raises(MessageTooLarge, match="max_request_bytes"):

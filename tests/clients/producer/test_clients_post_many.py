@@ -36,7 +36,7 @@ def test_more_than_the_buffer_holds_is_posted_by_waiting_for_room(servers: str) 
 
 def test_a_failure_is_raised_by_receipts_or_else_by_flush(servers: str) -> None:
     with Producer(servers) as producer:
-        too_large = producer.post_many("posted", [b"fits", bytes(2 << 20)])
+        too_large = producer.post_many("posted", [b"fits", bytes(17 << 20)])
         with pytest.raises(MessageTooLarge, match="max_request_bytes"):
             producer.receipts(too_large)
         producer.post_many("nowhere", [b"lost"])

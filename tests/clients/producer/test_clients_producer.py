@@ -169,7 +169,7 @@ async def test_an_unawaited_send_many_is_raised_by_flush(broker: FakeBroker) -> 
         with pytest.raises(DeliveryFailed, match="3 records"):
             await producer.flush()
         await producer.send("one", b"known")
-        small = producer.send_many("one", [b"a", bytes(2 << 20), b"b"])
+        small = producer.send_many("one", [b"a", bytes(17 << 20), b"b"])
         with pytest.raises(MessageTooLarge):
             await small
         await producer.flush()
@@ -309,7 +309,7 @@ async def test_an_invalid_record_is_refused_before_it_is_buffered(broker: FakeBr
         with pytest.raises(ValueError, match="timestamp_ms"):
             producer.send("t", b"", timestamp_ms=-1)
         with pytest.raises(MessageTooLarge):
-            producer.send("t", bytes(2 << 20))
+            producer.send("t", bytes(17 << 20))
         assert producer.health().buffered_records == 0
 
 
@@ -639,7 +639,7 @@ async def test_an_idle_producer_sends_nothing(broker: FakeBroker) -> None:
         ({"compression": "rar"}, "compression"),
         ({"linger_ms": -1}, "linger_ms"),
         ({"batch_bytes": 0}, "batch_bytes"),
-        ({"batch_bytes": 2 << 20}, "batch_bytes"),
+        ({"batch_bytes": 17 << 20}, "batch_bytes"),
         ({"buffer_bytes": 1 << 20}, "buffer_bytes"),
         ({"request_timeout_ms": 1.5}, "request_timeout_ms"),
         ({"lingerms": 5}, "lingerms: no such setting"),
