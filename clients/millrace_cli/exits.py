@@ -6,13 +6,16 @@ of them (`serve`). Codes above 64 are those of sysexits.h and of a shell.
 
 from __future__ import annotations
 
-import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from enum import IntEnum
 from typing import Any, NoReturn
 
 import typer
+
+from millrace_cli.standard_output import drop_output
+from millrace_cli.visible_text import visible
 
 
 class Exit(IntEnum):
@@ -26,8 +29,10 @@ class Exit(IntEnum):
     DISK = 5
     INPUT = 65
     UNAVAILABLE = 69
+    HUNG_UP = 129
     INTERRUPTED = 130
     PIPE_CLOSED = 141
+    TERMINATED = 143
 
 
 _MEANINGS = {
@@ -39,8 +44,15 @@ _MEANINGS = {
     Exit.DISK: "the broker's data, or the output, cannot be read or written",
     Exit.INPUT: "the input is not in the given format",
     Exit.UNAVAILABLE: "no broker answers",
-    Exit.INTERRUPTED: "interrupted by ^C",
+    Exit.HUNG_UP: "the terminal was closed (SIGHUP)",
+    Exit.INTERRUPTED: "interrupted by ^C (SIGINT)",
     Exit.PIPE_CLOSED: "the reader of the output closed the pipe",
+    Exit.TERMINATED: "terminated (SIGTERM)",
+}
+_SIGNALS = {
+    signal.SIGHUP: Exit.HUNG_UP,
+    signal.SIGINT: Exit.INTERRUPTED,
+    signal.SIGTERM: Exit.TERMINATED,
 }
 # \b keeps click from joining the lines.
 EXIT_CODES = "\b\nExit codes:\n" + "\n".join(
@@ -56,8 +68,21 @@ class CommandError(Exception):
     """A command cannot do its work; the message tells the user why."""
 
 
+class BrokerUnavailable(Exception):
+    """No broker has answered for as long as the command waits."""
+
+
 def run(work: Coroutine[Any, Any, Exit]) -> NoReturn:
     """Runs a client command on an event loop and ends it with the exit code of its outcome."""
+    raise typer.Exit(outcome(work))
+
+
+def outcome(work: Coroutine[Any, Any, Exit]) -> Exit:
+    """Runs a part of a client command on an event loop; returns the exit code of its outcome.
+
+    A signal cancels the work once, and so does each signal after it: the first asks for an orderly
+    end, the second for the end of that.
+    """
 
     def on_loop() -> Exit:
         import asyncio
@@ -65,9 +90,9 @@ def run(work: Coroutine[Any, Any, Exit]) -> NoReturn:
         from millrace._sync.loops import loop_factory
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(work)
+            return runner.run(_until_signal(work))
 
-    run_blocking(on_loop)
+    return _outcome(on_loop)
 
 
 def run_blocking(work: Callable[[], Exit]) -> NoReturn:
@@ -75,27 +100,59 @@ def run_blocking(work: Callable[[], Exit]) -> NoReturn:
     raise typer.Exit(_outcome(work))
 
 
+def confirm(question: str, check: Coroutine[Any, Any, Exit]) -> None:
+    """Asks the user, if the check succeeds: there is nothing to ask about what is not there."""
+    code = outcome(check)
+    if code is not Exit.OK:
+        raise typer.Exit(code)
+    typer.confirm(visible(question), abort=True)
+
+
 def ended(code: Exit, reason: object) -> Exit:
     """Prints the reason of an exit code to stderr, in one line."""
-    print(f"millrace: {' '.join(str(reason).split())}", file=sys.stderr, flush=True)
+    tell(reason)
     return code
+
+
+def tell(what: object) -> None:
+    """Prints one line to stderr. A name in it cannot send control sequences to a terminal."""
+    line = visible(" ".join(str(what).split()))
+    print(f"millrace: {line}", file=sys.stderr, flush=True)
 
 
 def output_closed() -> Exit:
     """Ends silently after `BrokenPipeError`: the reader, such as `head`, closed the pipe."""
-    _drop_output()
+    drop_output()
     return Exit.PIPE_CLOSED
 
 
 def output_failed(error: OSError) -> Exit:
     """Reports an error of the output, or of another file."""
-    _drop_output()
+    drop_output()
     return ended(Exit.DISK, error)
 
 
-def _drop_output() -> None:
-    # The interpreter flushes stdout at its end, and would report the same error again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+async def _until_signal(work: Coroutine[Any, Any, Exit]) -> Exit:
+    import asyncio
+
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    received: list[signal.Signals] = []
+
+    def on_signal(number: signal.Signals) -> None:
+        received.append(number)
+        task.cancel()
+
+    for number in _SIGNALS:
+        # A job in the background of a script, or below nohup, ignores signals of the terminal.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, on_signal, number)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return _SIGNALS[received[0]]
 
 
 def _outcome(work: Callable[[], Exit]) -> Exit:
@@ -119,6 +176,7 @@ def _outcome(work: Callable[[], Exit]) -> Exit:
         errors.RequestTimedOut,
         errors.DeliveryTimeout,
         errors.BrokerStopping,
+        BrokerUnavailable,
     ) as error:
         return ended(Exit.UNAVAILABLE, error)
     except (errors.MillraceError, CommandError) as error:

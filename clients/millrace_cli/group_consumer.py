@@ -1,72 +1,107 @@
 """`millrace consume --group`: records to stdout, as a member of a consumer group.
 
-Owns the end of the command, and the commits. Written records are committed before the next batch is
-fetched, so that after a kill the group prints some records again and omits none.
+Owns the end of the command, and the commits. A record is committed when all of its bytes have left
+the process, and before the next batch is fetched. So after a kill, a signal or a failed write the
+group prints some records again and omits none.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from millrace.admin import Admin
 from millrace.consumer import Consumer, Start
 from millrace.records import RecordBatch, TopicPartition
-from millrace_cli.exits import Exit
-from millrace_cli.formats.record_text import AnyRecord, ToText, records_before
+from millrace_cli.broker_watch import ConsumerSilence, watching
+from millrace_cli.exits import Exit, tell
+from millrace_cli.formats.record_text import Formatter, records_before
+from millrace_cli.interruption import finish
+from millrace_cli.read_range import end_offsets
+from millrace_cli.record_output import RecordOutput
 
 POLL_S = 0.1
 """Interval to check the assignment, because a rebalance may end the wait for a record."""
+COMMIT_S = 5.0
+LEAVE_S = 10.0
 
 
 @dataclass(slots=True)
 class GroupConsumer:
     """One run of the command."""
 
-    topic: str
+    topics: tuple[str, ...]
     group: str
     start: Start
+    until_ms: int | None
     count: int | None
     follow: bool
-    to_text: ToText
+    formatter: Formatter
+    settings: Mapping[str, Any]
+    broker_timeout_s: float
 
     async def run(self, servers: str) -> Exit:
         """Prints records of the assigned partitions until the end, the count, or an interrupt."""
-        ends = {} if self.follow else await self._ends(servers)
-        async with Consumer(
+        output = RecordOutput()
+        consumer = Consumer(
             servers,
-            self.topic,
+            *self.topics,
             group=self.group,
             start=self.start,
             auto_commit=False,
-            client_id="millrace-cli",
-        ) as consumer:
-            async for batch in self._batches(consumer, ends):
-                end = None if self.follow else ends.get(batch.where, 0)
-                records = records_before(batch, end)[: self.count]
-                self._write(records)
-                done = batch.next_offset if end is None else min(batch.next_offset, end)
-                if self.count is not None:
-                    self.count -= len(records)
-                    if self.count == 0:
-                        done = records[-1].offset + 1
-                if done > batch.base_offset:
-                    await self._commit(consumer, batch.where, done)
-                if self.count == 0:
-                    break
-                if end is not None and batch.next_offset >= end:
-                    consumer.pause(batch.where)
+            **self.settings,
+        )
+        silence = ConsumerSilence(consumer, output, servers=servers)
+        try:
+            async with watching(silence, timeout_s=self.broker_timeout_s):
+                await consumer.start()
+                ends = {} if self.follow else await self._ends(consumer, servers)
+                await self._print(consumer, ends, output)
+        finally:
+            leaving = f"the broker to take this member out of group {self.group}"
+            await finish(consumer.close(), within_s=LEAVE_S, waits_for=lambda: leaving)
+            output.close()
         return Exit.OK
 
-    async def _ends(self, servers: str) -> dict[TopicPartition, int]:
+    async def _print(
+        self,
+        consumer: Consumer[bytes, bytes],
+        ends: Mapping[TopicPartition, int],
+        output: RecordOutput,
+    ) -> None:
+        async for batch in self._batches(consumer, ends):
+            end = None if self.follow else ends.get(batch.where, 0)
+            records = records_before(batch, end)[: self.count]
+            done = batch.next_offset if end is None else min(batch.next_offset, end)
+            if self.count is not None:
+                self.count -= len(records)
+                if self.count == 0:
+                    done = records[-1].offset + 1
+            try:
+                await output.write([self.formatter(record) for record in records])
+            except (asyncio.CancelledError, OSError):
+                if output.whole < len(records):
+                    done = records[output.whole].offset
+                commit = self._commit(consumer, batch, done)
+                await finish(
+                    commit, within_s=COMMIT_S, waits_for=lambda: "the commit of printed records"
+                )
+                raise
+            await self._commit(consumer, batch, done)
+            if self.count == 0:
+                break
+            if end is not None and batch.next_offset >= end:
+                consumer.pause(batch.where)
+
+    async def _ends(
+        self, consumer: Consumer[bytes, bytes], servers: str
+    ) -> dict[TopicPartition, int]:
         async with Admin(servers, client_id="millrace-cli") as admin:
-            found = await admin.describe_topic(self.topic)
-            answers = await admin.list_offsets(
-                {(self.topic, each.partition): "latest" for each in found.partitions}
-            )
-        return {where: answer.offset for where, answer in answers.items()}
+            topics = [found.unwrap() for found in await admin.describe_topics(self.topics)]
+        wanted = [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
+        return await end_offsets(consumer, wanted, self.until_ms)
 
     async def _batches(
         self, consumer: Consumer[bytes, bytes], ends: Mapping[TopicPartition, int]
@@ -87,23 +122,19 @@ class GroupConsumer:
                 pending.cancel()
                 await asyncio.wait([pending])
 
-    def _write(self, records: list[AnyRecord]) -> None:
-        sys.stdout.write("".join(map(self.to_text, records)))
-        sys.stdout.flush()
-
     async def _commit(
-        self, consumer: Consumer[bytes, bytes], where: TopicPartition, offset: int
+        self, consumer: Consumer[bytes, bytes], batch: RecordBatch[bytes, bytes], offset: int
     ) -> None:
-        for outcome in (await consumer.commit({where: offset})).values():
+        if offset <= batch.base_offset:
+            return
+        for outcome in (await consumer.commit({batch.where: offset})).values():
             if outcome.error is None:
                 continue
             if not outcome.is_fenced:
                 raise outcome.error
-            print(
-                f"millrace: {where} moved to another member, which prints records up to {offset} "
-                f"again: {outcome.error}",
-                file=sys.stderr,
-                flush=True,
+            tell(
+                f"{batch.where} moved to another member, which prints records up to {offset} "
+                f"again: {outcome.error}"
             )
 
 

@@ -6,7 +6,8 @@ that `millrace --help` starts fast and `millrace serve` loads no client.
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
@@ -15,12 +16,14 @@ from millrace_cli.commands.consume import consume
 from millrace_cli.commands.dissect import dissect
 from millrace_cli.commands.group import group
 from millrace_cli.commands.nc import nc
-from millrace_cli.commands.produce import produce
+from millrace_cli.commands.produce import PRODUCE_HELP, produce
 from millrace_cli.commands.serve import serve
 from millrace_cli.commands.spark import spark
 from millrace_cli.commands.topic import topic
 from millrace_cli.demo.command import demo
-from millrace_cli.exits import EXIT_CODES, Exit
+from millrace_cli.exits import EXIT_CODES, Exit, output_closed, output_failed
+from millrace_cli.standard_output import install
+from millrace_cli.visible_text import visible
 
 app = typer.Typer(
     name="millrace",
@@ -33,7 +36,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.add_typer(topic)
-app.command()(produce)
+app.command(help=PRODUCE_HELP)(produce)
 app.command()(consume)
 app.add_typer(group)
 app.add_typer(cluster)
@@ -61,10 +64,30 @@ def _options(
     pass
 
 
+_UsageError: Any = typer.BadParameter.__base__
+"""The base of errors in flags and arguments: typer's own, or click's, by the version of typer."""
+
+
 def main() -> None:
     """Runs the command line of this process."""
+    install()
     try:
-        app(prog_name="millrace")
+        code = app(prog_name="millrace", standalone_mode=False)
+        sys.stdout.flush()
+    except _UsageError as error:
+        # It repeats what was typed.
+        error.message = visible(error.message, keep="\n\t")
+        error.show()
+        code = error.exit_code
+    except typer.Abort:
+        print("Aborted.", file=sys.stderr)
+        code = Exit.REFUSED
     except KeyboardInterrupt:
         # During the imports of a command, before the command handles the signal.
-        raise SystemExit(Exit.INTERRUPTED) from None
+        code = Exit.INTERRUPTED
+    except SystemExit:
+        # After EPIPE in the text of --help or --version.
+        code = output_closed()
+    except OSError as error:
+        code = output_failed(error)
+    raise SystemExit(code)

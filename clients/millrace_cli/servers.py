@@ -1,4 +1,4 @@
-"""`--servers`: the addresses of the brokers, for client commands."""
+"""`--servers`: the addresses of the brokers, for client commands, and how long to wait for them."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ Servers = Annotated[
     ),
 ]
 DEFAULT_SERVERS = "localhost:9092"
+BrokerTimeout = Annotated[
+    float,
+    typer.Option(
+        "--broker-timeout",
+        metavar="SECONDS",
+        min=0.001,
+        help="End with exit code 69 after so long without a response of a broker.",
+    ),
+]
+DEFAULT_BROKER_TIMEOUT_S = 60.0

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from millrace.records import Record
 from millrace_cli.exits import Exit
+from millrace_cli.formats.envelope import json_format
 from millrace_cli.formats.input_lines import Lines
-from millrace_cli.formats.record_text import json_line, text_format
+from millrace_cli.formats.record_text import record_format
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def test_lines_from_a_pipe_come_out_as_they_went_in(millrace: Millrace, topic: s
 def test_files_are_sent_in_order_and_a_last_line_needs_no_end(
     millrace: Millrace, topic: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "a").write_bytes(b"1\r\n\n2")
+    (tmp_path / "a").write_bytes(b"1\n\n2")
     (tmp_path / "b").write_bytes(b"3\n")
     sent = millrace("produce", topic, "-p", "1", str(tmp_path / "a"), str(tmp_path / "b"))
     assert sent.exit_code == 0, sent.stderr
@@ -150,7 +151,7 @@ def test_interrupt_ends_produce_cleanly_with_the_acked_count(
             assert writer.wait(timeout=HANG_TIMEOUT_S) == Exit.INTERRUPTED
             assert writer.stderr is not None
             stderr = writer.stderr.read()
-        assert b"sent 1 records" in stderr
+        assert b"sent 1 record," in stderr
         assert b"Traceback" not in stderr
         reader.send_signal(signal.SIGINT)
         _, stderr = reader.communicate(timeout=HANG_TIMEOUT_S)
@@ -224,18 +225,19 @@ def test_format_string_writes_every_field(millrace: Millrace, ten: str) -> None:
 RAW = Record.of("t", 3, 4, 5, b"\xffkey", b"a\x1b[31m\n\xc3\xbc\x80", (("h", b"v"), ("n", None)))
 
 
-def test_bytes_that_are_no_text_are_escaped_and_a_terminal_gets_no_control_characters() -> None:
-    piped = text_format("%k %s %h", for_terminal=False)(RAW)
-    assert piped == "\\xffkey a\x1b[31m\nü\\x80 h=v,n="
-    shown = text_format("%k %s", for_terminal=True)(RAW)
-    assert shown == "\\xffkey a\\x1b[31m\nü\\x80"
+def test_a_pipe_gets_all_bytes_unchanged_and_a_terminal_no_control_characters() -> None:
+    piped = record_format("%k %s %h", escaped=False)(RAW)
+    assert piped == b"\xffkey a\x1b[31m\n\xc3\xbc\x80 h=v,n="
+    shown = record_format("%k %s", escaped=True)(RAW)
+    assert shown.decode() == "\\xffkey a\\x1b[31m\nü\\x80"
 
 
 def test_json_keeps_bytes_that_are_no_text_as_base64() -> None:
-    shown = json.loads(json_line(RAW))
+    shown = json.loads(json_format(escaped=False)(RAW))
     assert shown["key"] == {"base64": "/2tleQ=="}
     assert shown["headers"] == [["h", "v"], ["n", None]]
-    assert json.loads(json_line(Record.of("t", 0, 0, 0, None, b"")))["key"] is None
+    keyless = Record.of("t", 0, 0, 0, None, b"")
+    assert json.loads(json_format(escaped=False)(keyless))["key"] is None
 
 
 @given(st.binary(), st.lists(st.integers(1, 9)), st.booleans())

@@ -1,28 +1,34 @@
 """`millrace consume`: records to stdout.
 
-Owns the flags, and the start and end of the read. `record_text` formats records; `group_consumer`
-reads as a member of a group.
+Owns the flags. `partition_consumer` and `group_consumer` read, `record_text` and `envelope` format.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace_cli.exits import CommandError, Exit, run
-from millrace_cli.servers import DEFAULT_SERVERS, Servers
+from millrace_cli.client_settings import Settings, client_settings
+from millrace_cli.exits import Exit, run
+from millrace_cli.servers import (
+    DEFAULT_BROKER_TIMEOUT_S,
+    DEFAULT_SERVERS,
+    BrokerTimeout,
+    Servers,
+)
 
 if TYPE_CHECKING:
-    from millrace.consumer import Consumer, Start
-    from millrace.records import TopicPartition
-    from millrace_cli.formats.record_text import ToText
+    from millrace_cli.formats.record_text import Formatter
+    from millrace_cli.read_range import ReadStart
 
-DEFAULT_FORMAT = r"%s\n"
-
-
+Topics = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC...", help="Topics to read; ^REGEX reads the topics that match it now."
+    ),
+]
 Partitions = Annotated[
     list[int] | None,
     typer.Option(
@@ -35,8 +41,15 @@ From = Annotated[
         "--from",
         "-o",
         metavar="WHERE",
-        help="earliest, latest, an offset, -N for the last N of each partition, or a time: "
-        "ISO 8601, or @ and ms since the epoch.",
+        help="earliest, latest, an offset, PARTITION:OFFSET,... for these partitions only, -N for "
+        "the last N of each partition, or a time: ISO 8601, or @ and ms since the epoch.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Stop before the first record at or after TIME: ISO 8601, or @ and ms.",
     ),
 ]
 Count = Annotated[
@@ -60,18 +73,52 @@ FormatString = Annotated[
     str | None,
     typer.Option("--format", metavar="FORMAT", help=r"Format of a record.  [default: %s\n]"),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print each record as a JSON object in a line.")]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        "-D",
+        metavar="TEXT",
+        help=r"Instead of --format: values, and TEXT after each; '' for nothing.  [default: \n]",
+    ),
+]
+KeySeparator = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator", "-K", metavar="TEXT", help="Instead of --format: key, TEXT, value."
+    ),
+]
+Null = Annotated[
+    bool,
+    typer.Option("--show-null", "-Z", help="Print a null key or value as NULL, not as nothing."),
+]
+Escape = Annotated[
+    bool | None,
+    typer.Option(
+        "--escape/--no-escape",
+        help=r"Print bytes that are not UTF-8 and control characters as \xHH.  "
+        "[default: on a terminal]",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", "-J", help="Print records as JSON objects in lines.")]
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to read.")],
+    topics: Topics,
     partition: Partitions = None,
     start: From = "earliest",
+    until: Until = None,
     count: Count = None,
     group: Group = None,
     follow: Follow = False,
     format_: FormatString = None,
+    delimiter: Delimiter = None,
+    key_separator: KeySeparator = None,
+    null: Null = False,
+    escape: Escape = None,
     as_json: Json = False,
+    setting: Settings = None,
+    broker_timeout_s: BrokerTimeout = DEFAULT_BROKER_TIMEOUT_S,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Print records, in order within each partition.
@@ -79,177 +126,131 @@ def consume(
     Without --follow, stops at the ends that the partitions had when the command started.
 
     With --group, --from is the start of partitions without a committed offset: earliest, latest, or
-    a time. The command commits records after it has printed them. If it is killed between the two,
-    the group prints these records again.
+    a time. The command commits a record when all of its bytes have left the process, also after ^C,
+    SIGTERM, or a closed pipe. If it is killed before, the group prints some records again.
 
     \b
     FORMAT, like kcat's:
       %t topic      %o offset          %k key    %K its size, -1 for null
       %p partition  %T timestamp (ms)  %s value  %S its size, -1 for null
-      %h headers    %% percent sign    \\n \\t \\r \\0 \\\\ \\xHH
+      %h headers    %% percent sign    %R the value's size, 32 bits, big-endian
+      \\n \\t \\r \\0 \\\\ \\xHH
 
-    Bytes that are not UTF-8 become \\xHH; on a terminal, so do control characters. In JSON,
-    a key or value that is not UTF-8 is {"base64": "..."}.
+    In a pipe and in a file, bytes are as they are in the record: -D '' prints the values alone, and
+    --format %R%s prefixes each with its size. In JSON, a key or value that is not UTF-8 is
+    {"base64": "..."}; millrace produce --format json-envelope sends such lines as the same records.
     """
-    from millrace_cli.formats.record_text import FormatError, json_line, text_format
+    escaped = sys.stdout.isatty() if escape is None else escape
+    if as_json:
+        formatter = _json([format_, delimiter, key_separator], null=null, escaped=escaped)
+    else:
+        formatter = _formatter(format_, delimiter, key_separator, null=null, escaped=escaped)
+    from_, until_ms = _start(start, group, partition, topics), _until(until, follow=follow)
+    partitions = partition or sorted(from_.offsets)
+    how = (until_ms, count, follow, formatter)
+    run(_consume(servers, topics, partitions, from_, group, how, setting, broker_timeout_s))
 
-    if as_json and format_ is not None:
-        raise typer.BadParameter("--json excludes --format: give one of them")
+
+async def _consume(
+    servers: str,
+    names: list[str],
+    partitions: list[int],
+    start: ReadStart,
+    group: str | None,
+    how: tuple[int | None, int | None, bool, Formatter],
+    setting: list[str] | None,
+    broker_timeout_s: float,
+) -> Exit:
+    from millrace.config import ConsumerConfig
+    from millrace.errors import ConfigError
+    from millrace_cli.read_range import matching_topics
+
+    settings = client_settings(setting, ConsumerConfig)
+    if group is not None and "auto_commit" in settings:
+        raise ConfigError("-X auto_commit: the command commits what it has written")
+    topics = await matching_topics(servers, names)
+    if group is None:
+        from millrace_cli.partition_consumer import PartitionConsumer
+
+        reader = PartitionConsumer(topics, partitions, start, *how, settings, broker_timeout_s)
+        return await reader.run(servers)
+    from millrace_cli.group_consumer import GroupConsumer
+
+    member = GroupConsumer(topics, group, start.of_group(), *how, settings, broker_timeout_s)
+    return await member.run(servers)
+
+
+def _json(excluded: list[str | None], *, null: bool, escaped: bool) -> Formatter:
+    from millrace_cli.formats.envelope import json_format
+
+    if excluded.count(None) < len(excluded) or null:
+        raise typer.BadParameter("--json excludes --format, -D, -K and -Z: give one of them")
+    return json_format(escaped=escaped)
+
+
+def _formatter(
+    format_: str | None,
+    delimiter: str | None,
+    key_separator: str | None,
+    *,
+    null: bool,
+    escaped: bool,
+) -> Formatter:
+    from millrace_cli.formats.record_text import FormatError, record_format
+
+    if format_ is not None and not (delimiter is None and key_separator is None):
+        raise typer.BadParameter("--format excludes -D and -K: give one of them")
+    if format_ is None:
+        end = r"\n" if delimiter is None else delimiter.replace("%", "%%")
+        key = "" if key_separator is None else f"%k{key_separator.replace('%', '%%')}"
+        format_ = f"{key}%s{end}"
     try:
-        to_text = (
-            json_line
-            if as_json
-            else text_format(
-                DEFAULT_FORMAT if format_ is None else format_, for_terminal=sys.stdout.isatty()
-            )
-        )
+        return record_format(format_, escaped=escaped, null=b"NULL" if null else b"")
     except FormatError as error:
         raise typer.BadParameter(f"--format: {error}") from None
-    begin = _begin(start)
-    # JSON may contain characters that the terminal's encoding lacks.
-    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
-    if group is not None:
-        from millrace_cli.group_consumer import GroupConsumer
-
-        if partition:
-            raise typer.BadParameter("--partition: the group assigns partitions; leave it out")
-        member = GroupConsumer(topic, group, _start(begin), count, follow, to_text)
-        run(member.run(servers))
-    run(_Run(topic, partition or [], begin, count, follow, to_text).run(servers))
 
 
-@dataclass(frozen=True, slots=True)
-class _Begin:
-    """The start of the read: exactly one field is set."""
+def _start(
+    text: str, group: str | None, partitions: list[int] | None, topics: list[str]
+) -> ReadStart:
+    from millrace_cli.read_range import ReadStart
 
-    end: str = ""
-    offset: int | None = None
-    last: int | None = None
-    time_ms: int | None = None
-
-
-def _begin(text: str) -> _Begin:
-    from millrace_cli.formats.input_format import timestamp_ms
-
-    if text in ("earliest", "latest"):
-        return _Begin(end=text)
-    digits = text.removeprefix("-").removeprefix("@")
-    if digits.isascii() and digits.isdigit() and len(digits) < 19:
-        match text[0]:
-            case "@":
-                return _Begin(time_ms=int(digits))
-            case "-":
-                return _Begin(last=int(digits))
-            case _:
-                return _Begin(offset=int(digits))
     try:
-        return _Begin(time_ms=timestamp_ms(text))
-    except ValueError:
+        start = ReadStart.parse(text)
+        if group is not None:
+            start.of_group()
+    except ValueError as error:
+        raise typer.BadParameter(f"--from: {error}") from None
+    if start.offsets and (partitions or len(topics) > 1 or topics[0].startswith("^")):
         raise typer.BadParameter(
-            f"--from {text!r} is neither earliest, latest, an offset, -N, @MS, nor ISO 8601"
-        ) from None
+            "--from: PARTITION:OFFSET names the partitions of one topic; leave out --partition, "
+            "and read other topics by another command"
+        )
+    if group is not None and partitions:
+        raise typer.BadParameter("--partition: the group assigns partitions; leave it out")
+    for name in topics:
+        _check_pattern(name)
+    return start
 
 
-def _start(begin: _Begin) -> Start:
-    """The start of a group without committed offsets."""
-    if begin.time_ms is not None:
-        return begin.time_ms
-    if begin.end == "latest":
-        return "latest"
-    if begin.end == "earliest":
-        return "earliest"
-    raise typer.BadParameter(
-        "--from: with --group, give earliest, latest or a time; millrace group reset moves a group"
-    )
+def _check_pattern(name: str) -> None:
+    import re
+
+    if name.startswith("^"):
+        try:
+            re.compile(name)
+        except re.error as error:
+            raise typer.BadParameter(f"{name!r} is not a regular expression: {error}") from None
 
 
-@dataclass(slots=True)
-class _Run:
-    """One run of the command."""
+def _until(text: str | None, *, follow: bool) -> int | None:
+    from millrace_cli.read_range import time_of
 
-    topic: str
-    partitions: list[int]
-    begin: _Begin
-    count: int | None
-    follow: bool
-    to_text: ToText
-
-    async def run(self, servers: str) -> Exit:
-        """Reads until the end, the count, or an interrupt."""
-        from millrace.consumer import Consumer
-        from millrace.records import TopicPartition
-
-        async with Consumer(servers, self.topic, client_id="millrace-cli") as consumer:
-            known = consumer.assignment()
-            if self.partitions:
-                wanted = [TopicPartition(self.topic, p) for p in sorted({*self.partitions})]
-                self._refuse_unknown(wanted, known)
-                consumer.assign(wanted)
-            else:
-                wanted = known
-            ends = await consumer.end_offsets(*wanted)
-            await self._seek(consumer, wanted, ends)
-            if self.follow:
-                await self._print(consumer, {})
-            else:
-                ahead = {w: end for w, end in ends.items() if await consumer.position(w) < end}
-                consumer.assign(ahead)
-                if ahead:
-                    await self._print(consumer, ahead)
-        return Exit.OK
-
-    def _refuse_unknown(self, wanted: list[TopicPartition], known: list[TopicPartition]) -> None:
-        unknown = [where.partition for where in wanted if where not in known]
-        if unknown:
-            raise CommandError(
-                f"{self.topic} has no partition {unknown[0]}; it has 0 to {len(known) - 1}"
-            )
-
-    async def _seek(
-        self,
-        consumer: Consumer[bytes, bytes],
-        wanted: list[TopicPartition],
-        ends: dict[TopicPartition, int],
-    ) -> None:
-        begin = self.begin
-        if begin.end == "latest":
-            for where, end in ends.items():
-                consumer.seek(where, end)
-        elif begin.time_ms is not None:
-            consumer.seek_to_timestamp(begin.time_ms)
-        elif begin.offset is not None or begin.last is not None:
-            starts = await consumer.beginning_offsets(*wanted)
-            for where, end in ends.items():
-                if begin.last is not None:
-                    consumer.seek(where, max(starts[where], end - begin.last))
-                    continue
-                assert begin.offset is not None
-                if not starts[where] <= begin.offset <= end:
-                    raise CommandError(
-                        f"{where} has offsets from {starts[where]} to {end}; "
-                        f"{begin.offset} is not among them. Give another --from, or a --partition"
-                    )
-                consumer.seek(where, begin.offset)
-
-    async def _print(
-        self, consumer: Consumer[bytes, bytes], ahead: dict[TopicPartition, int]
-    ) -> None:
-        """Prints records up to the `ahead` offsets, exclusive; without them, until an interrupt."""
-        from millrace_cli.formats.record_text import records_before
-
-        left = self.count
-        async for batch in consumer.batches():
-            records = records_before(batch, ahead.get(batch.where))
-            if left is not None:
-                records = records[:left]
-                left -= len(records)
-            # A slow reader of the pipe delays the fetches, which bounds memory.
-            sys.stdout.write("".join(map(self.to_text, records)))
-            sys.stdout.flush()
-            if batch.where in ahead and batch.next_offset >= ahead[batch.where]:
-                del ahead[batch.where]
-                if not ahead:
-                    return
-                consumer.pause(batch.where)
-            if left == 0:
-                return
+    if text is None:
+        return None
+    if follow:
+        raise typer.BadParameter("--until excludes --follow: it stops")
+    try:
+        return time_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--until: {error}") from None

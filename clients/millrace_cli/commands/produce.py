@@ -1,32 +1,29 @@
-"""`millrace produce`: records from lines, JSON or CSV, of files or of stdin.
+"""`millrace produce`: records from lines, JSON, CSV or whole files, of files or of stdin.
 
-Owns the flags, the order of sending and the summary. `formats.input_format` parses the lines.
+Owns the flags. `record_producer` sends, and `formats.input_format` parses.
 """
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import os
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from millrace_cli.exits import Exit, InputError, run
+from millrace_cli.client_settings import Settings, client_settings
+from millrace_cli.exits import Exit, run
 from millrace_cli.formats.csv_flags import csv_flags
-from millrace_cli.formats.input_format import Columns, Format, Reader
+from millrace_cli.formats.input_format import Format, Reader, timestamp_ms
 from millrace_cli.formats.input_notes import InputNotes
-from millrace_cli.servers import DEFAULT_SERVERS, Servers
-
-if TYPE_CHECKING:
-    from millrace.producer import Producer
-
-INTERRUPT_TIMEOUT_S = 5
+from millrace_cli.servers import (
+    DEFAULT_BROKER_TIMEOUT_S,
+    DEFAULT_SERVERS,
+    BrokerTimeout,
+    Servers,
+)
 
 
 class Codec(StrEnum):
@@ -48,13 +45,18 @@ class Acks(StrEnum):
 
 
 Files = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Argument(
-        metavar="[FILES]...",
-        exists=True,
-        dir_okay=False,
-        allow_dash=True,
-        help="Files to read, in order; - is stdin.  [default: stdin]",
+        metavar="[FILES]...", help="Files to read, in order; - is stdin.  [default: stdin]"
+    ),
+]
+Delimiter = Annotated[
+    str,
+    typer.Option(
+        "--delimiter",
+        "-D",
+        metavar="TEXT",
+        help=r"Lines: the end of a record, such as \0 or \r\n.",
     ),
 ]
 KeySeparator = Annotated[
@@ -69,7 +71,23 @@ TimestampField = Annotated[
         help="JSON field or CSV column of the timestamp: ms since the epoch, or ISO 8601."
     ),
 ]
-
+Timestamp = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="The timestamp of every record: ms, or ISO 8601."),
+]
+HeaderFlags = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        "-H",
+        metavar="NAME=VALUE",
+        help="A header of every record; NAME alone has a null value. May be repeated.",
+    ),
+]
+Tombstones = Annotated[
+    bool,
+    typer.Option("--tombstones", "-Z", help="Lines, file: send an empty value as null."),
+]
 Partition = Annotated[
     int | None,
     typer.Option("--partition", "-p", min=0, help="Partition; by default, the key decides."),
@@ -89,6 +107,30 @@ NullTexts = Annotated[
     list[str] | None,
     typer.Option("--null", metavar="TEXT", help="CSV: a cell that is null; may be repeated."),
 ]
+Compression = Annotated[Codec, typer.Option("--compression", "-z", help="Compression of batches.")]
+AcksFlag = Annotated[Acks, typer.Option(help="Replicas that acknowledge a record.")]
+
+
+PRODUCE_HELP = """Send records to a topic, one per line, JSON object, CSV row or file.
+
+\b
+lines          the line is the value, without its end; an empty line is an empty value
+json           the line is a JSON object, sent unchanged; empty lines are skipped
+json-envelope  the line is a JSON object as millrace consume --json prints it: key, value,
+               headers and timestamp become those of the record
+csv            the first row names the columns; a row is sent as a JSON object, all text
+               unless columns have types; a cell that does not fit its type is sent as text,
+               with a warning
+file           each file is one value, byte by byte
+
+A key field with text is the key, unchanged; another value is the key as JSON; null or a missing
+field means no key. Retention uses timestamps: the broker soon deletes records that are older than
+the topic's retention.ms.
+
+Prints the number of acknowledged records to stderr. A failure leaves the beginning of the input
+sent. After ^C or SIGTERM the command sends what it has read, and waits up to 5 seconds for the
+acks. It ends when a record is not acknowledged within --broker-timeout.
+"""
 
 
 def produce(
@@ -97,183 +139,116 @@ def produce(
     format_: Annotated[
         Format, typer.Option("--format", "-f", help="Format of the input.")
     ] = Format.LINES,
+    delimiter: Delimiter = r"\n",
     key_separator: KeySeparator = "",
     key_field: KeyField = "",
     timestamp_field: TimestampField = "",
+    timestamp: Timestamp = None,
+    header: HeaderFlags = None,
+    tombstones: Tombstones = False,
     types: Types = "",
     infer: Infer = False,
     null: NullTexts = None,
     partition: Partition = None,
-    compression: Annotated[
-        Codec, typer.Option("--compression", "-z", help="Compression of batches.")
-    ] = Codec.NONE,
-    acks: Annotated[Acks, typer.Option(help="Replicas that acknowledge a record.")] = Acks.ALL,
+    compression: Compression = Codec.NONE,
+    acks: AcksFlag = Acks.ALL,
+    setting: Settings = None,
+    broker_timeout_s: BrokerTimeout = DEFAULT_BROKER_TIMEOUT_S,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Send records to a topic, one per line, JSON object or CSV row.
-
-    \b
-    lines  the line is the value, without its end; an empty line is an empty value
-    json   the line is a JSON object, sent unchanged; empty lines are skipped
-    csv    the first row names the columns; a row is sent as a JSON object, all text unless columns
-           have types; a cell that does not fit its type is sent as text, with a warning
-
-    A key field with text is the key, unchanged; another value is the key as JSON; null or a missing
-    field means no key. Retention uses timestamps: the broker soon deletes records that are older
-    than the topic's retention.ms.
-
-    Prints the number of sent records to stderr. A failure leaves the beginning of the input sent.
-    """
-    if key_separator and format_ is not Format.LINES:
-        raise typer.BadParameter("--key-separator is for lines; name the field with --key-field")
-    if (key_field or timestamp_field) and format_ is Format.LINES:
-        raise typer.BadParameter("lines have no fields: give --format json or --format csv")
+    """Checks the flags and runs the command; `PRODUCE_HELP` describes it."""
+    names = files or ["-"]
+    for name in names:
+        _check_file(name)
+    _check_format(format_, delimiter, key_separator, key_field or timestamp_field, tombstones)
     csv_types = csv_flags(format_, types, infer=infer, null_texts=null or [], files=files or [])
     notes = InputNotes()
-    options: dict[str, Any] = {
-        "compression": compression.value,
-        "acks": "all" if acks is Acks.ALL else int(acks),
-    }
-
     reader = partial(
         Reader,
         format_=format_,
-        key_separator=_unescaped(key_separator),
+        key_separator=_bytes("--key-separator", key_separator),
         key_field=key_field,
         timestamp_field=timestamp_field,
+        empty_is_null=tombstones,
         types=csv_types,
         notes=notes,
     )
-    producing = _Run(topic, files or [Path("-")], partition, reader, format_ is Format.CSV, notes)
-    run(producing.run(servers, options))
+    end = _bytes("--delimiter", delimiter)
+    headers = tuple(_header(text) for text in header or ())
+    time_ms = None if timestamp is None else _timestamp_ms(timestamp, timestamp_field)
+    settings = _settings(setting, compression, acks, broker_timeout_s)
+
+    async def work() -> Exit:
+        from millrace_cli.record_producer import RecordProducer
+
+        return await RecordProducer(
+            topic, names, partition, format_, end, reader, notes, headers, time_ms, settings
+        ).run(servers)
+
+    run(work())
 
 
-@dataclass
-class _Run:
-    """One run of the command, with its totals."""
+def _settings(
+    pairs: list[str] | None, compression: Codec, acks: Acks, broker_timeout_s: float
+) -> dict[str, Any]:
+    from millrace.config import ProducerConfig
 
-    topic: str
-    files: list[Path]
-    partition: int | None
-    reader: Callable[[str], Reader]
-    quoted: bool
-    notes: InputNotes
-    records: int = 0
-    size: int = 0
-    """Bytes of keys and values."""
+    return {
+        "compression": compression.value,
+        "acks": "all" if acks is Acks.ALL else int(acks),
+        "delivery_timeout_ms": max(1, round(broker_timeout_s * 1000)),
+        **client_settings(pairs, ProducerConfig),
+    }
 
-    async def run(self, servers: str, options: dict[str, Any]) -> Exit:
-        """Sends all inputs; prints the totals after success and after failure."""
-        import asyncio
 
-        from millrace.producer import Producer
-
-        started = time.monotonic()
-        async with Producer(servers, client_id="millrace-cli", **options) as producer:
-            reporting = asyncio.create_task(_report_retries(producer))
-            try:
-                with _progress(self.files) as on_read:
-                    for path in self.files:
-                        await self._send_input(producer, path, on_read)
-            finally:
-                reporting.cancel()
-                self._summarize(time.monotonic() - started)
-        return Exit.OK
-
-    async def _send_input(
-        self, producer: Producer, path: Path, on_read: Callable[[int], None]
-    ) -> None:
-        from millrace_cli.formats.input_lines import Lines, file_chunks, stdin_chunks
-
-        is_stdin = str(path) == "-"
-        name = "stdin" if is_stdin else str(path)
-        chunks: AsyncIterator[bytes] = stdin_chunks() if is_stdin else file_chunks(path, on_read)
-        lines = Lines(quoted=self.quoted)
-        reader = self.reader(name)
-        try:
-            async for chunk in chunks:
-                first = lines.count + 1
-                await self._send_lines(producer, reader, lines.feed(chunk), first)
-            first = lines.count + 1
-            await self._send_lines(producer, reader, lines.end(), first)
-        except OSError as error:
-            if error.filename is None:
-                raise
-            raise InputError(f"{name}: {error.strerror}") from None
-
-    async def _send_lines(
-        self, producer: Producer, reader: Reader, lines: list[bytes], first_line: int
-    ) -> None:
-        if not lines:
-            return
-        import asyncio
-
-        columns = reader.read(lines, first_line)
-        if not columns.values:
-            return
-        sending = asyncio.ensure_future(
-            producer.send_many(
-                self.topic,
-                columns.values,
-                keys=columns.keys,
-                timestamps_ms=columns.timestamps_ms,
-                partition=self.partition,
-            )
+def _check_format(
+    format_: Format, delimiter: str, key_separator: str, field: str, tombstones: bool
+) -> None:
+    if format_ is not Format.LINES and (key_separator or delimiter != r"\n"):
+        raise typer.BadParameter(
+            "--key-separator and --delimiter are for lines; --key-field names a field"
         )
-        try:
-            await asyncio.shield(sending)
-        except asyncio.CancelledError:
-            # ^C: wait for the acks of records that are with the producer, and count them.
-            await asyncio.wait([sending], timeout=INTERRUPT_TIMEOUT_S)
-            if sending.done() and sending.exception() is None:
-                self._count(columns)
-            raise
-        self._count(columns)
-
-    def _count(self, columns: Columns) -> None:
-        self.records += len(columns.values)
-        self.size += sum(map(len, columns.values)) + sum(len(k or b"") for k in columns.keys or ())
-
-    def _summarize(self, elapsed_s: float) -> None:
-        for line in self.notes.lines():
-            print(f"millrace: {line}", file=sys.stderr)
-        rate = f"{self.records / elapsed_s:,.0f} records/s" if elapsed_s else "-"
-        print(
-            f"sent {self.records:,} records, {self.size:,} bytes in {elapsed_s:.2f} s ({rate})",
-            file=sys.stderr,
-        )
+    if not delimiter:
+        raise typer.BadParameter("--delimiter is empty; --format file sends a file as one record")
+    if field and format_ not in (Format.JSON, Format.CSV):
+        raise typer.BadParameter(f"{format_} has no fields: give --format json or --format csv")
+    if tombstones and format_ not in (Format.LINES, Format.FILE):
+        raise typer.BadParameter(f"-Z is for lines and file; {format_} has a null of its own")
 
 
-async def _report_retries(producer: Producer) -> None:
-    """Prints the reason of a retry, so that the user knows why the command waits."""
-    from millrace.events import EventKind
-
-    async for event in producer.events():
-        if event.kind is EventKind.RETRYING:
-            print(f"millrace: {event.sentence}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _progress(files: list[Path]) -> Iterator[Callable[[int], None]]:
-    """A progress bar over the bytes of files, on a terminal."""
-    if not sys.stderr.isatty() or any(str(path) == "-" for path in files):
-        yield lambda _: None
+def _check_file(name: str) -> None:
+    if name == "-":
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=sum(path.stat().st_size for path in files))
-        yield lambda size: progress.advance(task, size)
+    path = Path(name)
+    if not path.exists():
+        raise typer.BadParameter(f"{name}: there is no such file")
+    if path.is_dir():
+        raise typer.BadParameter(f"{name} is a directory")
+    if not os.access(path, os.R_OK):
+        raise typer.BadParameter(f"{name} cannot be read: permission denied")
 
 
-def _unescaped(text: str) -> bytes:
-    r"""The separator's bytes; `\t` stands for a tab."""
-    return text.replace("\\t", "\t").encode()
+def _bytes(flag: str, text: str) -> bytes:
+    from millrace_cli.formats.record_text import FormatError, unescaped
+
+    try:
+        return unescaped(text)
+    except FormatError as error:
+        raise typer.BadParameter(f"{flag}: {error}") from None
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise typer.BadParameter(f"--header {text!r} has no name before =")
+    # Bytes of the command line that are not UTF-8 come as surrogates.
+    return name, os.fsencode(value) if equals else None
+
+
+def _timestamp_ms(text: str, timestamp_field: str) -> int:
+    if timestamp_field:
+        raise typer.BadParameter("--timestamp excludes --timestamp-field: give one of them")
+    try:
+        return timestamp_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--timestamp: {error}") from None

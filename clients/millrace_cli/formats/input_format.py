@@ -1,11 +1,13 @@
 """The input formats of `millrace produce`: key, value and timestamp of a record.
 
-    lines   the line is the value; with a separator, the key is before the first separator
-    json    the line is a JSON object and the value, unchanged; key and timestamp are fields
-    csv     the first row names the columns; the value is a JSON object of the row, all text unless
-            columns have types (`csv_types`)
+    lines          the line is the value; with a separator, the key is before the first separator
+    json           the line is a JSON object and the value; key and timestamp are fields
+    json-envelope  the line is a JSON object with key, value, headers and timestamp (`envelope`)
+    csv            the first row names the columns; the value is a JSON object of the row, all text
+                   unless columns have types (`csv_types`)
+    file           all bytes of the input are the value
 
-Owns the three formats and their errors. A key field with text is the key, unchanged; another value
+Owns these formats and their errors. A key field with text is the key, unchanged; another value
 is the key as JSON; null or a missing field means no key. A timestamp is in milliseconds since the
 epoch, or ISO 8601, in UTC without an offset.
 """
@@ -14,16 +16,21 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millrace_cli.exits import InputError
 from millrace_cli.formats.csv_rows import CsvRows
 from millrace_cli.formats.csv_types import ColumnTypes
+from millrace_cli.formats.envelope import read_envelope
 from millrace_cli.formats.input_notes import InputNotes
+
+if TYPE_CHECKING:
+    from millrace.records import Headers
 
 _BOM = b"\xef\xbb\xbf"
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -38,16 +45,19 @@ class Format(StrEnum):
 
     LINES = "lines"
     JSON = "json"
+    JSON_ENVELOPE = "json-envelope"
     CSV = "csv"
+    FILE = "file"
 
 
 @dataclass(slots=True)
 class Columns:
     """Records by column, as `Producer.send_many` takes them; None for an absent column."""
 
-    values: list[bytes] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
     keys: list[bytes | None] | None = None
     timestamps_ms: list[int] | None = None
+    headers: list[Headers] | None = None
 
 
 class Reader:
@@ -61,6 +71,7 @@ class Reader:
         key_separator: bytes = b"",
         key_field: str = "",
         timestamp_field: str = "",
+        empty_is_null: bool = False,
         types: ColumnTypes | None = None,
         notes: InputNotes | None = None,
     ) -> None:
@@ -69,6 +80,7 @@ class Reader:
         self._separator = key_separator
         self._key_field = key_field
         self._timestamp_field = timestamp_field
+        self._empty_is_null = empty_is_null
         self._types = types or ColumnTypes()
         self._notes = notes or InputNotes()
         self._csv = CsvRows(name, [field for field in (key_field, timestamp_field) if field])
@@ -79,8 +91,13 @@ class Reader:
 
         Raises `InputError` for a line that is not in the format, or lacks the timestamp.
         """
-        if self._format is Format.LINES:
-            return self._plain(lines)
+        match self._format:
+            case Format.LINES:
+                return self._plain(lines)
+            case Format.FILE:
+                return Columns(self._values(lines))
+            case Format.JSON_ENVELOPE:
+                return self._envelopes(lines, first_line)
         columns = Columns()
         keys: list[bytes | None] = []
         timestamps_ms: list[int] = []
@@ -99,23 +116,49 @@ class Reader:
 
     def _plain(self, lines: list[bytes]) -> Columns:
         if not self._separator:
-            return Columns(lines)
+            return Columns(self._values(lines))
         keys: list[bytes | None] = []
         values: list[bytes] = []
         for line in lines:
             key, separator, value = line.partition(self._separator)
             keys.append(key if separator else None)
             values.append(value if separator else line)
-        return Columns(values, keys)
+        return Columns(self._values(values), keys)
+
+    def _values(self, values: list[bytes]) -> list[bytes | None]:
+        return [value or None for value in values] if self._empty_is_null else [*values]
+
+    def _envelopes(self, lines: list[bytes], first_line: int) -> Columns:
+        columns = Columns(keys=[], timestamps_ms=[], headers=[])
+        assert columns.keys is not None
+        assert columns.timestamps_ms is not None
+        assert columns.headers is not None
+        now_ms = time.time_ns() // 1_000_000
+        for number, line in self._json_lines(lines, first_line):
+            try:
+                found = read_envelope(line)
+            except ValueError as error:
+                raise self._error(number, str(error)) from None
+            columns.values.append(found.value)
+            columns.keys.append(found.key)
+            columns.headers.append(found.headers)
+            columns.timestamps_ms.append(
+                now_ms if found.timestamp_ms is None else found.timestamp_ms
+            )
+        return columns
+
+    def _json_lines(self, lines: list[bytes], first_line: int) -> Iterator[tuple[int, bytes]]:
+        """The lines that are not empty, without a byte order mark and a `\r` at the end."""
+        for number, line in enumerate(lines, first_line):
+            if number == 1:
+                line = line.removeprefix(_BOM)
+            if line.strip():
+                yield number, line.removesuffix(b"\r")
 
     def _objects(
         self, lines: list[bytes], first_line: int
     ) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
-        for number, line in enumerate(lines, first_line):
-            if not line.strip():
-                continue
-            if number == 1:
-                line = line.removeprefix(_BOM)
+        for number, line in self._json_lines(lines, first_line):
             try:
                 row = json.loads(line, parse_constant=_refuse_constant)
             except (ValueError, RecursionError) as error:
@@ -200,12 +243,12 @@ def _read_ms(value: Any) -> int | None:
     if _WHOLE.fullmatch(value):
         return int(value)
     try:
-        time = datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(value)
     except ValueError:
         return None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return round((time - _EPOCH).total_seconds() * 1000)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round((moment - _EPOCH).total_seconds() * 1000)
 
 
 def _is_iso(value: Any) -> bool:

@@ -1,32 +1,31 @@
-r"""Records as text: format strings like kcat's, and JSON lines.
+r"""Records as bytes for stdout, by format strings like kcat's.
 
-    %t topic      %o offset             %k key      %K its size, -1 for null
-    %p partition  %T timestamp in ms    %s value    %S its size, -1 for null
-    %h headers, name=value,...          %% a percent sign      \n \t \r \\ \xHH escapes
+    %t topic      %o offset             %k key    %K its size, -1 for null
+    %p partition  %T timestamp in ms    %s value  %S its size, -1 for null
+    %h headers, name=value,...          %R the value's size as a 32-bit big-endian integer
+    %% a percent sign                   \n \t \r \0 \\ \xHH escapes
 
-UTF-8 is written unchanged. Other bytes become `\xHH` in text, and a value with other bytes becomes
-`{"base64": "..."}` in JSON. Null is empty in text and null in JSON. On a terminal, control
-characters become `\xHH` too, so that a record cannot send control sequences.
+Keys, values and headers are written byte by byte as they are. Escaped, bytes that are not UTF-8 and
+characters that a terminal would obey become `\xHH`, so that a record cannot send control sequences.
+Null is empty, or the text that the caller gives.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import re
+import struct
 from collections.abc import Callable
-from typing import Any
 
 from millrace.records import Record, RecordBatch
+from millrace_cli.visible_text import visible
 
 AnyRecord = Record[bytes, bytes]
-ToText = Callable[[AnyRecord], str]
+Formatter = Callable[[AnyRecord], bytes]
+"""The bytes of a record, for stdout."""
 
 _PIECES = re.compile(r"%(?P<field>.?)|\\(?P<escape>x[0-9a-fA-F]{2}|.?)|[^%\\]+", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
-_CONTROLS = {
-    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)
-}
+_ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+_SIZE = struct.Struct(">i")
 
 
 class FormatError(ValueError):
@@ -40,95 +39,81 @@ def records_before(batch: RecordBatch[bytes, bytes], end: int | None) -> list[An
     return [record for record in batch if record.offset < end]
 
 
-def text_format(format_: str, *, for_terminal: bool) -> ToText:
+def record_format(format_: str, *, escaped: bool, null: bytes = b"") -> Formatter:
     """A function that formats a record by a format string. Raises `FormatError`."""
-    decode = _shown if for_terminal else _decoded
-    pieces: list[str | ToText] = []
+    shown = _escaped if escaped else bytes
+    pieces: list[bytes | Formatter] = []
     for piece in _PIECES.finditer(format_):
         if (letter := piece["field"]) is not None:
-            pieces.append(_field(letter, decode))
+            pieces.append(_field(letter, shown, null))
         elif (escape := piece["escape"]) is not None:
             pieces.append(_escape(escape))
         else:
-            pieces.append(piece[0])
-    template = "".join("{}" if callable(p) else _braced(p) for p in pieces)
+            pieces.append(piece[0].encode())
+    template = b"".join(b"%b" if callable(p) else p.replace(b"%", b"%%") for p in pieces)
     fields = tuple(piece for piece in pieces if callable(piece))
-    fill = template.format
     if len(fields) == 1:
         only = fields[0]
-        return lambda record: fill(only(record))
-    return lambda record: fill(*[field(record) for field in fields])
+        return lambda record: template % only(record)
+    return lambda record: template % tuple(field(record) for field in fields)
 
 
-def json_line(record: AnyRecord) -> str:
-    """A record as a JSON object, with a line end."""
-    shown = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": _json(record.key),
-        "value": _json(record.value),
-        "headers": [[name, _json(value)] for name, value in record.headers],
-    }
-    return json.dumps(shown, ensure_ascii=False) + "\n"
+def unescaped(text: str) -> bytes:
+    r"""The bytes of a text with the escapes of a format string. Raises `FormatError`.
+
+    >>> unescaped(r"\r\n"), unescaped(r"a\x00")
+    (b'\r\n', b'a\x00')
+    """
+    pieces = re.finditer(r"\\(?P<escape>x[0-9a-fA-F]{2}|.?)|[^\\]+", text, re.DOTALL)
+    return b"".join(
+        piece[0].encode() if piece["escape"] is None else _escape(piece["escape"])
+        for piece in pieces
+    )
 
 
-def _field(letter: str, decode: Callable[[bytes | None], str]) -> str | ToText:
+def _field(letter: str, shown: Callable[[bytes], bytes], null: bytes) -> bytes | Formatter:
+    def text(data: bytes | None) -> bytes:
+        return null if data is None else shown(data)
+
     match letter:
         case "%":
-            return "%"
+            return b"%"
         case "t":
-            return lambda record: record.topic
+            return lambda record: record.topic.encode()
         case "p":
-            return lambda record: str(record.partition)
+            return lambda record: b"%d" % record.partition
         case "o":
-            return lambda record: str(record.offset)
+            return lambda record: b"%d" % record.offset
         case "T":
-            return lambda record: str(record.timestamp_ms)
+            return lambda record: b"%d" % record.timestamp_ms
         case "k":
-            return lambda record: decode(record.key)
+            return lambda record: text(record.key)
         case "s":
-            return lambda record: decode(record.value)
+            return lambda record: text(record.value)
         case "K":
-            return lambda record: str(_size(record.key))
+            return lambda record: b"%d" % _size(record.key)
         case "S":
-            return lambda record: str(_size(record.value))
+            return lambda record: b"%d" % _size(record.value)
+        case "R":
+            return lambda record: _SIZE.pack(_size(record.value))
         case "h":
-            return lambda record: ",".join(
-                f"{decode(name.encode())}={decode(value)}" for name, value in record.headers
+            return lambda record: b",".join(
+                shown(name.encode()) + b"=" + text(value) for name, value in record.headers
             )
-    raise FormatError(f"%{letter}: unknown field; use %t %p %o %T %k %s %K %S %h %%")
+    raise FormatError(f"%{letter}: unknown field; use %t %p %o %T %k %s %K %S %R %h %%")
 
 
-def _escape(escape: str) -> str:
+def _escape(escape: str) -> bytes:
     if escape.startswith("x") and len(escape) == 3:
-        return chr(int(escape[1:], 16))
+        return bytes.fromhex(escape[1:])
     if escape not in _ESCAPES:
         raise FormatError(f"\\{escape}: unknown escape; use \\n \\t \\r \\0 \\\\ \\xHH")
     return _ESCAPES[escape]
-
-
-def _braced(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _decoded(data: bytes | None) -> str:
-    return "" if data is None else data.decode("utf-8", "backslashreplace")
-
-
-def _shown(data: bytes | None) -> str:
-    return _decoded(data).translate(_CONTROLS)
-
-
-def _json(data: bytes | None) -> Any:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+def _escaped(data: bytes) -> bytes:
+    return visible(data.decode("utf-8", "backslashreplace"), keep="\n\t").encode()

@@ -1,0 +1,122 @@
+"""A wait for brokers that do not answer: said after some seconds, ended after a documented time.
+
+Owns the times and the sentences on stderr. What counts as silence is the caller's: a producer knows
+the age of its oldest record, a consumer the last response of a broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from millrace.events import State
+from millrace_cli.exits import BrokerUnavailable, tell
+
+if TYPE_CHECKING:
+    from millrace.consumer import Consumer
+    from millrace.errors import MillraceError
+    from millrace.events import ConsumerHealth
+    from millrace_cli.record_output import RecordOutput
+
+POLL_S = 0.25
+SAY_AFTER_S = 3.0
+SAY_JOINING_AFTER_S = 10.0
+
+
+class Silence(NamedTuple):
+    """How long no broker has done what is waited for, and a sentence about it."""
+
+    seconds: float
+    sentence: str
+    is_joining: bool = False
+    """The wait is for other members of a group, whose time the group bounds."""
+
+
+@asynccontextmanager
+async def watching(
+    silence: Callable[[], Silence], *, timeout_s: float, ends: bool = True
+) -> AsyncIterator[None]:
+    """Watches while the block runs. Raises `BrokerUnavailable` in it after `timeout_s`.
+
+    Without `ends` it only says what is waited for: the block has a timeout of its own.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    reasons: list[str] = []
+
+    async def watch() -> None:
+        reasons.append(await _silent(silence, timeout_s, ends=ends))
+        task.cancel()
+
+    watcher = asyncio.create_task(watch(), name="broker-watch")
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not reasons:
+            raise
+        task.uncancel()
+        raise BrokerUnavailable(reasons[0]) from None
+    finally:
+        watcher.cancel()
+
+
+async def _silent(silence: Callable[[], Silence], timeout_s: float, *, ends: bool) -> str:
+    """Returns the reason when the silence has lasted for `timeout_s`."""
+    was_silent = False
+    while True:
+        await asyncio.sleep(POLL_S)
+        now = silence()
+        if ends and not now.is_joining and now.seconds >= timeout_s:
+            return f"{now.sentence}; gave up after {timeout_s:g} s"
+        is_silent = now.seconds >= (SAY_JOINING_AFTER_S if now.is_joining else SAY_AFTER_S)
+        if is_silent and not was_silent:
+            tell(
+                now.sentence if now.is_joining else f"{now.sentence}; waiting up to {timeout_s:g} s"
+            )
+        elif was_silent and not is_silent:
+            tell("the wait is over")
+        was_silent = is_silent
+
+
+class ConsumerSilence:
+    """The silence of the brokers of a consumer. The time of writing its output does not count."""
+
+    def __init__(
+        self, consumer: Consumer[bytes, bytes], output: RecordOutput, *, servers: str
+    ) -> None:
+        self._consumer = consumer
+        self._output = output
+        self._servers = servers
+        self._clock = asyncio.get_running_loop().time
+        self._since = self._clock()
+        self._error: MillraceError | None = None
+        """The last error before the silence began."""
+
+    def __call__(self) -> Silence:
+        now = self._clock()
+        health = self._consumer.health()
+        unread = {*self._consumer.assignment()} - {*self._consumer.paused()}
+        failing = [health.waiting[where] for where in unread if where in health.waiting]
+        heard = now if self._output.is_writing else self._since
+        # A broker that refuses every partition answers, and the wait goes on nevertheless.
+        if not failing or len(failing) < len(unread):
+            heard = max(heard, now - _last_answer_ms(health) / 1000)
+        if heard > self._since:
+            self._since, self._error = heard, health.last_error
+        seconds = now - self._since
+        error = None if health.last_error is self._error else health.last_error
+        member = health.group if health.state is State.RUNNING and error is None else None
+        if member is not None and member.state != "stable":
+            sentence = f"waiting for the other members of group {member.group} to join again"
+            return Silence(seconds, sentence, is_joining=True)
+        reason = failing[0] if failing else error
+        return Silence(seconds, str(reason or f"no broker of {self._servers} answers"))
+
+
+def _last_answer_ms(health: ConsumerHealth) -> float:
+    """How long ago a broker last answered a fetch or a heartbeat."""
+    heartbeat_ms = None if health.group is None else health.group.last_heartbeat_ms
+    return min((ms for ms in (health.last_fetch_ms, heartbeat_ms) if ms is not None), default=inf)

@@ -1,0 +1,229 @@
+"""`millrace produce`: the records of inputs to a topic.
+
+Owns one run: the order of sending, the count of acked records, and the end. After the first signal
+the command reads nothing more, sends the records that it has read, and waits for their acks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from millrace.events import EventKind, State
+from millrace.producer import Producer
+from millrace.records import Headers
+from millrace_cli.broker_watch import Silence, watching
+from millrace_cli.exits import CommandError, Exit, InputError, tell
+from millrace_cli.formats.input_format import Columns, Format, Reader
+from millrace_cli.formats.input_lines import LINE_BYTES_MAX, Inputs, Lines
+from millrace_cli.formats.input_notes import InputNotes
+from millrace_cli.interruption import finish
+from millrace_cli.visible_text import counted
+
+ACKS_S = 5.0
+"""How long an interrupted command waits for acks."""
+
+
+@dataclass
+class RecordProducer:
+    """One run of the command, with its totals."""
+
+    topic: str
+    files: list[str]
+    """Paths, or `-` for stdin."""
+    partition: int | None
+    format_: Format
+    delimiter: bytes
+    reader: Callable[[str], Reader]
+    """Makes the reader of an input of this name."""
+    notes: InputNotes
+    headers: Headers
+    """Of every record, behind its own."""
+    timestamp_ms: int | None
+    settings: Mapping[str, Any]
+    """Of the client; `delivery_timeout_ms` is among them."""
+    inputs: Inputs = field(default_factory=Inputs)
+    records: int = 0
+    unacked: int = 0
+    """Records that were given to the producer and are not among `records`."""
+    size: int = 0
+    """Bytes of the keys and values of `records`."""
+
+    async def run(self, servers: str) -> Exit:
+        """Sends all inputs; prints the totals after success and after failure."""
+        started = time.monotonic()
+        producer = Producer(servers, **self.settings)
+        silence = partial(_silence, producer, servers, started)
+        timeout_s = self.settings["delivery_timeout_ms"] / 1000
+        async with watching(silence, timeout_s=timeout_s, ends=False):
+            await producer.start()
+            reporting = asyncio.create_task(_report_retries(producer))
+            try:
+                await self._check_partition(producer)
+                try:
+                    await self._send_all(producer)
+                finally:
+                    self._summarize(time.monotonic() - started)
+            finally:
+                reporting.cancel()
+                if self.unacked:
+                    await _abandon(producer)
+                else:
+                    await producer.close()
+        return Exit.OK
+
+    async def _check_partition(self, producer: Producer) -> None:
+        count = await producer.partition_count(self.topic)
+        if self.partition is not None and self.partition >= count:
+            raise CommandError(
+                f"{self.topic} has no partition {self.partition}; it has 0 to {count - 1}"
+            )
+
+    async def _send_all(self, producer: Producer) -> None:
+        sending = asyncio.create_task(self._send_inputs(producer))
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            self.inputs.stop()
+            await finish(
+                sending,
+                within_s=ACKS_S,
+                waits_for=lambda: f"the broker to acknowledge {counted(self.unacked, 'record')}",
+            )
+            raise
+
+    async def _send_inputs(self, producer: Producer) -> None:
+        with _progress(self.files) as on_read:
+            for name in self.files:
+                if not self.inputs.is_stopped:
+                    await self._send_input(producer, name, on_read)
+
+    async def _send_input(
+        self, producer: Producer, name: str, on_read: Callable[[int], None]
+    ) -> None:
+        shown = "stdin" if name == "-" else name
+        reader = self.reader(shown)
+        try:
+            async for lines, first_line in self._lines(name, on_read):
+                await self._send_lines(producer, reader, lines, first_line)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise InputError(f"{shown}: {error.strerror}") from None
+
+    async def _lines(
+        self, name: str, on_read: Callable[[int], None]
+    ) -> AsyncIterator[tuple[list[bytes], int]]:
+        """The records of an input, and the number of the first of them.
+
+        The last one, which has no end, is omitted after an interrupt: it may be a part of one.
+        """
+        chunks = self.inputs.chunks(name, on_read)
+        if self.format_ is Format.FILE:
+            whole = bytearray()
+            async for chunk in chunks:
+                whole += chunk
+                if len(whole) > LINE_BYTES_MAX:
+                    raise InputError(f"{name} is longer than {LINE_BYTES_MAX} bytes")
+            if not self.inputs.is_stopped:
+                yield [bytes(whole)], 1
+            return
+        lines = Lines(quoted=self.format_ is Format.CSV, delimiter=self.delimiter)
+        async for chunk in chunks:
+            first_line = lines.count + 1
+            yield lines.feed(chunk), first_line
+        if not self.inputs.is_stopped:
+            first_line = lines.count + 1
+            yield lines.end(), first_line
+
+    async def _send_lines(
+        self, producer: Producer, reader: Reader, lines: list[bytes], first_line: int
+    ) -> None:
+        columns = reader.read(lines, first_line) if lines else Columns()
+        if not columns.values:
+            return
+        headers = columns.headers
+        if self.headers:
+            headers = [(*own, *self.headers) for own in headers or [()] * len(columns.values)]
+        self.unacked = len(columns.values)
+        await producer.send_many(
+            self.topic,
+            columns.values,
+            keys=columns.keys,
+            headers=headers,
+            timestamps_ms=columns.timestamps_ms if self.timestamp_ms is None else self.timestamp_ms,
+            partition=self.partition,
+        )
+        self.unacked = 0
+        self.records += len(columns.values)
+        self.size += sum(len(v or b"") for v in columns.values)
+        self.size += sum(len(k or b"") for k in columns.keys or ())
+
+    def _summarize(self, elapsed_s: float) -> None:
+        for line in self.notes.lines():
+            tell(line)
+        rate = f"{self.records / elapsed_s:,.0f} records/s" if elapsed_s else "-"
+        print(
+            f"sent {counted(self.records, 'record')}, {counted(self.size, 'byte')} "
+            f"in {elapsed_s:.2f} s ({rate})",
+            file=sys.stderr,
+        )
+        if self.unacked:
+            tell(
+                f"{counted(self.unacked, 'record')} more {'was' if self.unacked == 1 else 'were'} "
+                "sent without an ack; the topic may have them"
+            )
+
+
+def _silence(producer: Producer, servers: str, started: float) -> Silence:
+    """How long the oldest record has waited for its ack, or the command for its first response."""
+    health = producer.health()
+    if health.state is State.NEW:
+        return Silence(time.monotonic() - started, f"no broker of {servers} answers")
+    waiting = counted(health.buffered_records, "record")
+    reason = "" if health.last_error is None else f": {health.last_error}"
+    return Silence(health.oldest_ms / 1000, f"no ack for {waiting}{reason}")
+
+
+async def _abandon(producer: Producer) -> None:
+    """Closes without waiting for acks."""
+    closing = asyncio.ensure_future(producer.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.wait([closing])
+
+
+async def _report_retries(producer: Producer) -> None:
+    """Prints the reason of a retry, so that the user knows why the command waits."""
+    async for event in producer.events():
+        if event.kind is EventKind.RETRYING:
+            tell(event.sentence)
+
+
+@contextmanager
+def _progress(files: list[str]) -> Iterator[Callable[[int], None]]:
+    """A progress bar over the bytes of files, on a terminal."""
+    if not sys.stderr.isatty() or "-" in files:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=sum(Path(name).stat().st_size for name in files))
+        yield lambda size: progress.advance(task, size)
