@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace_cli.exits import CommandError, Exit, run
+from millrace_cli.exits import CommandError, Exit, confirm, run
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
 from millrace_cli.table import show
 
@@ -176,8 +176,14 @@ def delete(
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Delete a group that has no members, with its committed offsets."""
+
+    async def known() -> Exit:
+        async with _admin(servers) as admin:
+            await admin.describe_group(name)
+        return Exit.OK
+
     if not yes:
-        typer.confirm(f"Delete group {name} with all its committed offsets?", abort=True)
+        confirm(f"Delete group {name} with all its committed offsets?", known())
 
     async def work() -> Exit:
         async with _admin(servers) as admin:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace_cli.exits import Exit, run
+from millrace_cli.exits import Exit, confirm, run
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
 from millrace_cli.table import show
 
@@ -185,8 +185,14 @@ def delete(
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Delete a topic with all its records."""
+
+    async def known() -> Exit:
+        async with _admin(servers) as admin:
+            await admin.describe_topic(name)
+        return Exit.OK
+
     if not yes:
-        typer.confirm(f"Delete topic {name} with all its records?", abort=True)
+        confirm(f"Delete topic {name} with all its records?", known())
 
     async def work() -> Exit:
         async with _admin(servers) as admin:
