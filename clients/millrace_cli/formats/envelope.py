@@ -108,6 +108,7 @@ def _headers(value: Any) -> Headers:
     for pair in value:
         if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)):
             raise ValueError('headers: must be a list of ["name", value]')
+        _bytes(pair[0], "headers")
         headers.append((pair[0], _bytes(pair[1], f"header {pair[0]}")))
     return tuple(headers)
 
