@@ -69,13 +69,13 @@ async def _silent(silence: Callable[[], Silence], timeout_s: float, *, ends: boo
     while True:
         await asyncio.sleep(POLL_S)
         now = silence()
-        if ends and not now.is_joining and now.seconds >= timeout_s:
+        if was_silent and ends and not now.is_joining and now.seconds >= timeout_s:
             return f"{now.sentence}; gave up after {timeout_s:g} s"
-        is_silent = now.seconds >= (SAY_JOINING_AFTER_S if now.is_joining else SAY_AFTER_S)
+        after_s = SAY_JOINING_AFTER_S if now.is_joining else min(SAY_AFTER_S, timeout_s)
+        is_silent = now.seconds >= after_s
         if is_silent and not was_silent:
-            tell(
-                now.sentence if now.is_joining else f"{now.sentence}; waiting up to {timeout_s:g} s"
-            )
+            limit = "" if now.is_joining else f"; waiting up to {timeout_s:g} s"
+            tell(f"{now.sentence}{limit}")
         elif was_silent and not is_silent:
             tell("the wait is over")
         was_silent = is_silent

@@ -29,10 +29,10 @@ CLIENT_ID = "millrace-cli"
 def client_settings(pairs: Iterable[str] | None, config: type[ClientConfig]) -> dict[str, Any]:
     """Keyword arguments of a client; a name may have dots for underscores.
 
-    Raises `ConfigError` for an unknown name, and `typer.BadParameter` for a text that is not
-    NAME=VALUE, or not of the setting's type.
+    Raises `typer.BadParameter` for an unknown name, and for a value that the setting cannot have.
     """
     from millrace.config import configure
+    from millrace.errors import ConfigError
 
     hints = get_type_hints(config)
     settings: dict[str, Any] = {"client_id": CLIENT_ID}
@@ -41,9 +41,11 @@ def client_settings(pairs: Iterable[str] | None, config: type[ClientConfig]) -> 
         name = name.strip().replace(".", "_")
         if not name or not equals:
             raise typer.BadParameter(f"-X {pair!r} is not NAME=VALUE")
-        if name not in hints:
-            configure(config, {name: value})
-        settings[name] = _value(name, value.strip(), hints[name])
+        settings[name] = _value(name, value.strip(), hints.get(name, str))
+    try:
+        configure(config, settings)
+    except ConfigError as error:
+        raise typer.BadParameter(f"-X {error}") from None
     return settings
 
 

@@ -16,9 +16,9 @@ from millrace.admin import Admin
 from millrace.consumer import Consumer, Start
 from millrace.records import RecordBatch, TopicPartition
 from millrace_cli.broker_watch import ConsumerSilence, watching
-from millrace_cli.exits import Exit, tell
+from millrace_cli.exits import BrokerUnavailable, Exit, tell
 from millrace_cli.formats.record_text import Formatter, records_before
-from millrace_cli.interruption import finish
+from millrace_cli.interruption import SAY_AFTER_S, finish
 from millrace_cli.read_range import end_offsets
 from millrace_cli.record_output import RecordOutput
 
@@ -54,14 +54,18 @@ class GroupConsumer:
             **self.settings,
         )
         silence = ConsumerSilence(consumer, output, servers=servers)
+        leave_s = LEAVE_S
         try:
             async with watching(silence, timeout_s=self.broker_timeout_s):
                 await consumer.start()
                 ends = {} if self.follow else await self._ends(consumer, servers)
                 await self._print(consumer, ends, output)
+        except BrokerUnavailable:
+            leave_s = SAY_AFTER_S
+            raise
         finally:
             leaving = f"the broker to take this member out of group {self.group}"
-            await finish(consumer.close(), within_s=LEAVE_S, waits_for=lambda: leaving)
+            await finish(consumer.close(), within_s=leave_s, waits_for=lambda: leaving)
             output.close()
         return Exit.OK
 

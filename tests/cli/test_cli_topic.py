@@ -141,3 +141,13 @@ def test_help_documents_every_exit_code(millrace: Millrace) -> None:
     shown = millrace("--help").stdout
     codes = [line.split()[0] for line in shown.partition("Exit codes:")[2].splitlines() if line]
     assert codes == [str(int(code)) for code in Exit]
+
+
+@pytest.mark.parametrize("command", ["topic", "group"])
+def test_a_name_that_is_not_there_is_refused_before_the_question(
+    millrace: Millrace, command: str
+) -> None:
+    ended = millrace(command, "delete", "no-such-name")
+    assert ended.exit_code == Exit.REFUSED
+    assert "Delete" not in ended.output
+    assert "no-such-name" in ended.stderr

@@ -162,12 +162,11 @@ async def _consume(
     broker_timeout_s: float,
 ) -> Exit:
     from millrace.config import ConsumerConfig
-    from millrace.errors import ConfigError
     from millrace_cli.read_range import matching_topics
 
     settings = client_settings(setting, ConsumerConfig)
     if group is not None and "auto_commit" in settings:
-        raise ConfigError("-X auto_commit: the command commits what it has written")
+        raise typer.BadParameter("-X auto_commit: the command commits what it has written")
     topics = await matching_topics(servers, names)
     if group is None:
         from millrace_cli.partition_consumer import PartitionConsumer

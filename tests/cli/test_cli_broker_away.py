@@ -1,0 +1,119 @@
+"""A broker that stops to answer: the commands say so, and end with exit code 69."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+
+from millrace_cli.exits import Exit
+from tests.cli.conftest import Millrace, Serve, Serving
+from tests.hang_timeout import HANG_TIMEOUT_S
+
+
+@pytest.fixture
+def frozen(serve: Serve) -> Iterator[Serving]:
+    """A broker of its own, which the test stops with SIGSTOP."""
+    environment = {"MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
+    with serve("--log-level", "error", environment=environment) as serving:
+        yield serving
+        serving.process.send_signal(signal.SIGCONT)
+
+
+@pytest.fixture
+def millrace(frozen: Serving) -> Millrace:
+    """The command line, told of that broker."""
+    found = Millrace(frozen.servers)
+    assert found("topic", "create", "t").exit_code == 0
+    assert found.process("produce", "t", stdin=b"one\n").returncode == 0
+    return found
+
+
+def stderr_of(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stderr is not None
+    return process.stderr
+
+
+def test_commands_say_that_no_broker_answers_and_end_with_69(
+    millrace: Millrace, frozen: Serving
+) -> None:
+    patience = ("--broker-timeout", "3")
+    with (
+        millrace.running("consume", "t", "--follow", *patience) as consumer,
+        millrace.running("consume", "t", "-g", "g", "--follow", *patience) as member,
+        millrace.running(
+            "produce", "t", "--broker-timeout", "6", stdin=subprocess.PIPE
+        ) as producer,
+    ):
+        assert producer.stdin is not None
+        for reader in (consumer, member):
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == b"one\n"
+        producer.stdin.write(b"two\n")
+        producer.stdin.flush()
+        assert consumer.stdout is not None
+        assert consumer.stdout.readline() == b"two\n"
+        frozen.process.send_signal(signal.SIGSTOP)
+        producer.stdin.write(b"three\n")
+        producer.stdin.flush()
+        with millrace.running("consume", "t", *patience) as late:
+            for process in (consumer, member, producer, late):
+                first = stderr_of(process).readline().decode()
+                expected = (
+                    "no ack for 1 record; waiting up to 6 s"
+                    if process is producer
+                    else f"no broker of {frozen.servers} answers; waiting up to 3 s"
+                )
+                assert first == f"millrace: {expected}\n"
+            for process in (consumer, member, producer, late):
+                assert process.wait(timeout=HANG_TIMEOUT_S) == Exit.UNAVAILABLE
+        assert b"1 record more was sent without an ack" in stderr_of(producer).read()
+
+
+def test_a_wait_that_ends_well_is_told_and_loses_nothing(
+    millrace: Millrace, frozen: Serving
+) -> None:
+    with millrace.running("consume", "t", "--follow") as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stdout.readline() == b"one\n"
+        frozen.process.send_signal(signal.SIGSTOP)
+        assert b"waiting up to 60 s" in stderr_of(consumer).readline()
+        frozen.process.send_signal(signal.SIGCONT)
+        assert stderr_of(consumer).readline() == b"millrace: the wait is over\n"
+        assert millrace.process("produce", "t", stdin=b"two\n").returncode == 0
+        assert consumer.stdout.readline() == b"two\n"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["one signal", "two signals"])
+def test_an_interrupted_producer_says_what_it_waits_for_and_a_second_signal_ends_it(
+    millrace: Millrace, frozen: Serving, again: bool
+) -> None:
+    with (
+        millrace.running("consume", "t", "--follow") as consumer,
+        millrace.running("produce", "t", stdin=subprocess.PIPE) as producer,
+    ):
+        assert producer.stdin is not None
+        producer.stdin.write(b"two\n")
+        producer.stdin.flush()
+        assert consumer.stdout is not None
+        assert [consumer.stdout.readline() for _ in range(2)] == [b"one\n", b"two\n"]
+        frozen.process.send_signal(signal.SIGSTOP)
+        producer.stdin.write(b"three\nfour\n")
+        producer.stdin.flush()
+        # It has read them.
+        assert b"no ack for 2 records" in stderr_of(producer).readline()
+        producer.send_signal(signal.SIGINT)
+        said = stderr_of(producer).readline()
+        assert said == (
+            b"millrace: waiting up to 5 s for the broker to acknowledge 2 records; "
+            b"^C again ends it at once\n"
+        )
+        if again:
+            producer.send_signal(signal.SIGINT)
+        assert producer.wait(timeout=HANG_TIMEOUT_S) == Exit.INTERRUPTED
+        summary = stderr_of(producer).read()
+        assert b"sent 1 record, 3 bytes" in summary
+        assert b"2 records more were sent without an ack; the topic may have them" in summary
