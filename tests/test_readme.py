@@ -1,5 +1,7 @@
 """README's tour, typed line by line into one shell, prints the output in the README.
 
+So does the page about pipes in `docs`.
+
 In expected output `...` stands for any text within a line. The only things changed are the port,
 so that the tests do not need 9092, `nc`, which need not be installed: a stand-in of ten lines takes
 its place, and how long the first member of a group waits for others.
@@ -43,6 +45,9 @@ class Step:
 
     command: str
     expected: list[str]
+
+
+PIPES = ROOT / "docs" / "pipes.md"
 
 
 def section(title: str) -> str:
@@ -126,6 +131,14 @@ def test_every_line_of_the_tour_prints_the_output_in_the_readme(shell: Shell) ->
     tour = steps(section("Tour"))
     assert len(tour) > 8
     for step in tour:
+        check(shell, step, port)
+
+
+def test_every_line_of_the_page_about_pipes_prints_the_output_there(shell: Shell) -> None:
+    port = free_port(shell)
+    page = steps(PIPES.read_text())
+    assert len(page) > 8
+    for step in [*steps(section("Tour"))[:2], *page]:
         check(shell, step, port)
 
 
