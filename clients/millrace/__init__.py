@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millrace._producer.receipts import Deliveries, Delivery, Receipts
     from millrace.admin import Admin
+    from millrace.arrow import ArrowReader, read_arrow
     from millrace.config import ConsumerOptions, ProducerOptions
     from millrace.consumer import Consumer
     from millrace.errors import MillraceError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "ArrowReader",
     "CommitOutcome",
     "CommittedOffset",
     "Consumer",
@@ -57,6 +59,7 @@ __all__ = [
     "State",
     "TopicPartition",
     "by_key",
+    "read_arrow",
 ]
 
 _HOMES = {
@@ -66,6 +69,10 @@ _HOMES = {
         "Receipts",
     ),
     "admin": ("Admin",),
+    "arrow": (
+        "ArrowReader",
+        "read_arrow",
+    ),
     "config": (
         "ConsumerOptions",
         "ProducerOptions",

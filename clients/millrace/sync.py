@@ -16,7 +16,7 @@ blocks the caller's loop, as any blocking call does). After a fork, make new one
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
@@ -26,7 +26,7 @@ from millrace._producer.receipts import Deliveries, Receipts
 from millrace._sync.admin import Admin
 from millrace._sync.blocking_client import RECORDS_PER_CALL, BlockingClient
 from millrace._sync.consumer import Consumer
-from millrace.config import ProducerOptions, Servers
+from millrace.config import ClientOptions, ProducerOptions, Servers
 from millrace.errors import DeliveryFailed, MillraceError
 from millrace.events import ProducerHealth
 from millrace.partitioner import Partitioner, by_key
@@ -36,13 +36,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import TypeVar as DefaultTypeVar
 
+    from millrace._arrow.offset_ranges import End, Start
+    from millrace._sync.topic_dataset import TopicDataset
+
     K = DefaultTypeVar("K", default=bytes)
     V = DefaultTypeVar("V", default=bytes)
 else:
     K = TypeVar("K")
     V = TypeVar("V")
 
-__all__ = ["Admin", "Consumer", "Producer"]
+__all__ = ["Admin", "Consumer", "Producer", "read_arrow", "topic_dataset"]
 
 
 class Producer(BlockingClient, Generic[K, V]):
@@ -254,3 +257,49 @@ class Producer(BlockingClient, Generic[K, V]):
 
             # Under the lock, so that records keep the order they were posted in.
             self._run(hand_over())
+
+
+def read_arrow(
+    topic: str,
+    servers: Servers = "localhost:9092",
+    *,
+    start: Start = "earliest",
+    end: End = "latest",
+    partitions: Collection[int] | None = None,
+    columns: Sequence[str] | None = None,
+    fields: pa.Schema | None = None,
+    **options: Unpack[ClientOptions],
+) -> pa.RecordBatchReader:
+    """The records of a topic between two bounds, as Arrow record batches read one after the other.
+
+    `millrace.read_arrow` has the meaning of the arguments. The bounds are fixed by this call, which
+    raises what its `start` does. Records are read when batches are asked for.
+    """
+    from millrace._arrow.table_columns import TableColumns
+    from millrace._range_reader import Bounds
+    from millrace._sync.arrow import open_reader
+
+    bounds = Bounds(topic, start, end, partitions)
+    return open_reader(bounds, TableColumns(fields, columns), servers, options)
+
+
+def topic_dataset(
+    topic: str,
+    servers: Servers = "localhost:9092",
+    *,
+    start: Start = "earliest",
+    end: End = "latest",
+    partitions: Collection[int] | None = None,
+    fields: pa.Schema | None = None,
+    **options: Unpack[ClientOptions],
+) -> TopicDataset:
+    """The records of a topic between two bounds as a `pyarrow.dataset.Dataset`.
+
+    DuckDB and Polars (`scan_pyarrow_dataset`) tell it the columns and the predicate of each query,
+    and it reads only these columns, and only offsets that the predicate on partition, offset and
+    timestamp may be true for. The arguments are those of `read_arrow`.
+    """
+    from millrace._range_reader import Bounds
+    from millrace._sync.topic_dataset import TopicDataset
+
+    return TopicDataset(Bounds(topic, start, end, partitions), fields, servers, options)

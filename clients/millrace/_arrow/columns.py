@@ -177,8 +177,8 @@ def _column(
         found = column.cast(TYPES[name])
     except pa.ArrowInvalid as error:
         raise CorruptMessage(
-            f"{where}: {name} has a value that its column cannot hold: {error}. Read other "
-            'columns only; in Spark, with .schema("value binary, offset long")'
+            f"{where}: {name} has a value that its column cannot hold: {error}. Leave the column "
+            'out; in Spark, with .schema("value binary, offset long")'
         ) from error
     return _null_where_empty(found) if name == "headers" else found
 
