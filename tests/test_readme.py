@@ -1,6 +1,6 @@
 """README's tour, typed line by line into one shell, prints the output in the README.
 
-So does the page about pipes in `docs`.
+So do the pages about pipes and about topics as tables in `docs`.
 
 In expected output `...` stands for any text within a line. The only things changed are the port,
 so that the tests do not need 9092, `nc`, which need not be installed: a stand-in of ten lines takes
@@ -28,6 +28,13 @@ from tests.quick_spark import needs_java
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+TABLES = ROOT / "docs" / "topics-as-tables.md"
+CLICKS = """\
+{"page": "/home", "ms": 20}
+{"page": "/cart", "ms": 95}
+{"page": "/home", "ms": 35.5}
+{"page": "/home", "ms": 64.5}
+"""
 
 NC = """#!{python}
 import socket, sys
@@ -140,6 +147,20 @@ def test_every_line_of_the_page_about_pipes_prints_the_output_there(shell: Shell
     assert len(page) > 8
     for step in [*steps(section("Tour"))[:2], *page]:
         check(shell, step, port)
+
+
+def test_the_page_about_tables_prints_what_stands_there(shell: Shell) -> None:
+    port = free_port(shell)
+    shell.run(f"printf %s {shlex.quote(CLICKS)} > clicks.jsonl")
+    page = TABLES.read_text()
+    commands = [step for step in steps(page) if not step.command.startswith("python ")]
+    assert len(commands) > 5
+    for step in [*steps(section("Tour"))[:2], *commands]:
+        check(shell, step, port)
+    # One program, because later blocks use the names of those before.
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.M | re.S))
+    printed = "".join(re.findall(r"^```text\n(.*?)^```", page, re.M | re.S))
+    check(shell, Step(f"python - <<'END'\n{code}END", printed.splitlines()), port)
 
 
 @pytest.mark.spark

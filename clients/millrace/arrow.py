@@ -16,13 +16,14 @@ from typing import Self, Unpack
 
 import pyarrow as pa
 
+from millrace._arrow.corrupt_counts import NOTHING_CORRUPT, CorruptCounts
 from millrace._arrow.offset_ranges import End, Start
-from millrace._arrow.table_columns import CorruptValues, TableColumns
+from millrace._arrow.table_columns import TableColumns
 from millrace._range_reader import Bounds, RangeReader, plan
 from millrace.config import ClientOptions, Servers
 from millrace.errors import Closed
 
-__all__ = ["ArrowReader", "CorruptValues", "End", "Start", "read_arrow"]
+__all__ = ["ArrowReader", "CorruptCounts", "End", "Start", "read_arrow"]
 
 
 class ArrowReader:
@@ -40,8 +41,8 @@ class ArrowReader:
         self._servers = servers
         self._options = options
         self._reader: RangeReader | None = None
-        self.corrupt = CorruptValues()
-        """What did not fit its type so far, and is null."""
+        self.corrupt = NOTHING_CORRUPT
+        """Values that did not fit their types so far, and are null."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -81,12 +82,11 @@ class ArrowReader:
         if self._reader is None:
             raise Closed("the reader was not started: use `async with`, or await start()")
         while (fetch := await self._reader.next_fetch()) is not None:
-            batches = self._table.batches(
-                fetch.records, end_offset=fetch.end_offset, corrupt=self.corrupt
-            )
-            for batch in batches:
-                yield batch
-            del fetch
+            batches = self._table.batches(fetch.records, end_offset=fetch.end_offset)
+            for rows, corrupt in batches:
+                self.corrupt = self.corrupt.merged(corrupt)
+                yield rows
+            del fetch, batches
 
     async def read_all(self) -> pa.Table:
         """The rest of the records as one table, which must fit into memory."""

@@ -19,6 +19,7 @@ from millrace_cli.commands.nc import nc
 from millrace_cli.commands.produce import PRODUCE_HELP, produce
 from millrace_cli.commands.serve import serve
 from millrace_cli.commands.spark import spark
+from millrace_cli.commands.sql import sql
 from millrace_cli.commands.topic import topic
 from millrace_cli.demo.command import demo
 from millrace_cli.exits import EXIT_CODES, Exit, output_closed, output_failed
@@ -43,6 +44,7 @@ app.add_typer(cluster)
 app.command()(nc)
 app.command()(dissect)
 app.command()(demo)
+app.command()(sql)
 app.add_typer(spark)
 
 

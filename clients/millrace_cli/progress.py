@@ -1,4 +1,4 @@
-"""Progress of a Spark run on stderr: a bar on a terminal, lines elsewhere.
+"""Progress of a run on stderr: a bar on a terminal, lines elsewhere.
 
 Owns the display and the thread that polls. What is counted belongs to `millrace_spark.pipeline`.
 Stdout has only the summary.
@@ -111,8 +111,9 @@ class _Bar:
         self._progress.start()
 
     def show(self, counts: Counts) -> None:
-        figures = _figures(counts, time.monotonic() - self._started, self._total)
-        self._progress.update(self._bar, completed=counts.offsets, figures=figures)
+        total = self._total if counts.total is None else counts.total
+        figures = _figures(counts, time.monotonic() - self._started, total)
+        self._progress.update(self._bar, completed=counts.offsets, total=total, figures=figures)
 
     def close(self) -> None:
         self._progress.stop()
@@ -132,7 +133,8 @@ class _Lines:
         if now - self._last_line >= LINE_S and counts != self._counts:
             self._last_line = now
             self._counts = counts
-            figures = _figures(counts, now - self._started, self._total)
+            total = self._total if counts.total is None else counts.total
+            figures = _figures(counts, now - self._started, total)
             print(f"{self._action}: {figures}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -141,7 +143,7 @@ class _Lines:
 
 def _figures(counts: Counts, seconds: float, total: int | None) -> str:
     if not counts.records and not counts.offsets:
-        return "waiting for Spark's first tasks"
+        return "waiting for the first rows"
     rate = counts.records / max(seconds, 1e-3)
     figures = f"{counts.records:,} rows, {rate:,.0f} rows/s"
     if counts.corrupt:

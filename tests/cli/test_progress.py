@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from millrace._arrow.corrupt_counts import CorruptCounts
 from millrace.records import TopicPartition
 from millrace_cli import progress as module
 from millrace_cli.progress import StderrProgress, StderrWarnings
-from millrace_spark.pipeline.corrupt_records import CorruptCounts
 from millrace_spark.pipeline.directory import ImportDirectory
 from millrace_spark.pipeline.ledger import ImportBatch, Span
 from millrace_spark.pipeline.progress import Counts, NoProgress, import_counts

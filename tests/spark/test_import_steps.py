@@ -11,15 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace._arrow.corrupt_counts import NOTHING_CORRUPT, CorruptCounts, FieldExample
 from millrace.errors import ConfigError
 from millrace.records import TopicPartition
 from millrace_spark.errors import DataLost
-from millrace_spark.pipeline.corrupt_records import (
-    NOTHING_CORRUPT,
-    CorruptCounts,
-    CorruptLimit,
-    FieldExample,
-)
+from millrace_spark.pipeline.corrupt_records import CorruptLimit
 from millrace_spark.pipeline.errors import ImportRefused, LedgerError, TooManyCorrupt
 from millrace_spark.pipeline.import_plan import Committed, Extent, ImportPolicy, commit_metadata
 from millrace_spark.pipeline.importer import Importer

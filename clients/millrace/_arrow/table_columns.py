@@ -7,48 +7,16 @@ case, so names that differ in case only are the same. `columns` decodes, `json_v
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import pyarrow as pa
 
 from millrace._arrow.columns import TYPES, arrow_batches
-from millrace._arrow.json_columns import Corruption
+from millrace._arrow.corrupt_counts import NOTHING_CORRUPT, CorruptCounts
 from millrace._arrow.json_values import check_fields, read_json
 from millrace.errors import SchemaError
-from millrace.records import RecordBatch, TopicPartition
+from millrace.records import RecordBatch
 
 NO_FIELDS = pa.schema([])
-
-
-class CorruptField(NamedTuple):
-    """A field that did not fit its type in `records` records, and the first of these."""
-
-    records: int
-    where: TopicPartition
-    offset: int
-    text: str
-    """The beginning of the field's text."""
-
-
-@dataclass(slots=True)
-class CorruptValues:
-    """What did not fit in the values that were read, and is null."""
-
-    records: int = 0
-    fields: dict[str, CorruptField] = field(default_factory=dict)
-    """By the name of the field; empty for values that are no JSON object."""
-
-    def add(self, found: Corruption, where: TopicPartition, offsets: pa.Array) -> None:
-        """Adds what was found in a batch of a partition."""
-        self.records += len(found.rows)
-        for name, example in found.fields.items():
-            known = self.fields.get(name)
-            if known is None:
-                offset = offsets[example.row].as_py()
-                self.fields[name] = CorruptField(example.count, where, offset, example.text)
-            else:
-                self.fields[name] = known._replace(records=known.records + example.count)
 
 
 class TableColumns:
@@ -88,9 +56,9 @@ class TableColumns:
         return TableColumns(self.fields, columns)
 
     def batches(
-        self, fetch: RecordBatch[bytes, bytes], *, end_offset: int, corrupt: CorruptValues
-    ) -> Iterator[pa.RecordBatch]:
-        """The records of a fetch before `end_offset`; adds to `corrupt`.
+        self, fetch: RecordBatch[bytes, bytes], *, end_offset: int
+    ) -> Iterator[tuple[pa.RecordBatch, CorruptCounts]]:
+        """The records of a fetch before `end_offset`, and what of each batch does not fit.
 
         Raises `CorruptMessage`.
         """
@@ -102,16 +70,16 @@ class TableColumns:
             # The number of rows is that of some column.
             own.append("partition")
         for batch in arrow_batches(fetch, columns=tuple(dict.fromkeys(own)), end_offset=end_offset):
-            values = batch
+            values, corrupt = batch, NOTHING_CORRUPT
             if parsed.names:
                 found = read_json(batch.column("value"), parsed)
                 values = found.batch
-                if found.corruption.rows:
-                    corrupt.add(found.corruption, fetch.where, batch.column("offset"))
-            yield pa.RecordBatch.from_arrays(
+                corrupt = corrupt.added(found.corruption, str(fetch.where), batch.column("offset"))
+            rows = pa.RecordBatch.from_arrays(
                 [
                     batch.column(self._own[name]) if name in self._own else values.column(name)
                     for name in self.names
                 ],
                 schema=self.schema,
             )
+            yield rows, corrupt

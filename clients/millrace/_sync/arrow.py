@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from millrace._arrow.corrupt_counts import NOTHING_CORRUPT
 from millrace._arrow.offset_ranges import Ranges
-from millrace._arrow.table_columns import CorruptValues, TableColumns
+from millrace._arrow.table_columns import TableColumns
 from millrace._range_reader import Bounds, RangeReader, plan
 from millrace._sync.blocking_client import BlockingClient
 from millrace._sync.loops import loop_thread
@@ -33,7 +34,7 @@ class RangeScan(BlockingClient):
         earliest_ms: int = 0,
     ) -> None:
         self.reader = RangeReader(servers, ranges, options=options, earliest_ms=earliest_ms)
-        self.corrupt = CorruptValues()
+        self.corrupt = NOTHING_CORRUPT
         self._table = table
         super().__init__(self.reader)
 
@@ -42,9 +43,11 @@ class RangeScan(BlockingClient):
         try:
             self.start()
             while (fetch := self._run(self.reader.next_fetch())) is not None:
-                yield from self._table.batches(
-                    fetch.records, end_offset=fetch.end_offset, corrupt=self.corrupt
-                )
+                batches = self._table.batches(fetch.records, end_offset=fetch.end_offset)
+                for rows, corrupt in batches:
+                    self.corrupt = self.corrupt.merged(corrupt)
+                    yield rows
+                del batches
                 del fetch
         finally:
             # A reader that was not read to its end may be dropped while Python shuts down.

@@ -201,7 +201,7 @@ def _view(spark: SparkSession, settings: AggregateSettings, corrupt: Observation
     from pyspark.sql import functions as f
 
     fields = [] if settings.schema is None else field_names(settings.schema)
-    prefix = _prefix(fields)
+    prefix = record_prefix(fields)
     frame = _read(spark, settings, prefix)
     time = f.col(f"{prefix}timestamp")
     if settings.since is not None:
@@ -217,7 +217,7 @@ def _view(spark: SparkSession, settings: AggregateSettings, corrupt: Observation
     return frame.select(*columns)
 
 
-def _prefix(fields: Sequence[str]) -> str:
+def record_prefix(fields: Sequence[str]) -> str:
     """What a record's own columns begin with in the read, and no field does."""
     if not fields:
         return ""
@@ -233,13 +233,14 @@ def _read(spark: SparkSession, settings: AggregateSettings, prefix: str) -> Data
         return reader.load()
     from pyspark.sql.types import ArrayType, StringType, StructType
 
-    schema = StructType([*_own_types(prefix), *StructType.fromJson(json.loads(settings.schema))])
+    schema = StructType([*own_types(prefix), *StructType.fromJson(json.loads(settings.schema))])
     if CORRUPT_FIELDS not in schema.names:
         schema = schema.add(CORRUPT_FIELDS, ArrayType(StringType()))
     return reader.options(valueFormat="json", recordPrefix=prefix).schema(schema).load()
 
 
-def _own_types(prefix: str) -> StructType:
+def own_types(prefix: str) -> StructType:
+    """A record's own columns, with a prefix."""
     from pyspark.sql.types import StructType
 
     found = StructType.fromDDL(ddl({prefix + name: COLUMNS[name] for name in _OWN}))

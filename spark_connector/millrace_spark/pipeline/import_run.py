@@ -18,8 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millrace._arrow.corrupt_counts import NOTHING_CORRUPT, CorruptCounts
 from millrace.errors import ConfigError
-from millrace_spark.pipeline.corrupt_records import NOTHING_CORRUPT, CorruptCounts, CorruptLimit
+from millrace_spark.pipeline.corrupt_records import CorruptLimit
 from millrace_spark.pipeline.corrupt_records import warnings as corrupt_warnings
 from millrace_spark.pipeline.directory import ImportDirectory
 from millrace_spark.pipeline.file_formats import FORMATS

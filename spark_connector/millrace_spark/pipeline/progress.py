@@ -25,6 +25,8 @@ class Counts(NamedTuple):
     """Of the total."""
     corrupt: int = 0
     """Of the records."""
+    total: int | None = None
+    """The offsets of the run, where they change during it."""
 
 
 class Progress(Protocol):

@@ -16,13 +16,9 @@ from typing import IO
 
 import pyarrow as pa
 
+from millrace._arrow.corrupt_counts import FIELDS_MAX, NOTHING_CORRUPT, CorruptCounts
 from millrace_spark.options.read_options import ReadOptions
-from millrace_spark.pipeline.corrupt_records import (
-    FIELDS_MAX,
-    NOTHING_CORRUPT,
-    CorruptCounts,
-    total,
-)
+from millrace_spark.pipeline.corrupt_records import total
 from millrace_spark.pipeline.directory import ImportDirectory
 from millrace_spark.pipeline.errors import RecordUnfit
 from millrace_spark.pipeline.file_formats import TEXT_FORMATS, Writer, as_text, open_writer

@@ -1,0 +1,1 @@
+"""`millrace sql`: a query over topics, on DuckDB in this process or on Spark."""
