@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def stored(millrace: Millrace, topic: str, count: int) -> list[Record]:
     with Consumer(millrace.servers, topic) as consumer:
-        return [consumer.getone() for _ in range(count)]
+        return list(itertools.islice(consumer, count))
 
 
 def test_headers_and_a_timestamp_are_those_of_every_record(millrace: Millrace, topic: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import uuid
 from pathlib import Path
@@ -63,7 +64,7 @@ def send(millrace: Millrace, topic: str, records: list[Sent]) -> None:
 
 def stored(millrace: Millrace, topic: str, count: int) -> list[Sent]:
     with Consumer(millrace.servers, topic) as consumer:
-        found = [consumer.getone() for _ in range(count)]
+        found = list(itertools.islice(consumer, count))
     return [Sent(each.key, each.value, each.headers, each.timestamp_ms) for each in found]
 
 
