@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -205,6 +206,17 @@ def test_bytes_that_are_no_text_are_refused_by_text_formats_and_land_after_all_i
     assert run(broker, tmp_path / "other", "binary") == 1
 
 
+def test_a_task_on_a_machine_without_the_directory_writes_no_file(tmp_path: Path) -> None:
+    settings = ImportSettings(("clicks",), str(tmp_path / "out"))
+    options = TopicLog("127.0.0.1:1").read_options(
+        {TopicPartition("clicks", 0): Span(str(UUID(int=1)), 0, 2)}
+    )
+    task = RangeTask(ImportDirectory(settings.to), 1, settings.layout, options)
+    with pytest.raises(ImportRefused, match="that the driver and all workers have mounted"):
+        task.write(0, OffsetRange("clicks", str(UUID(int=1)), 0, 0, 2))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_task_that_runs_again_keeps_the_file_that_may_be_read(
     broker: BrokerThread, admin: Admin, tmp_path: Path
 ) -> None:
@@ -216,6 +228,8 @@ def test_a_task_that_runs_again_keeps_the_file_that_may_be_read(
     shape = ImportSettings(("again",), "out").layout
     options = log.read_options({where: Span(extent.topic_id, 0, 2)})
     task = RangeTask(directory, 1, shape, options)
+    with directory.locked():
+        directory.store(Ledger("d1", "again", shape))
     first = task.write(0, wanted)
     path = tmp_path / "out" / file_name(wanted, "parquet")
     before = written(path)

@@ -115,6 +115,18 @@ class ImportDirectory:
             staged.rename(self.path / OWN / "ledger.json")
         _sync_directory(self.path / OWN)
 
+    def require_ledger(self) -> None:
+        """For a task: the path is the directory of the import on this machine too.
+
+        Otherwise the files would stay on this machine, and the import would commit their offsets.
+        Raises `ImportRefused`.
+        """
+        if not (self.path / OWN / "ledger.json").is_file():
+            raise ImportRefused(
+                f"{self.path} is not the directory of the import on {os.uname().nodename}, where a "
+                "task runs; give a path with --to that the driver and all workers have mounted"
+            )
+
     # Files of records
 
     @contextmanager

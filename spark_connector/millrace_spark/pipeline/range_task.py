@@ -91,8 +91,9 @@ class RangeTask:
     def write(self, index: int, wanted: OffsetRange) -> RangeResult:
         """Writes and commits the files of a range, and marks it as finished.
 
-        Raises what `read_range` does, `RecordUnfit` and `OSError`.
+        Raises what `read_range` does, `ImportRefused`, `RecordUnfit` and `OSError`.
         """
+        self.directory.require_ledger()
         with ExitStack() as staged:
             files = _Files(self.directory, self.layout, staged)
             records = 0

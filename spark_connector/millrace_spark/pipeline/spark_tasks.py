@@ -33,8 +33,26 @@ if TYPE_CHECKING:
 
 # The last line of a worker's traceback, which the JVM's stack follows.
 _RAISED = re.compile(
-    r"^(millrace[\w.]*)\.(\w+): (.*?)(?=\n\s*\n|\n\s*at |\Z)", re.MULTILINE | re.DOTALL
+    r"^(millrace[\w.]*)\.(\w+): (.*?)(?=\n\s*\n|\n\s*at |\s*SQLSTATE: |\Z)",
+    re.MULTILINE | re.DOTALL,
 )
+
+_PYTHON = "PYSPARK_PYTHON must name the same Python, with millrace[spark], on every machine"
+_FAULTS = (
+    (
+        re.compile(r"^ModuleNotFoundError: No module named '((?:millrace|pyarrow|numpy)\w*)", re.M),
+        f"the Python of Spark's workers has no {{}}: {_PYTHON}",
+    ),
+    (
+        re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: ([\d.]+) than that in driver: ([\d.]+)"),
+        f"Spark's workers run Python {{}}, and the driver runs Python {{}}: {_PYTHON}",
+    ),
+    (
+        re.compile(r'Cannot run program "([^"]*)"'),
+        f"Spark's workers have no program {{}}: {_PYTHON}",
+    ),
+)
+"""What is wrong with the Python of a cluster's machines, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +90,16 @@ def error_of_task(error: Exception) -> Exception:
         return error
     raised = _RAISED.findall(str(error))
     if not raised:
+        for fault, sentence in _FAULTS:
+            if (found := fault.search(str(error))) is not None:
+                return JobFailed(sentence.format(*found.groups()))
         first = next((line for line in str(error).splitlines() if line.strip()), "")
         return JobFailed(f"{type(error).__name__}: {first}")
     module, name, message = raised[-1]
     try:
-        found = getattr(importlib.import_module(module), name)
-        if issubclass(found, MillraceError):
-            made: Exception = found(message)
+        kind = getattr(importlib.import_module(module), name)
+        if issubclass(kind, MillraceError):
+            made: Exception = kind(message)
             return made
     except (ImportError, AttributeError, TypeError):
         pass
