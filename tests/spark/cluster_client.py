@@ -45,7 +45,7 @@ def main(master: str, servers: str, directory: str, *command: str) -> None:
     )
     query.awaitTermination()
     print(json.dumps({"read": read, "aggregate": by_partition.rows}), flush=True)
-    app([*command, "--master", master])
+    app(command)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,6 @@ def standalone_cluster(
         settings = {
             "spark.driver.host": MASTER_HOST,
             "spark.driver.bindAddress": MASTER_HOST,
-            "spark.executor.memory": EXECUTOR_MEMORY,
             "spark.executor.extraJavaOptions": jvm,
             "spark.cores.max": str(len(workers)),
             # However long the JVMs of the executors take to start.

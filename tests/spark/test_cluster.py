@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -25,10 +27,15 @@ from tests.command_line import COMMAND
 from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.quick_spark import needs_java
 from tests.spark.import_kills import GROUP, PARTITIONS, TOPIC, Outcome, counted
-from tests.spark.standalone_cluster import StandaloneCluster, standalone_cluster
+from tests.spark.standalone_cluster import (
+    EXECUTOR_MEMORY,
+    StandaloneCluster,
+    standalone_cluster,
+)
 
 pytestmark = [pytest.mark.spark, needs_java]
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "spark_connector" / "README.md").read_text("utf-8")
 BROKER_HOST = "127.0.0.2"
 JOB_TIMEOUT_S = 5 * HANG_TIMEOUT_S
 """A driver and two executors start their JVMs, and run several jobs."""
@@ -131,12 +138,24 @@ def produce(servers: str) -> None:
 
 
 def import_command(cluster: StandaloneCluster, servers: str, out: Path) -> list[str]:
-    """The arguments of `millrace` but the master."""
-    conf = [f"{name}={value}" for name, value in cluster.settings.items()]
+    """The arguments of `millrace` in the documentation, for this cluster and this broker."""
+    command = re.search(r"^millrace (spark import .* --master spark://.*)$", PAGE, re.M)
+    assert command is not None
+    text = command[1]
+    for documented, here in (
+        ("import clicks", f"import {TOPIC}"),
+        ("/mnt/lake/clicks", str(out)),
+        ("spark://spark-1:7077", cluster.master),
+        ("broker-1:9092", servers),
+        ("spark.executor.memory=2g", f"spark.executor.memory={EXECUTOR_MEMORY}"),
+    ):
+        assert documented in text
+        text = text.replace(documented, here)
+    settings = [f"{name}={value}" for name, value in cluster.settings.items()]
     return [
-        *("spark", "import", TOPIC, "--to", str(out), "--group", GROUP, "--quiet"),
-        *("--servers", servers, "--max-partition-bytes", PIECE_BYTES),
-        *(argument for each in conf for argument in ("--conf", each)),
+        *shlex.split(text),
+        *("--group", GROUP, "--quiet", "--max-partition-bytes", PIECE_BYTES),
+        *(argument for each in settings for argument in ("--conf", each)),
     ]
 
 
