@@ -354,6 +354,11 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
         raise ConfigError("topic", "configuration", refused.message) from None
     if not config.data:
         raise ConfigError("data", "configuration", "is empty; name a directory")
+    _check_addresses(config)
+    return config
+
+
+def _check_addresses(config: BrokerConfig) -> None:
     for name, text in (("listen", config.listen), ("advertise", config.advertise)):
         if text or name == "listen":
             try:
@@ -368,7 +373,18 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
             f"{host} is reachable from other machines and there is no authentication; listen on "
             "127.0.0.1, or say insecure_listen (--insecure-listen) if you mean it",
         )
-    return config
+    # Kafka refuses it too: on another machine this address is that machine.
+    advertised, _ = config.advertised_address or config.listen_address
+    if advertised in _ALL_ADDRESSES:
+        raise ConfigError(
+            "advertise",
+            "configuration",
+            f"clients cannot connect to {advertised}; set advertise (--advertise) to the HOST:PORT "
+            "at which they reach this broker",
+        )
+
+
+_ALL_ADDRESSES = ("0.0.0.0", "::")
 
 
 def _is_loopback(host: str) -> bool:

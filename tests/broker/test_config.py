@@ -168,7 +168,17 @@ def test_listening_beyond_loopback_must_be_meant(listen: str) -> None:
     error = mistake(listen=listen)
     assert error.key == "listen"
     assert "--insecure-listen" in error.reason
-    assert loaded(listen=listen, insecure_listen=True).listen == listen
+    assert loaded(listen=listen, insecure_listen=True, advertise="a:9092").listen == listen
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertise"),
+    [("0.0.0.0:9092", ""), (":9092", ""), ("[::]:9092", ""), ("127.0.0.1:9092", "0.0.0.0:9092")],
+)
+def test_clients_are_never_told_to_connect_to_all_addresses(listen: str, advertise: str) -> None:
+    error = mistake(listen=listen, advertise=advertise, insecure_listen=True)
+    assert error.key == "advertise"
+    assert "set advertise (--advertise) to the HOST:PORT" in error.reason
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.9.9.9:1", "localhost:9092", "[::1]:9092"])
