@@ -1,4 +1,4 @@
-"""A wait for brokers that do not answer: said after some seconds, ended after a documented time.
+"""A wait for brokers that do not answer: a line after some seconds, an end after a set time.
 
 Owns the times and the sentences on stderr. What counts as silence is the caller's: a producer knows
 the age of its oldest record, a consumer the last response of a broker.

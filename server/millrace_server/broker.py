@@ -310,8 +310,8 @@ class Broker:
         )
 
     def _report_corruption(self, partition: Partition, found: CorruptRange) -> None:
-        unsaid = self._corruption_lines.take()
-        if unsaid is not None:
+        suppressed = self._corruption_lines.take()
+        if suppressed is not None:
             log.error(
                 "bytes on the disk are not what was written",
                 topic=partition.topic,
@@ -321,7 +321,7 @@ class Broker:
                 offset=found.offset,
                 end_offset=found.end_offset,
                 reason=found.message,
-                more_unsaid=unsaid,
+                suppressed=suppressed,
             )
 
     def _fail(self, topic: str, number: int, error: BaseException) -> None:

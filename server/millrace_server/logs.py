@@ -33,7 +33,7 @@ class LogRateLimiter:
         self._period_ms = period_ms
         self._began_ms = clock.monotonic_ms()
         self._asked = 0
-        self._unsaid = 0
+        self._suppressed = 0
 
     def take(self) -> int | None:
         """None when a line must not be written; else how many were not since the last one."""
@@ -42,10 +42,10 @@ class LogRateLimiter:
             self._began_ms, self._asked = now_ms, 0
         self._asked += 1
         if self._asked > self._lines:
-            self._unsaid += 1
+            self._suppressed += 1
             return None
-        unsaid, self._unsaid = self._unsaid, 0
-        return unsaid
+        suppressed, self._suppressed = self._suppressed, 0
+        return suppressed
 
 
 class _Line(dict[str, Any]):

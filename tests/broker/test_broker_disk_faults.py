@@ -51,7 +51,7 @@ async def test_on_a_full_disk_appends_are_refused_and_reads_go_on(
         assert not node.broker.failed.done()
 
 
-async def test_a_full_disk_is_said_once_in_the_log_however_often_it_refuses(
+async def test_a_full_disk_is_logged_once_however_often_it_refuses(
     data: Path, faults: Faults, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with node_on(data, faults) as node, connect(node.address[1]) as wire:

@@ -40,10 +40,10 @@ def stderr_of(process: subprocess.Popen[bytes]) -> IO[bytes]:
 def test_commands_say_that_no_broker_answers_and_end_with_69(
     millrace: Millrace, frozen: Serving
 ) -> None:
-    patience = ("--broker-timeout", "3")
+    timeout = ("--broker-timeout", "3")
     with (
-        millrace.running("consume", "t", "--follow", *patience) as consumer,
-        millrace.running("consume", "t", "-g", "g", "--follow", *patience) as member,
+        millrace.running("consume", "t", "--follow", *timeout) as consumer,
+        millrace.running("consume", "t", "-g", "g", "--follow", *timeout) as member,
         millrace.running(
             "produce", "t", "--broker-timeout", "6", stdin=subprocess.PIPE
         ) as producer,
@@ -59,7 +59,7 @@ def test_commands_say_that_no_broker_answers_and_end_with_69(
         frozen.process.send_signal(signal.SIGSTOP)
         producer.stdin.write(b"three\n")
         producer.stdin.flush()
-        with millrace.running("consume", "t", *patience) as late:
+        with millrace.running("consume", "t", *timeout) as late:
             for process in (consumer, member, producer, late):
                 first = stderr_of(process).readline().decode()
                 expected = (
@@ -106,8 +106,8 @@ def test_an_interrupted_producer_says_what_it_waits_for_and_a_second_signal_ends
         # It has read them.
         assert b"no ack for 2 records" in stderr_of(producer).readline()
         producer.send_signal(signal.SIGINT)
-        said = stderr_of(producer).readline()
-        assert said == (
+        line = stderr_of(producer).readline()
+        assert line == (
             b"millrace: waiting up to 5 s for the broker to acknowledge 2 records; "
             b"^C again ends it at once\n"
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def encoded(kind: str, *cells: str, nulls: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
-    """The JSON of each cell of a column, and what is to be said of them."""
+    """The JSON of each cell of a column, and the notes on them."""
     notes = InputNotes()
     encode = ColumnTypes({"c": kind}, frozenset(nulls)).encoder(["c"], notes, "in.csv")
     rows = [encode(number, [cell]) for number, cell in enumerate(cells, 2)]

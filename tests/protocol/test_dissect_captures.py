@@ -141,7 +141,7 @@ def test_segments_cut_doubled_and_shuffled_give_the_same_frames(data: st.DataObj
     assert not [fault for s in sightings for fault in s.span.faults()]
 
 
-def test_a_hole_is_said_and_the_next_frame_is_found() -> None:
+def test_a_hole_is_reported_and_the_next_frame_is_found() -> None:
     size = len(REQUEST)
     made = segments([(1, REQUEST + REQUEST[:20]), (41 + size, REQUEST[40:] + RESPONSE)])
     sightings = list(dissect_segments(made))

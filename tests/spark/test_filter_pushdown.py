@@ -52,7 +52,7 @@ def is_met(condition: Condition, number: int) -> bool:
 
 
 @given(st.lists(CONDITIONS, max_size=4), st.integers(0, 10), st.integers(1, 15))
-def test_narrowed_ranges_hold_all_that_fulfils_and_exactly_that_where_it_is_said_so(
+def test_narrowed_ranges_hold_all_that_fulfils_and_exactly_that_where_it_is_promised(
     conditions: list[Condition], start: int, length: int
 ) -> None:
     whole = OffsetRange("t", "id", 0, start, start + length)

@@ -67,10 +67,10 @@ def sentence_of(error: duckdb.Error) -> str:
     return str(error).split("\n\nLINE ")[0].replace("\n", " ")
 
 
-def _with_hint(said: str, text: str) -> str:
+def _with_hint(message: str, text: str) -> str:
     if _UNQUOTED_OFFSET.search(text):
-        return f'{said}; OFFSET is a keyword of SQL: write the column as "offset"'
-    return said
+        return f'{message}; OFFSET is a keyword of SQL: write the column as "offset"'
+    return message
 
 
 def _tables(statement: Any) -> set[str]:

@@ -122,14 +122,14 @@ class Compactor:
         if error.errno == errno.ENOENT:
             # Retention took a segment that was about to be read.
             return
-        unsaid = self._lines.take()
-        if unsaid is not None:
+        suppressed = self._lines.take()
+        if suppressed is not None:
             log.warning(
                 "compaction is put off",
                 topic=partition.topic,
                 partition=partition.number,
                 error=str(error),
-                unsaid=unsaid,
+                suppressed=suppressed,
             )
 
 

@@ -168,7 +168,7 @@ class RaftNode:
         return self._effects()
 
     def on_truncated(self, now_ms: int) -> Effects:
-        """The log ends where `Truncate` has said."""
+        """The log ends at the offset of `Truncate`."""
         replica = self._at(now_ms)
         replica.history = replica.history.truncate_to(replica.log.position.end_offset)
         following.send_fetch(replica)

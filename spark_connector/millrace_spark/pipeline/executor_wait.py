@@ -1,4 +1,4 @@
-"""A job that waits for executors: said to the user, because Spark's own warning is switched off.
+"""A job that waits for executors: a warning, because Spark's own warning is switched off.
 
 Owns the question whether a job has begun, and the sentence. Spark Connect has no answer to it.
 """

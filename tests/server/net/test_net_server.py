@@ -14,7 +14,7 @@ from millrace_server.net.server import ListenError
 from tests.server.net.conftest import Serve, frame_of, open_descriptors, until
 
 
-async def test_port_in_use_is_said_in_a_sentence(serve: Serve) -> None:
+async def test_port_in_use_is_reported_in_a_sentence(serve: Serve) -> None:
     place = await serve()
     other = await serve()
     await other.server.drain(0)
@@ -23,7 +23,7 @@ async def test_port_in_use_is_said_in_a_sentence(serve: Serve) -> None:
         await other.server.start((), address, port)
 
 
-async def test_address_of_another_machine_is_said_in_a_sentence(serve: Serve) -> None:
+async def test_address_of_another_machine_is_reported_in_a_sentence(serve: Serve) -> None:
     place = await serve()
     await place.server.drain(0)
     with pytest.raises(ListenError, match="this machine does not have that address"):
