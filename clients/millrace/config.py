@@ -6,10 +6,11 @@ it. Reads no environment and no files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
+from millrace._kafka_settings import settings_in_a_dict, unknown_setting
 from millrace.errors import ConfigError
 from millrace_protocol.framing import CLIENT_ID_BYTES_MAX, FRAME_BYTES_MAX
 from millrace_protocol.records import HEADER_SIZE, Codec
@@ -36,6 +37,8 @@ def parse_servers(servers: Servers) -> tuple[tuple[str, int], ...]:
     >>> parse_servers(["[::1]:9093"])
     (('::1', 9093),)
     """
+    if isinstance(servers, Mapping):
+        raise ConfigError(f"servers: {settings_in_a_dict(servers)}")
     texts = [servers] if isinstance(servers, str) else list(servers)
     names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
     if not names:
@@ -57,7 +60,9 @@ def _address(name: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """What all clients share."""
+    """What all clients share. `parameters` are the arguments beside the settings."""
+
+    parameters: ClassVar[tuple[str, ...]] = ("servers",)
 
     client_id: str = "millrace"
     request_timeout_ms: int = 30_000
@@ -102,6 +107,13 @@ class ClientOptions(TypedDict, total=False):
 @dataclass(frozen=True)
 class ProducerConfig(ClientConfig):
     """How a producer batches, and what its acks mean."""
+
+    parameters: ClassVar[tuple[str, ...]] = (
+        "servers",
+        "key_serializer",
+        "value_serializer",
+        "partitioner",
+    )
 
     acks: Acks = "all"
     """"all": every in-sync replica has the record; 1: the leader has; 0: no broker answers."""
@@ -194,6 +206,19 @@ class ProducerOptions(ClientOptions, total=False):
 class ConsumerConfig(ClientConfig):
     """How much a consumer reads ahead, and what it does when its position is not in the log."""
 
+    parameters: ClassVar[tuple[str, ...]] = (
+        "servers",
+        "start",
+        "group",
+        "group_instance_id",
+        "assignors",
+        "on_assigned",
+        "on_revoked",
+        "on_lost",
+        "key_deserializer",
+        "value_deserializer",
+    )
+
     fetch_max_wait_ms: int = 500
     """How long a broker may hold a fetch while there is nothing to read."""
     fetch_min_bytes: int = 1
@@ -207,8 +232,9 @@ class ConsumerConfig(ClientConfig):
     on_out_of_range: OutOfRange = "error"
     """What to do when the position is not in the log: raise, or continue at one of its ends."""
     auto_offset_reset: OutOfRange | None = None
-    """Where to begin when the position is not in the log, or the group has committed no offset.
-    None: `on_out_of_range` decides the first, `start` the second."""
+    """Where to begin when the position is not in the log, when the group has committed no offset,
+    and without a group when no `start` is given. None: `on_out_of_range` decides the first, `start`
+    the others."""
     auto_commit: bool = True
     """Commit processed records: those returned before the call that asks for the next."""
     auto_commit_interval_ms: int = 5_000
@@ -251,6 +277,11 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError("fetch_max_bytes: must not be more than buffer_bytes")
 
     @property
+    def start(self) -> Literal["earliest", "latest"]:
+        """Where a consumer begins that is told nothing else."""
+        return "latest" if self.auto_offset_reset == "latest" else "earliest"
+
+    @property
     def out_of_range_policy(self) -> OutOfRange:
         """`on_out_of_range`, unless `auto_offset_reset` is set."""
         return self.auto_offset_reset or self.on_out_of_range
@@ -281,5 +312,5 @@ def configure(cls: type[Any], options: Any) -> Any:
     known = {field.name for field in fields(cls)}
     for name in options:
         if name not in known:
-            raise ConfigError(f"{name}: no such setting; there are {', '.join(sorted(known))}")
+            raise ConfigError(f"{name}: {unknown_setting(name, {*known, *cls.parameters})}")
     return cls(**options)
