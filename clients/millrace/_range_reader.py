@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from millrace._arrow.offset_ranges import End, LogExtent, Ranges, Start, ranges_of, time_of
+from millrace._owner import Owner
 from millrace.admin import Admin
 from millrace.config import ClientOptions
 from millrace.consumer import Consumer
@@ -95,6 +96,8 @@ class RangeReader:
         self._options = options
         self._earliest_ms = earliest_ms
         self._consumer: Consumer[bytes, bytes] | None = None
+        # Its consumer reports a forgotten close; this one is never open.
+        self.owner = Owner("reader")
         self.offsets_read = 0
         self.bytes_read = 0
         """Bytes of fetches, as the brokers sent them."""

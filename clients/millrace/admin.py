@@ -22,6 +22,7 @@ from millrace._cluster.deletion import delete_records
 from millrace._cluster.offsets import list_offsets
 from millrace._cluster.ranges import split_ranges
 from millrace._group.admin import GroupAdmin
+from millrace._owner import Owner, warn_if_open
 from millrace.brokers import ConfigValue
 from millrace.config import ClientConfig, ClientOptions, Servers, configure, parse_servers
 from millrace.errors import BrokerError, Closed, again, broker_error
@@ -149,6 +150,7 @@ class Admin(GroupAdmin, ClusterAdmin):
         self._timeout_ms = config.request_timeout_ms
         self._cluster = Cluster(parse_servers(servers), config, feed=EventFeed("admin"), rng=rng)
         self._state = State.NEW
+        self.owner = Owner("admin client")
 
     async def start(self) -> None:
         """Connects. Raises `ConnectionFailed` when none of the servers answers."""
@@ -160,9 +162,12 @@ class Admin(GroupAdmin, ClusterAdmin):
             await self._cluster.close()
             raise
         self._state = State.RUNNING
+        self.owner.take()
 
     async def close(self) -> None:
         """Disconnects."""
+        self.owner.check()
+        self.owner.release()
         self._state = State.CLOSED
         await self._cluster.close()
 
@@ -177,6 +182,9 @@ class Admin(GroupAdmin, ClusterAdmin):
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def __del__(self) -> None:
+        warn_if_open(self)
 
     # Topics
 
@@ -380,6 +388,7 @@ class Admin(GroupAdmin, ClusterAdmin):
             raise Closed("the admin client was not started: use `async with`, or await start()")
         if self._state is State.CLOSED:
             raise Closed("the admin client is closed")
+        self.owner.check()
 
 
 def _wire_configs(configs: Configs) -> tuple[TopicConfig, ...]:

@@ -27,6 +27,7 @@ from millrace._consumer.positions import Positions
 from millrace._consumer.seek import Partition, Start, timestamp_of
 from millrace._group.commits import Commits, NoMember
 from millrace._group.member_identity import MemberConfig
+from millrace._owner import Owner, warn_if_open
 from millrace.assignors import Assignor, chosen
 from millrace.config import ConsumerConfig, ConsumerOptions, Servers, configure, parse_servers
 from millrace.errors import (
@@ -62,7 +63,9 @@ class Consumer(GroupConsumer, Generic[K, V]):
             async for record in consumer:
                 ...
 
-    Reads all partitions of the topics given, also those added later, or those `assign` names.
+    Reads all partitions of the topics given, also those added later, or those `assign` names, from
+    `start` on: "earliest", "latest", a time in ms or a datetime. Without it `auto_offset_reset`
+    decides, and where that is not set either, it reads from the beginning.
 
     With a `group` it shares the topics with the group's other members, and resumes from the group's
     committed offsets. It commits by itself, unless `auto_commit` is off: a record counts as
@@ -84,7 +87,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         self,
         servers: Servers = "localhost:9092",
         *topics: str,
-        start: Start = "earliest",
+        start: Start | None = None,
         group: str | None = None,
         group_instance_id: str | None = None,
         assignors: Sequence[str | Assignor] = ("cooperative-sticky",),
@@ -97,6 +100,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         """Checks the settings; raises `ConfigError`. Opens no connection yet."""
+        self.owner = Owner("consumer")
         check_topics(topics)
         if group is None and group_instance_id is not None:
             raise ConfigError("group_instance_id: names a member of a group, and there is no group")
@@ -104,7 +108,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
             raise ConfigError("group, group_instance_id: a name is not empty; leave it out")
         self._config: ConsumerConfig = configure(ConsumerConfig, options)
         self._topics = topics
-        self._start_at = timestamp_of(start)
+        self._start_at = timestamp_of(self._config.start if start is None else start)
         self._feed = EventFeed("consumer")
         rng = rng or random.Random()
         self._cluster = Cluster(
@@ -160,6 +164,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
             for topic in self._topics:
                 self._positions.add(self._partitions_of(topic), self._start_at)
         self._state = State.RUNNING
+        self.owner.take()
         self._tasks = tasks = BackgroundTasks(self._on_task_failed)
         self._fetcher.start(tasks, on_metadata=self._read_new_partitions)
         if self._group is not None and self._group_offsets is not None:
@@ -179,7 +184,9 @@ class Consumer(GroupConsumer, Generic[K, V]):
     async def _close(self, *, all_is_done: bool) -> None:
         if self._state in (State.CLOSING, State.CLOSED):
             return
+        self.owner.check()
         self._check_outside("close")
+        self.owner.release()
         try:
             if self._state is State.RUNNING:
                 self._state = State.CLOSING
@@ -333,20 +340,35 @@ class Consumer(GroupConsumer, Generic[K, V]):
     def health(self) -> ConsumerHealth:
         """The state of the consumer at this moment; costs little."""
         last = self._fetcher.last_fetch_ms
+        group = None if self._group is None else self._group.health()
         return ConsumerHealth(
             state=self._state,
-            last_error=self._fetcher.last_error,
+            last_error=self._fetcher.last_error
+            or (None if group is None else group.callback_error),
             assigned=len(self._positions),
             buffered_bytes=self._positions.buffered_bytes,
             in_flight_requests=self._positions.in_flight_requests,
             last_fetch_ms=None if last is None else monotonic_ms() - last,
-            group=None if self._group is None else self._group.health(),
+            group=group,
             waiting=self._positions.waiting(),
         )
 
     def events(self) -> AsyncIterator[Event]:
         """The events from now on, until the consumer is closed."""
         return self._feed.listen()
+
+    def __del__(self) -> None:
+        warn_if_open(self, self.left_behind())
+
+    def left_behind(self) -> str:
+        """What a consumer that is not closed leaves behind, for the report of it."""
+        if getattr(self, "_group", None) is None:
+            return ""
+        timeout_ms = self._config.session_timeout_ms
+        return (
+            ": what it processed last is not committed, and its group waits "
+            f"session_timeout_ms={timeout_ms} for it"
+        )
 
     # Inside
 
@@ -372,6 +394,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
             ) from self._cause
         if self._state in (State.CLOSING, State.CLOSED):
             raise Closed("the consumer is closed")
+        self.owner.check()
 
     def _partitions_of(self, topic: str) -> list[TopicPartition]:
         count = self._cluster.partition_count(topic) or 0
@@ -394,6 +417,8 @@ class Consumer(GroupConsumer, Generic[K, V]):
         if self._state in (State.CLOSED, State.FAILED):
             return
         self._cause = cause
+        if cause is not None:
+            self.owner.release()
         self._state = State.FAILED
         if self._group is not None:
             self._group.abandon_leave()

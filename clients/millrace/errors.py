@@ -102,6 +102,14 @@ class InCallback(MillraceError):
     """A rebalance callback called a method that waits for the rebalance, or ends the consumer."""
 
 
+class CallbackFailed(MillraceError):
+    """A rebalance callback of the application raised (`__cause__`); the rebalance went on."""
+
+
+class WrongLoop(MillraceError):
+    """A client was called outside the event loop that it was started in."""
+
+
 class DeserializationFailed(MillraceError):
     """A deserializer raised (`__cause__`) on the record at `offset` of `topic`, `partition`.
 
@@ -179,6 +187,10 @@ class InvalidReplicationFactor(BrokerError):
 
 class InvalidConfig(BrokerError):
     """A topic configuration key or value that is not allowed."""
+
+
+class InvalidTimestamp(BrokerError):
+    """A timestamp that is farther from the broker's clock than the topic allows."""
 
 
 class InvalidRequest(BrokerError):
@@ -306,6 +318,7 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: InvalidSessionTimeout,
     ErrorCode.REBALANCE_IN_PROGRESS: RebalanceInProgress,
     ErrorCode.INVALID_COMMIT_OFFSET_SIZE: MessageTooLarge,
+    ErrorCode.INVALID_TIMESTAMP: InvalidTimestamp,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
     ErrorCode.TOPIC_ALREADY_EXISTS: TopicAlreadyExists,
     ErrorCode.INVALID_PARTITIONS: InvalidPartitions,

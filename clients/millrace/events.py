@@ -85,6 +85,7 @@ class GroupHealth:
 
     `last_heartbeat_ms` is how long ago the group last answered; `processing_ms` how long the
     application processes its records, None while it waits; `processing_left_ms` the time left.
+    `callback_error` is what a rebalance callback raised, until one returns.
     """
 
     group: str
@@ -95,12 +96,14 @@ class GroupHealth:
     processing_ms: int | None
     processing_left_ms: int | None
     assignment: tuple[TopicPartition, ...]
+    callback_error: MillraceError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHealth:
     """A consumer at a moment. `last_fetch_ms` is how long ago a broker last answered a fetch.
 
+    `last_error` is the last one of a fetch, or else of a rebalance callback.
     `waiting` has the partitions that are not read, and why; they are tried again in the background.
     """
 
@@ -115,15 +118,31 @@ class ConsumerHealth:
 
 
 class EventFeed:
-    """Hands each event to every listener, in order, and to the log at INFO."""
+    """Hands each event to every listener, in order, and to the log, at INFO as a rule."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._listeners: set[_Listener] = set()
 
-    def emit(self, kind: EventKind, sentence: str, error: MillraceError | None = None) -> None:
-        """Hands the event to every listener, now."""
-        log.info("%s: %s", self._owner, sentence)
+    def emit(
+        self,
+        kind: EventKind,
+        sentence: str,
+        error: MillraceError | None = None,
+        *,
+        raised: Exception | None = None,
+    ) -> None:
+        """Hands the event to every listener, now.
+
+        `raised` is an exception of the application: the log has it at ERROR, with its traceback.
+        """
+        log.log(
+            logging.INFO if raised is None else logging.ERROR,
+            "%s: %s",
+            self._owner,
+            sentence,
+            exc_info=raised,
+        )
         event = Event(kind, sentence, error)
         for listener in tuple(self._listeners):
             listener.put(event)

@@ -8,35 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
-from millrace._background_tasks import BackgroundTasks
-from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import Cluster
 from millrace._producer.accumulator import Accumulator
 from millrace._producer.columns import (
     check_topic,
     checked_headers,
     checked_partition,
-    checked_timestamp_ms,
 )
-from millrace._producer.hot_batches import HotBatches
 from millrace._producer.produce_queue import ProduceQueue
+from millrace._producer.producer_life import ProducerLife
 from millrace._producer.receipts import Deliveries, Delivery
 from millrace._producer.record_input import RecordInput
-from millrace._producer.sender import Sender
-from millrace._producer.settlement import Settlement
 from millrace._producer.waiters import Waiters
 from millrace.config import ProducerConfig, ProducerOptions, Servers, configure, parse_servers
-from millrace.errors import (
-    ClientFailed,
-    Closed,
-    DeliveryFailed,
-    MillraceError,
-)
-from millrace.events import Event, EventFeed, EventKind, ProducerHealth, State
+from millrace.events import EventFeed
 from millrace.partitioner import Partitioner, by_key
 from millrace_protocol.records import RECORD_OVERHEAD_BYTES, Headers
 
@@ -46,6 +34,9 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
+    # What a serializer takes that does not say so, as a lambda does not, may be anything.
+    GivenK = TypeVar("GivenK", default=Any)
+    GivenV = TypeVar("GivenV", default=Any)
 else:
     from typing import TypeVar
 
@@ -60,7 +51,7 @@ wait for all of it at the end.
 """
 
 
-class Producer(Generic[K, V]):
+class Producer(ProducerLife, Generic[K, V]):
     """Sends records to topics, in order per partition, without duplicates by default.
 
         async with Producer("localhost:9092") as producer:
@@ -78,110 +69,83 @@ class Producer(Generic[K, V]):
     `async with`. NEW -> RUNNING -> CLOSING -> CLOSED, or FAILED if its task dies.
     """
 
+    @overload
+    def __init__(
+        self: Producer[bytes, bytes],
+        servers: Servers = ...,
+        *,
+        key_serializer: None = None,
+        value_serializer: None = None,
+        partitioner: Partitioner = ...,
+        rng: random.Random | None = ...,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[bytes, GivenV],
+        servers: Servers = ...,
+        *,
+        key_serializer: None = None,
+        value_serializer: Callable[[GivenV], bytes],
+        partitioner: Partitioner = ...,
+        rng: random.Random | None = ...,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[GivenK, bytes],
+        servers: Servers = ...,
+        *,
+        key_serializer: Callable[[GivenK], bytes],
+        value_serializer: None = None,
+        partitioner: Partitioner = ...,
+        rng: random.Random | None = ...,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[GivenK, GivenV],
+        servers: Servers = ...,
+        *,
+        key_serializer: Callable[[GivenK], bytes],
+        value_serializer: Callable[[GivenV], bytes],
+        partitioner: Partitioner = ...,
+        rng: random.Random | None = ...,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
     def __init__(
         self,
         servers: Servers = "localhost:9092",
         *,
-        key_serializer: Callable[[K], bytes] | None = None,
-        value_serializer: Callable[[V], bytes] | None = None,
+        key_serializer: Callable[[Any], bytes] | None = None,
+        value_serializer: Callable[[Any], bytes] | None = None,
         partitioner: Partitioner = by_key,
         rng: random.Random | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         """Checks the settings; raises `ConfigError`. Opens no connection yet."""
-        self._config: ProducerConfig = configure(ProducerConfig, options)
-        self._feed = EventFeed("producer")
+        config: ProducerConfig = configure(ProducerConfig, options)
+        feed, waiters = EventFeed("producer"), Waiters()
         rng = rng or random.Random()
-        self._cluster = Cluster(parse_servers(servers), self._config, feed=self._feed, rng=rng)
-        self._produce_queue = ProduceQueue(self._config, rng=rng)
-        self._waiters = Waiters()
-        self._accumulator = Accumulator(
-            self._config, self._produce_queue, owner=self._waiters, rng=rng, partitioner=partitioner
-        )
-        self._settlement = Settlement(self._accumulator, self._waiters, feed=self._feed)
-        self._sender = Sender(
-            self._cluster,
-            self._produce_queue,
-            self._accumulator,
-            self._config,
-            waiters=self._waiters,
-            settlement=self._settlement,
-            feed=self._feed,
+        produce_queue = ProduceQueue(config, rng=rng)
+        super().__init__(
+            config,
+            Cluster(parse_servers(servers), config, feed=feed, rng=rng),
+            feed,
+            accumulator=Accumulator(
+                config, produce_queue, owner=waiters, rng=rng, partitioner=partitioner
+            ),
+            produce_queue=produce_queue,
+            waiters=waiters,
         )
         self._input = RecordInput(key_serializer, value_serializer)
-        self._state = State.NEW
-        self._running = False
-        self._cause: BaseException | None = None
-        self._hot_batches = HotBatches()
         self._hot = self._hot_batches.batches
         self._has_own_partitioner = partitioner is not by_key
         self._may_be_hot = not (self._input.serializes or self._has_own_partitioner)
-        self._at_once: asyncio.Future[None] | None = None
-        self._tasks: BackgroundTasks | None = None
-
-    # Life
-
-    async def start(self) -> None:
-        """Connects. Raises `ConnectionFailed` when none of the servers answers."""
-        if self._state is not State.NEW:
-            raise Closed(f"start: this producer is {self._state}; make a new one")
-        try:
-            await self._cluster.start()
-        except BaseException:
-            await self._cluster.close()
-            raise
-        self._hot_batches.loop = loop = asyncio.get_running_loop()
-        self._open_gate = loop.create_future()
-        self._open_gate.set_result(None)
-        self._state, self._running = State.RUNNING, True
-        self._tasks = BackgroundTasks(self._on_task_failed)
-        self._sender.start(self._tasks)
-
-    async def close(self) -> None:
-        """Flushes, then disconnects; sends are refused from the start of it on.
-
-        Takes at most `delivery_timeout_ms`. Raises `DeliveryFailed` like `flush`. Cancelling it
-        gives up the flush, and what is not acked fails with `Closed`.
-        """
-        if self._state in (State.CLOSED, State.CLOSING):
-            return
-        was_running = self._running
-        self._stop_taking()
-        if self._state is not State.FAILED:
-            self._state = State.CLOSING
-        try:
-            if was_running:
-                await self._settlement.flush(self._produce_queue)
-        finally:
-            await self._stop()
-        self._settlement.raise_unobserved()
-
-    async def _stop(self) -> None:
-        if self._state is not State.FAILED:
-            self._state = State.CLOSED
-        if self._tasks is not None:
-            await self._tasks.end()
-        self._give_up(Closed("the producer was closed before the record was acked"))
-        await self._cluster.close()
-        self._feed.emit(EventKind.CLOSED, "closed")
-        self._feed.end()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            await self.close()
-        except DeliveryFailed as failed:
-            if error is None:
-                raise
-            error.add_note(f"and the producer: {failed}")
 
     # Records
 
@@ -237,15 +201,14 @@ class Producer(Generic[K, V]):
         timestamp_ms: int | None,
     ) -> Delivery:
         """`send`, for any record."""
-        if not self._running:
-            raise self._not_running()
+        self._check_running()
         is_plain = self._may_be_hot and not (
             headers or key is not None or partition is not None or timestamp_ms is not None
         )
         if timestamp_ms is None:
             timestamp_ms = self._hot_batches.now_ms()
         else:
-            timestamp_ms = checked_timestamp_ms("timestamp_ms", timestamp_ms)
+            timestamp_ms = self._input.timestamp_ms(timestamp_ms)
         if partition is not None:
             partition = checked_partition(partition)
         if headers:
@@ -281,8 +244,7 @@ class Producer(Generic[K, V]):
         room: `await producer.room()` before `send_many`; `UnknownTopicOrPartition`, `TypeError`
         and `ValueError` for arguments that are wrong; `Closed` or `ClientFailed`.
         """
-        if not self._running:
-            raise self._not_running()
+        self._check_running()
         columns = self._input.columns(
             values,
             keys=keys,
@@ -316,8 +278,7 @@ class Producer(Generic[K, V]):
 
         Raises what `send_many` raises, and `ImportError` without pyarrow.
         """
-        if not self._running:
-            raise self._not_running()
+        self._check_running()
         try:
             from millrace._producer.arrow_columns import ArrowColumns
         except ImportError as error:
@@ -358,6 +319,7 @@ class Producer(Generic[K, V]):
         return self._at_once or self._pass_gate()
 
     async def _pass_gate(self) -> None:
+        self.owner.check()
         for _ in range(_TURNS_PER_BATCH):
             await asyncio.sleep(0)
         await self._settlement.until_room()
@@ -370,8 +332,7 @@ class Producer(Generic[K, V]):
 
         Raises `UnknownTopicOrPartition`, and `ConnectionFailed` when no broker answers.
         """
-        if not self._running:
-            raise self._not_running()
+        self._check_running()
         count = self._cluster.partition_count(topic)
         if count is None:
             check_topic(topic)
@@ -379,69 +340,3 @@ class Producer(Generic[K, V]):
             count = self._cluster.partition_count(topic)
             assert count is not None
         return count
-
-    async def flush(self) -> None:
-        """Sends what lingers, and returns when all that was sent so far is acked or has failed.
-
-        Raises `DeliveryFailed` for records that failed since the last `flush` and were not awaited.
-        """
-        if not self._running:
-            raise self._not_running()
-        await self._settlement.flush(self._produce_queue)
-        self._settlement.raise_unobserved()
-
-    def health(self) -> ProducerHealth:
-        """The state of the producer at this moment; costs little."""
-        opened = [at for _, at in self._accumulator.unassigned_topics(monotonic_ms())]
-        oldest = self._produce_queue.oldest_opened_ms()
-        if oldest is not None:
-            opened.append(oldest)
-        return ProducerHealth(
-            state=self._state,
-            last_error=self._settlement.last_error,
-            buffered_bytes=self._accumulator.buffered_bytes,
-            buffered_records=self._accumulator.buffered_records,
-            in_flight_requests=self._produce_queue.in_flight_requests,
-            oldest_ms=monotonic_ms() - min(opened) if opened else 0,
-            failed_records=self._settlement.failed_records,
-        )
-
-    def events(self) -> AsyncIterator[Event]:
-        """The events from now on, until the producer is closed."""
-        return self._feed.listen()
-
-    # The end
-
-    def _stop_taking(self) -> None:
-        self._running = False
-        self._at_once = None
-        self._hot.clear()
-
-    def _give_up(self, error: MillraceError) -> None:
-        self._settlement.settle(self._accumulator.reject_all(error))
-        self._settlement.settle(self._produce_queue.fail_all(error))
-        self._waiters.wake_room()
-
-    def _on_task_failed(self, cause: BaseException | None) -> None:
-        if self._state in (State.CLOSED, State.FAILED):
-            return
-        self._cause = cause
-        self._stop_taking()
-        self._state = State.FAILED
-        error = self._not_running()
-        self._feed.emit(EventKind.FAILED, str(error), error)
-        self._give_up(error)
-
-    def _not_running(self) -> MillraceError:
-        if self._state is State.NEW:
-            return Closed("the producer was not started: use `async with`, or await start()")
-        if self._state is State.FAILED:
-            why = (
-                "its event loop ended; use a producer in the loop that started it"
-                if self._cause is None
-                else f"its task died: {self._cause!r}; make a new one"
-            )
-            error = ClientFailed(f"the producer stopped: {why}")
-            error.__cause__ = self._cause
-            return error
-        return Closed("the producer is closed")

@@ -3,31 +3,40 @@
     from millrace.sync import Consumer, Producer
 
     with Producer("localhost:9092") as producer:
-        producer.send("clicks", b"home")            # acked when it returns
-        producer.send_many("clicks", pages)         # the fast way
-        producer.post_many("clicks", pages)         # the same, acked by the next flush
+        producer.send("clicks", b"home")            # one record, acked when it returns
+        producer.send_many("clicks", pages)         # many, all acked when it returns
+        for page in pages:
+            producer.post("clicks", page)           # returns at once; they travel together
+        producer.flush()                            # all acked
+
+`send` waits for each ack, so a thread sends no more than some hundred records a second with it.
+`post` and `send_many` send a hundred thousand: a loop posts, and flushes at its end.
 
 The same settings, results and errors as the async clients, which do the work on a private loop in
-a daemon thread. Each call crosses to that thread, so calls that carry many records are the fast
-ones. May be used by any number of threads, with or without a running loop of their own (a call
-blocks the caller's loop, as any blocking call does). After a fork, make new ones.
+a daemon thread. Each call but `post` crosses to that thread. May be used by any number of threads,
+with or without a running loop of their own (a call blocks the caller's loop, as any blocking call
+does). After a fork, make new ones.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
 
 from millrace import producer as _producer
+from millrace._clock import monotonic_ms
 from millrace._producer.receipts import Deliveries, Receipts
 from millrace._sync.admin import Admin
 from millrace._sync.blocking_client import RECORDS_PER_CALL, BlockingClient
 from millrace._sync.consumer import Consumer
-from millrace.config import ClientOptions, ProducerOptions, Servers
-from millrace.errors import DeliveryFailed, MillraceError
+from millrace._sync.loops import loop_thread
+from millrace.config import ClientOptions, ProducerConfig, ProducerOptions, Servers
+from millrace.errors import ClientFailed, Closed, DeliveryFailed, MillraceError
 from millrace.events import ProducerHealth
 from millrace.partitioner import Partitioner, by_key
 from millrace.records import Headers, Receipt
@@ -41,36 +50,102 @@ if TYPE_CHECKING:
 
     K = DefaultTypeVar("K", default=bytes)
     V = DefaultTypeVar("V", default=bytes)
+    GivenK = DefaultTypeVar("GivenK", default=Any)
+    GivenV = DefaultTypeVar("GivenV", default=Any)
 else:
     K = TypeVar("K")
     V = TypeVar("V")
 
 __all__ = ["Admin", "Consumer", "Producer", "read_arrow", "topic_dataset"]
 
+SENDS_OBSERVED = 1_000
+SENDS_OBSERVED_MS = 30_000
+"""So many calls of `send` within that time, and the producer logs that `post` is faster."""
+
+_LOCKED_S = 0.005
+"""The pause before the loop looks again for posted records that a thread hands over."""
+
+log = logging.getLogger("millrace")
+
 
 class Producer(BlockingClient, Generic[K, V]):
-    """`millrace.Producer` for synchronous code."""
+    """`millrace.Producer` for synchronous code: `send` waits for the ack, `post` does not."""
+
+    @overload
+    def __init__(
+        self: Producer[bytes, bytes],
+        servers: Servers = ...,
+        *,
+        key_serializer: None = None,
+        value_serializer: None = None,
+        partitioner: Partitioner = ...,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[bytes, GivenV],
+        servers: Servers = ...,
+        *,
+        key_serializer: None = None,
+        value_serializer: Callable[[GivenV], bytes],
+        partitioner: Partitioner = ...,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[GivenK, bytes],
+        servers: Servers = ...,
+        *,
+        key_serializer: Callable[[GivenK], bytes],
+        value_serializer: None = None,
+        partitioner: Partitioner = ...,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[GivenK, GivenV],
+        servers: Servers = ...,
+        *,
+        key_serializer: Callable[[GivenK], bytes],
+        value_serializer: Callable[[GivenV], bytes],
+        partitioner: Partitioner = ...,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
 
     def __init__(
         self,
         servers: Servers = "localhost:9092",
         *,
-        key_serializer: Callable[[K], bytes] | None = None,
-        value_serializer: Callable[[V], bytes] | None = None,
+        key_serializer: Callable[[Any], bytes] | None = None,
+        value_serializer: Callable[[Any], bytes] | None = None,
         partitioner: Partitioner = by_key,
         **options: Unpack[ProducerOptions],
     ) -> None:
         """Checks the settings; raises `ConfigError`. Opens no connection yet."""
-        self._producer: _producer.Producer[K, V] = _producer.Producer(
-            servers,
-            key_serializer=key_serializer,
-            value_serializer=value_serializer,
-            partitioner=partitioner,
-            **options,
+        self._producer: _producer.Producer[K, V] = cast(
+            "Any",
+            _producer.Producer(
+                servers,
+                key_serializer=key_serializer,
+                value_serializer=value_serializer,
+                partitioner=partitioner,
+                **options,
+            ),
         )
         super().__init__(self._producer)
         self._posted: list[tuple[tuple[str, V | None], dict[str, Any]]] = []
         self._lock = threading.Lock()
+        """Held by what takes records from `_posted`, until the producer has them."""
+        self._thread = loop_thread()
+        self._linger_s = options.get("linger_ms", ProducerConfig.linger_ms) / 1000
+        self._giving: asyncio.Task[None] | None = None
+        self._refusal: Exception | None = None
+        self._sends = 0
+        self._observed_since_ms = 0
+        self._is_told = False
 
     def send(
         self,
@@ -82,7 +157,11 @@ class Producer(BlockingClient, Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> Receipt:
-        """Sends one record; returns when it is acked. Raises what became of it otherwise."""
+        """Sends one record; returns when it is acked. Raises what became of it otherwise.
+
+        In a loop, `post` sends more in a second than this does in a minute.
+        """
+        self._note_send()
 
         async def send() -> Receipt:
             await self._producer.room()
@@ -107,10 +186,11 @@ class Producer(BlockingClient, Generic[K, V]):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Takes a record to be sent with others, by the next `flush` or `close` at the latest.
+        """Takes a record and returns; it is sent within `linger_ms`, with others that came since.
 
-        Blocks when the buffer is full. A failure is raised by `flush` or `close`, or, for a
-        record that cannot be sent at all, by the call that hands it over.
+        May be called by any number of threads; the records of each keep their order. Blocks while
+        the buffer is full. A failure is raised by the next `flush` or `close`, or, for a record
+        that cannot be sent at all, by a later call that hands records over.
         """
         columns = {
             "key": key,
@@ -119,6 +199,8 @@ class Producer(BlockingClient, Generic[K, V]):
             "timestamp_ms": timestamp_ms,
         }
         with self._lock:
+            if not self._posted:
+                self._thread.later(self._linger_s, self._begin_hand_over)
             self._posted.append(((topic, value), columns))
             if len(self._posted) < RECORDS_PER_CALL:
                 return
@@ -245,18 +327,63 @@ class Producer(BlockingClient, Generic[K, V]):
         return self._call(self._producer.health)
 
     def _hand_over(self) -> None:
+        """Gives the producer what was posted. Raises what it refuses."""
+        # Under the lock, so that records keep the order they were posted in.
         with self._lock:
-            posted, self._posted = self._posted, []
-            if not posted:
-                return
+            error, self._refusal = self._refusal, None
+            if error is not None:
+                raise error
+            if self._posted:
+                self._run(self._give())
 
-            async def hand_over() -> None:
-                for record, columns in posted:
-                    await self._producer.room()
-                    self._producer.send(*record, **columns)
+    def _begin_hand_over(self) -> None:
+        """The same on the loop, which waits for no lock."""
+        loop = asyncio.get_running_loop()
+        if not self._lock.acquire(blocking=False):
+            loop.call_later(_LOCKED_S, self._begin_hand_over)
+        else:
+            self._giving = loop.create_task(self._give_and_release())
 
-            # Under the lock, so that records keep the order they were posted in.
-            self._run(hand_over())
+    async def _give_and_release(self) -> None:
+        try:
+            await self._give()
+        except Exception as error:
+            self._refusal = error
+            asyncio.get_running_loop().call_soon(self._begin_hand_over)
+        finally:
+            self._lock.release()
+
+    async def _give(self) -> None:
+        """Gives the producer all that was posted, up to the first record that it refuses."""
+        posted, self._posted = self._posted, []
+        for index, (record, columns) in enumerate(posted):
+            try:
+                await self._producer.room()
+                self._producer.send(*record, **columns)
+            except (Closed, ClientFailed):
+                raise
+            except Exception:
+                self._posted = posted[index + 1 :]
+                raise
+
+    def _left_behind(self) -> str:
+        return self._producer.left_behind(len(self._posted))
+
+    def _note_send(self) -> None:
+        """Tells once of the faster way where records are sent one by one and fast."""
+        self._sends += 1
+        if self._sends % SENDS_OBSERVED == 1:
+            self._observed_since_ms = monotonic_ms()
+        elif self._sends % SENDS_OBSERVED == 0 and not self._is_told:
+            took_ms = monotonic_ms() - self._observed_since_ms
+            self._is_told = took_ms < SENDS_OBSERVED_MS
+            if self._is_told:
+                log.warning(
+                    "%d records were sent one by one in %d ms, each with a wait for its ack: "
+                    "post() and flush(), or send_many(), send many times as many",
+                    SENDS_OBSERVED,
+                    took_ms,
+                )
 
 
 def read_arrow(

@@ -84,7 +84,7 @@ def test_a_setting_of_the_client_takes_effect(millrace: Millrace, topic: str) ->
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (("-X", "linger=1"), "linger: no such setting; there are acks, "),
+        (("-X", "linger=1"), "linger: no such setting; did you mean linger_ms?"),
         (("-X", "linger_ms"), "'linger_ms' is not NAME=VALUE"),
         (("-X", "linger_ms=soon"), "linger_ms: 'soon' is not a whole number"),
         (("-H", "=v"), "has no name before ="),

@@ -40,7 +40,7 @@ async def broker() -> AsyncIterator[Broker]:
 async def test_consumed_records_equal_the_produced_ones(broker: Broker, compression: str) -> None:
     values = [b"value %d " % i * 5 for i in range(3000)]
     keys = [b"key %d" % (i % 100) for i in range(3000)]
-    async with Producer(broker.servers, compression=compression) as producer:  # type: ignore[arg-type]
+    async with Producer(broker.servers, compression=compression) as producer:  # type: ignore[call-overload]
         receipts = await producer.send_many("t", values, keys=keys, timestamps_ms=range(3000))
         sent = {(r.partition, r.offset): i for i, r in enumerate(receipts)}
     assert len(sent) == 3000
@@ -118,9 +118,9 @@ async def test_batches_that_are_too_large_for_their_topic_go_in_parts(
     headers = [(("number", b"%d" % i),) if i % 5 else () for i in range(3000)]
     expected = list(zip(values, keys, headers, range(3000), strict=True))
     too_large = values[1700] = noise.randbytes(5000)
-    async with Producer(
+    async with Producer(  # type: ignore[call-overload]
         broker.servers,
-        compression=compression,  # type: ignore[arg-type]
+        compression=compression,
         acks=acks,
         idempotent=is_idempotent,
         linger_ms=5,

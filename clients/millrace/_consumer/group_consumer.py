@@ -52,6 +52,7 @@ class GroupConsumer(SeekableConsumer):
         New ones begin at `start`. Without it they begin at the group's committed offset, or at the
         consumer's own `start` where there is no group.
         """
+        self.owner.check()
         wanted = [TopicPartition(*where) for where in partitions]
         if self._shares:
             raise ConfigError("assign: this consumer shares topics with a group; unsubscribe first")
@@ -73,6 +74,7 @@ class GroupConsumer(SeekableConsumer):
         A pattern stands for all topics whose whole name it matches, also those that are created
         later, which are noticed within `metadata_max_age_ms`. Takes effect with the next rebalance.
         """
+        self.owner.check()
         if self._group is None:
             raise ConfigError("subscribe: topics are shared in a group; give the consumer a group")
         if len(self._positions) and not self._shares:

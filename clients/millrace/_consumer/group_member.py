@@ -217,6 +217,7 @@ class Group:
             processing_ms=self._poll_deadline.busy_ms(now_ms),
             processing_left_ms=self._poll_deadline.left_ms(now_ms),
             assignment=tuple(sorted(member.held)),
+            callback_error=self._hand_overs.callback_error,
         )
 
     # The task

@@ -22,7 +22,7 @@ from millrace._consumer.partition_state import Hold, PartitionState
 from millrace._consumer.positions import Positions
 from millrace._group.effects import Assign, Revoke
 from millrace.config import ConsumerConfig
-from millrace.errors import MillraceError
+from millrace.errors import CallbackFailed
 from millrace.events import EventFeed, EventKind
 from millrace.records import TopicPartition
 
@@ -62,6 +62,8 @@ class HandOvers:
         self._callbacks = callbacks
         self._feed = feed
         self._callback_task: asyncio.Task[object] | None = None
+        self.callback_error: CallbackFailed | None = None
+        """What a callback raised, until one returns."""
 
     @property
     def in_callback(self) -> bool:
@@ -131,7 +133,7 @@ class HandOvers:
             )
 
     async def _tell(self, callback: Callback | None, partitions: list[TopicPartition]) -> None:
-        """Calls the user. An exception becomes an event, and the rebalance continues."""
+        """Calls the user. An exception is logged and kept, and the rebalance continues."""
         if callback is None:
             return
         self._callback_task = asyncio.current_task()
@@ -140,9 +142,12 @@ class HandOvers:
                 result = callback(partitions)
                 if inspect.isawaitable(result):
                     await result
+            self.callback_error = None
         except Exception as error:
             name = getattr(callback, "__qualname__", repr(callback))
-            known = error if isinstance(error, MillraceError) else None
-            self._feed.emit(EventKind.CALLBACK_FAILED, f"{name} raised {error!r}", known)
+            self.callback_error = failed = CallbackFailed(f"{name} raised {error!r}")
+            self._feed.emit(EventKind.CALLBACK_FAILED, str(failed), failed, raised=error)
+            # Its traceback refers to this frame, and this frame to what keeps the error.
+            failed.__cause__ = error.with_traceback(None)
         finally:
             self._callback_task = None

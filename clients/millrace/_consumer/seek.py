@@ -17,6 +17,7 @@ from millrace._consumer.fetcher import Fetcher
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.partition_state import PartitionState
 from millrace._consumer.positions import Positions, no_committed_offset
+from millrace._owner import Owner
 from millrace.config import ConsumerConfig
 from millrace.errors import ConfigError, NoPartitions
 from millrace.records import TopicPartition
@@ -36,6 +37,7 @@ class SeekableConsumer:
     _fetch_buffer: FetchBuffer
     _fetcher: Fetcher
     _group_offsets: GroupOffsets | None
+    owner: Owner
 
     def _check(self) -> None:
         """Raises unless there is something that can be read."""
@@ -154,6 +156,7 @@ class SeekableConsumer:
     # Inside
 
     def _assigned(self, partition: Partition) -> PartitionState:
+        self.owner.check()
         where = TopicPartition(*partition)
         if where not in self._positions:
             raise NoPartitions(f"{where} is not read by this consumer: assign it first")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from millrace._owner import Owner
 from millrace._producer.batch import Batch
 
 
@@ -22,6 +23,7 @@ class Waiters:
     def __init__(self) -> None:
         self.sender_wakeup = asyncio.Event()
         self.room_is_wanted = False
+        self.owner: Owner | None = None
         self._for_room: list[asyncio.Future[None]] = []
 
     async def settle(self, batch: Batch) -> None:
@@ -36,6 +38,8 @@ class Waiters:
         """Waits until a batch is settled."""
         if batch.settled:
             return
+        if self.owner is not None:
+            self.owner.check()
         # One future for each caller: cancelling one must not cancel the others.
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         batch.waiters.append(waiter)

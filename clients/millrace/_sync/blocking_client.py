@@ -5,11 +5,15 @@ Owns a client's life as a context manager. Does not know the clients' calls.
 
 from __future__ import annotations
 
+import atexit
+import sys
+import weakref
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from millrace._sync.loops import CallerLoop, LoopThread, loop_thread
+from millrace._owner import Owner
+from millrace._sync.loops import CallerLoop, LoopThread, is_of_this_process, loop_thread
 
 T = TypeVar("T")
 
@@ -19,6 +23,8 @@ RECORDS_PER_CALL = 500
 
 class Startable(Protocol):
     """An async client."""
+
+    owner: Owner
 
     async def start(self) -> None: ...
     async def close(self) -> None: ...
@@ -30,6 +36,7 @@ class BlockingClient:
     def __init__(self, client: Startable, *, background: bool = True) -> None:
         """`background`: the loop goes on between calls, in a thread of its own."""
         self._life = client
+        client.owner.closed_by = "`with`, or call close()"
         self._loop: LoopThread | CallerLoop = loop_thread() if background else CallerLoop()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -46,9 +53,11 @@ class BlockingClient:
     def start(self) -> None:
         """Connects. Raises like the async client's `start`."""
         self._run(self._life.start())
+        _open.add(self)
 
     def close(self) -> None:
         """Disconnects. Raises like the async client's `close`."""
+        _open.discard(self)
         try:
             self._run(self._life.close())
         finally:
@@ -65,3 +74,27 @@ class BlockingClient:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self._warn_if_open()
+
+    def _warn_if_open(self) -> None:
+        """Reports a close that was forgotten."""
+        life = getattr(self, "_life", None)
+        if life is not None and life.owner.is_open and is_of_this_process(self._loop.pid):
+            life.owner.warn_unclosed(self, self._left_behind())
+
+    def _left_behind(self) -> str:
+        """What a client that is not closed leaves behind, for the report."""
+        return ""
+
+
+def _warn_at_exit() -> None:
+    # While threads and modules are still there.
+    for client in list(_open):
+        client._warn_if_open()
+
+
+_open: weakref.WeakSet[BlockingClient] = weakref.WeakSet()
+atexit.register(_warn_at_exit)

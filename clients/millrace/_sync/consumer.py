@@ -50,7 +50,7 @@ class Consumer(BlockingClient, Generic[K, V]):
         self,
         servers: Servers = "localhost:9092",
         *topics: str,
-        start: Start = "earliest",
+        start: Start | None = None,
         group: str | None = None,
         group_instance_id: str | None = None,
         assignors: Sequence[str | Assignor] = ("cooperative-sticky",),
@@ -85,6 +85,9 @@ class Consumer(BlockingClient, Generic[K, V]):
         super().__init__(self._consumer, background=background)
         self._ahead: deque[Record[K, V]] = deque()
         self._commits_at_exit = group is not None and options.get("auto_commit", True)
+
+    def _left_behind(self) -> str:
+        return self._consumer.left_behind()
 
     def __iter__(self) -> Iterator[Record[K, V]]:
         while True:

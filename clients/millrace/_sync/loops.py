@@ -18,6 +18,7 @@ from millrace.errors import Closed
 
 T = TypeVar("T")
 
+_FORKED = "this client was made before the process forked; make a new one in each process"
 _lock = threading.Lock()
 _current: LoopThread | None = None
 _of_parents: list[LoopThread] = []
@@ -64,6 +65,12 @@ class LoopThread:
         finally:
             # The error of a call refers to this frame.
             del future
+
+    def later(self, delay_s: float, function: Callable[[], None]) -> None:
+        """Calls a function on the loop, some time from now; does not wait. Raises `Closed`."""
+        if not is_of_this_process(self.pid):
+            raise Closed(_FORKED)
+        self._loop.call_soon_threadsafe(self._loop.call_later, delay_s, function)
 
     def release(self) -> None:
         """A client of it has closed; others may go on."""
@@ -129,12 +136,15 @@ def _is_in_a_loop() -> bool:
     return True
 
 
+def is_of_this_process(pid: int) -> bool:
+    """Whether a loop was made here, and not before the process forked."""
+    return pid == os.getpid()
+
+
 def _refuse_after_fork(pid: int, work: Coroutine[Any, Any, Any]) -> None:
-    if pid != os.getpid():
+    if not is_of_this_process(pid):
         work.close()
-        raise Closed(
-            "this client was made before the process forked; make a new one in each process"
-        )
+        raise Closed(_FORKED)
 
 
 def loop_thread() -> LoopThread:

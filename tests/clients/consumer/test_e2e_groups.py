@@ -14,6 +14,7 @@ import pytest
 from millrace import Admin, Consumer, Producer, Record, State, TopicPartition
 from millrace._consumer.partition_state import Hold
 from millrace.errors import (
+    CallbackFailed,
     ClientFailed,
     Closed,
     ConfigError,
@@ -551,7 +552,7 @@ async def test_callbacks_may_commit_and_seek_but_not_wait_for_themselves(
 
 
 async def test_a_callback_that_raises_is_told_and_the_group_goes_on(
-    broker: Broker, watch: Watch
+    broker: Broker, watch: Watch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def assigned(partitions: list[TopicPartition]) -> None:
         raise ZeroDivisionError("in the user's code")
@@ -560,6 +561,15 @@ async def test_a_callback_that_raises_is_told_and_the_group_goes_on(
     async with a:
         await watch.settled(a, partitions=6)
         assert "ZeroDivisionError" in watch.sentences(a, EventKind.CALLBACK_FAILED)[0]
+        health = a.health()
+        assert isinstance(health.last_error, CallbackFailed)
+        assert isinstance(health.last_error.__cause__, ZeroDivisionError)
+        assert health.group is not None
+        assert health.group.callback_error is health.last_error
+    (line,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "assigned raised ZeroDivisionError" in line.getMessage()
+    assert line.exc_text is not None and "in the user's code" in line.exc_text
+    assert ", in assigned" in line.exc_text
 
 
 async def test_a_pattern_takes_topics_in_as_they_come(broker: Broker, watch: Watch) -> None:

@@ -655,3 +655,25 @@ def test_a_wrong_setting_is_refused_by_name(options: dict[str, Any], named: str)
 def test_a_wrong_address_is_refused(servers: Any) -> None:
     with pytest.raises(ConfigError, match="servers"):
         Producer(servers)
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "is_told"),
+    [
+        (0, False),
+        (1_000, False),
+        (20_130_101, True),
+        (1_700_000_000, True),
+        (1_700_000_000_000, False),
+    ],
+)
+async def test_seconds_and_dates_given_as_milliseconds_are_told_once(
+    broker: FakeBroker, caplog: pytest.LogCaptureFixture, timestamp_ms: int, is_told: bool
+) -> None:
+    async with Producer(broker.address) as producer:
+        for _ in range(2):
+            await producer.send("one", b"x", timestamp_ms=timestamp_ms)
+            await producer.send_many("one", [b"y"], timestamps_ms=[timestamp_ms])
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) == is_told
+    assert all("multiply seconds by 1000" in line for line in told)

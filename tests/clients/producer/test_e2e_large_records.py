@@ -76,8 +76,9 @@ async def test_the_settings_that_the_error_names_are_enough() -> None:
     limits = Limits(frame_bytes_max=21_000_000)
     async with Broker(limits=limits) as broker, Admin(broker.servers) as admin:
         await admin.create_topic("large", configs={"max.message.bytes": 20_001_000})
-        settings = {"max_request_bytes": 20_001_000, "buffer_bytes": 40_002_000}
-        async with Producer(broker.servers, **settings) as producer:  # type: ignore[arg-type]
+        async with Producer(
+            broker.servers, max_request_bytes=20_001_000, buffer_bytes=40_002_000
+        ) as producer:
             await producer.send("large", b"x" * size)
         async with Consumer(broker.servers, "large") as consumer:
             with pytest.raises(MessageTooLarge, match="raise fetch_max_bytes"):
