@@ -101,7 +101,10 @@ class BrokerConfig:
         "Time from the start of one pass of the scrub to the start of the next, at least.",
     )
     offsets_topic_partitions: int = setting(
-        50, "Partitions of `__consumer_offsets`, in which groups are kept; counts when it is made."
+        8,
+        "Partitions of `__consumer_offsets`, in which groups are kept; counts when it is made. "
+        "Each is a directory and an open file. The broker that leads one coordinates its groups, "
+        "so more partitions than brokers help nothing.",
     )
     offsets_retention_minutes: int = setting(
         10_080, "How long the offsets of a group without members are kept."

@@ -125,6 +125,20 @@ async def code_of_group(wire: Wire) -> int:
     return group.error_code
 
 
+async def test_groups_take_few_directories_and_none_before_the_first(tmp_path: Path) -> None:
+    """With the settings that a broker has by default."""
+
+    def directories() -> list[str]:
+        return [path.name for path in tmp_path.iterdir() if path.name.startswith("__consumer")]
+
+    async with node_on(tmp_path, Faults()) as node, connect(node.address[1]) as wire:
+        assert directories() == []
+        await find(wire)
+        assert 1 < len(directories()) <= 8
+        used = {partition_for_group(f"group-{n}", len(directories())) for n in range(100)}
+        assert len(used) == len(directories())
+
+
 async def test_no_broker_coordinates_a_group_without_a_name(wire: Wire) -> None:
     """W-4.12.1: each group is answered for itself."""
     names = ("", GROUP, "x" * 249, "x" * 250)
