@@ -100,6 +100,30 @@ def run_blocking(work: Callable[[], Exit]) -> NoReturn:
     raise typer.Exit(_outcome(work))
 
 
+def until_signal(work: Callable[[], Exit]) -> Exit:
+    """Runs blocking work that SIGTERM and SIGHUP end as ^C does, so that it can clean up."""
+    received: list[int] = []
+
+    def on_signal(number: int, frame: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {
+        number: signal.signal(number, on_signal)
+        for number in (signal.SIGHUP, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        return work()
+    except KeyboardInterrupt:
+        if not received:
+            raise
+        return _SIGNALS[signal.Signals(received[0])]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def confirm(question: str, check: Coroutine[Any, Any, Exit]) -> None:
     """Asks the user, if the check succeeds: there is nothing to ask about what is not there."""
     code = outcome(check)

@@ -257,6 +257,29 @@ def test_follow_prints_the_result_again_after_new_records(
         assert process.wait() == Exit.INTERRUPTED
 
 
+def test_sigterm_ends_a_query_and_leaves_no_file(millrace: Millrace, tmp_path: Path) -> None:
+    millrace.environment["TMPDIR"] = str(tmp_path)
+    query = "SELECT range FROM range(1_000_000_000_000)"
+    with millrace.running("sql", query, "--format", "csv") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"range\n"
+        assert len([*tmp_path.iterdir()]) == 1, "where DuckDB puts what does not fit into memory"
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+        assert process.returncode == Exit.TERMINATED
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_reader_that_goes_away_ends_a_query(millrace: Millrace) -> None:
+    query = "SELECT range FROM range(1_000_000_000_000)"
+    millrace.environment["PYTHONUNBUFFERED"] = "1"
+    with millrace.running("sql", query) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"0\n"
+        process.stdout.close()
+        assert process.wait() == Exit.PIPE_CLOSED
+
+
 def test_the_query_may_come_from_stdin(millrace: Millrace) -> None:
     assert millrace.process("sql", "-", stdin=b"SELECT 41 + 1").stdout == b"42\n"
 

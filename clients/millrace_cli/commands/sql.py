@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from millrace_cli.exits import Exit, ended, run_blocking
+from millrace_cli.exits import Exit, ended, run_blocking, until_signal
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def sql(
         )
         return _query(settings, every_s=every if follow else None, is_quiet=quiet)
 
-    run_blocking(lambda: _with_packages(work))
+    run_blocking(lambda: until_signal(lambda: _with_packages(work)))
 
 
 def _query(settings: SqlSettings, *, every_s: float | None, is_quiet: bool) -> Exit:

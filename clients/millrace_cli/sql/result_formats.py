@@ -21,17 +21,23 @@ import pyarrow as pa
 from millrace.errors import ConfigError
 from millrace_cli.exits import CommandError
 from millrace_cli.sql.rows import Rows
+from millrace_cli.visible_text import visible
 
 ResultFormat = Literal["table", "csv", "json", "parquet"]
 
 
-def write(rows: Rows, format_: ResultFormat, out: IO[bytes]) -> None:
-    """Writes a result in a format other than `table`, while it is computed."""
+def write(rows: Rows, format_: ResultFormat, out: IO[bytes], *, for_terminal: bool = False) -> None:
+    """Writes a result in a format other than `table`, while it is computed.
+
+    For a terminal, characters that could control it are escapes.
+    """
     if format_ == "parquet":
         _write_parquet(rows, out)
         return
     pieces = _csv(rows) if format_ == "csv" else _json_lines(rows)
     for piece in pieces:
+        if for_terminal:
+            piece = visible(piece, keep="\n", json=format_ == "json")
         out.write(piece.encode(errors="backslashreplace"))
 
 

@@ -183,7 +183,7 @@ def _write(settings: SqlSettings, rows: Rows, display: ExitStack) -> None:
     if settings.format == "table":
         _show(rows)
     else:
-        write(rows, settings.format, sys.stdout.buffer)
+        write(rows, settings.format, sys.stdout.buffer, for_terminal=is_terminal())
 
 
 def _show(rows: Rows) -> None:
