@@ -7,7 +7,7 @@ import io
 import subprocess
 import sys
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,24 +33,31 @@ def test_demo_prints_the_figures_of_the_csv_twice_and_how_a_group_shared_the_fli
     limit = 20_000
     carriers: Counter[str] = Counter()
     hours: Counter[str] = Counter()
+    delays: defaultdict[str, list[float]] = defaultdict(list)
     with zipfile.ZipFile(flights_file()) as archive, archive.open("flights.csv") as file:
         for n, row in enumerate(csv.DictReader(io.TextIOWrapper(file, newline=""))):
             if n < limit and row["dep_time"] != "NA":
                 carriers[row["carrier"]] += 1
                 hours[row["hour"]] += 1
+                delays[row["hour"]].append(float(row["dep_delay"]))
     ended = millrace.process("demo", "--limit", str(limit), "--no-spark")
     assert ended.returncode == 0, ended.stderr
     printed = [line.split("\t") for line in ended.stdout.decode().splitlines()]
     *figures, first, second, third, fourth = printed
-    assert figures == [
+    by_hour = sorted(hours, key=int)
+    assert [row[:4] for row in figures] == [
         *(["carrier", key, str(carriers[key]), str(carriers[key])] for key in sorted(carriers)),
-        *(["hour", key, str(hours[key]), str(hours[key])] for key in sorted(hours, key=int)),
+        *(["hour", key, str(hours[key]), str(hours[key])] for key in by_hour),
+        *(["sql-hour", key, str(hours[key]), str(hours[key])] for key in by_hour),
     ]
+    means = {row[1]: float(row[4]) for row in figures if row[0] == "sql-hour"}
+    assert means == {key: round(sum(late) / len(late), 2) for key, late in delays.items()}
     stderr = ended.stderr.decode()
     assert "in:  20,000 records" in stderr
     assert "out: 20,000 records" in stderr
     assert f"equal: {carriers.total():,} departures of 20,000 flights" in stderr
     assert f"order: as sent, within each of {len(carriers)} carriers" in stderr
+    assert f"sql: equal: {hours.total():,} departures in {len(hours)} hours of the day" in stderr
 
     # A commit is of 200 records, and the kill is before one.
     members = [first, second, third, fourth]

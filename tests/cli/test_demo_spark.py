@@ -72,7 +72,7 @@ def test_spark_prints_departures_and_delays_of_the_csv_and_names_the_plot(
     assert equal.startswith("spark: equal: ")
     assert f"{departures:,} departures in all" in equal
     # Nothing of Spark's own.
-    names = ["in", "out", "equal", "order", "group"]
+    names = ["in", "out", "equal", "order", "sql", "group"]
     assert [line.partition(":")[0] for line in before] == names
 
 

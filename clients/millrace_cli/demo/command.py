@@ -47,7 +47,8 @@ def demo(
     in 2013 as a JSON record (key: the carrier; timestamp: the scheduled departure). Reads them back
     and prints departures per carrier and per hour of day, in New York, beside the same counts from
     the CSV file. Flights without a departure time were cancelled. The flights of a carrier must be
-    read as sent, in the same order.
+    read as sent, in the same order. A query over the topic, as millrace sql runs it, prints the
+    departures and delays per hour.
 
     Then three processes share the flights as a group; each commits the flights it has processed.
     One is killed (SIGKILL) after processing and before its commit, and a fourth joins. Prints the
@@ -73,6 +74,7 @@ async def _demo(partitions: int, limit: int | None, plot: Path | None) -> Exit:
     from millrace_cli.demo.flights import departures_of_csv, flights_file
     from millrace_cli.demo.group_run import share
     from millrace_cli.demo.spark_process import analyse
+    from millrace_cli.demo.sql_table import hourly_table
     from millrace_server.testing import Broker
 
     file = flights_file()
@@ -83,13 +85,15 @@ async def _demo(partitions: int, limit: int | None, plot: Path | None) -> Exit:
         received, read = await _receive(broker.servers)
         _print(f"in:  {sent}, durable, made from {file.name}")
         _print(f"out: {received}, parsed and counted")
-        compared = _compare(read, departures_of_csv(file, limit=limit))
+        expected = departures_of_csv(file, limit=limit)
+        compared = _compare(read, expected)
         ordered = _compare_order(sent, received)
+        queried = await hourly_table(broker.servers, TOPIC, expected.per_hour)
         shared = await share(broker.servers, TOPIC)
         analysed = Exit.OK
         if plot is not None:
             analysed = await analyse(broker.servers, TOPIC, limit=limit, plot=plot)
-    return max(compared, ordered, shared, analysed)
+    return max(compared, ordered, queried, shared, analysed)
 
 
 @dataclass
