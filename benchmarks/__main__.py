@@ -21,6 +21,7 @@ from benchmarks import (
     restart,
     small_requests,
     spark_group,
+    sql_queries,
 )
 from benchmarks.checkout import ROOT, checkout_at
 from benchmarks.machine import machine_facts, revision
@@ -40,6 +41,7 @@ GROUPS: dict[str, tuple[str, Callable[[Session], Iterator[Row]]]] = {
     groups.GROUP: ("Broker: consumer groups", groups.run),
     restart.GROUP: ("Broker: restart after kill -9", restart.run),
     spark_group.GROUP: ("Spark connector", spark_group.run),
+    sql_queries.GROUP: ("SQL over a topic", sql_queries.run),
 }
 HEADINGS = {group: heading for group, (heading, _) in GROUPS.items()}
 JSON_NAME = "results.json"

@@ -59,6 +59,8 @@ class Scale:
     spark_rows: Mapping[int, int]
     """How many rows, by the bytes of their values."""
     micro_batches: int
+    sql_rows: int
+    """Flights that a query groups."""
 
 
 # Many short rounds rather than a few long ones: a neighbour's burst then spoils a few ratios, which
@@ -88,6 +90,7 @@ FULL = Scale(
     spark_warm_ups=2,
     spark_rows={100: 2_000_000, 1024: 500_000},
     micro_batches=40,
+    sql_rows=336_776,
 )
 QUICK = Scale(
     rounds=3,
@@ -114,6 +117,7 @@ QUICK = Scale(
     spark_warm_ups=1,
     spark_rows={100: 300_000, 1024: 75_000},
     micro_batches=10,
+    sql_rows=336_776,
 )
 PAIR = Scale(
     rounds=2,
@@ -140,6 +144,7 @@ PAIR = Scale(
     spark_warm_ups=1,
     spark_rows={100: 300_000, 1024: 75_000},
     micro_batches=10,
+    sql_rows=100_000,
 )
 TINY = Scale(
     rounds=2,
@@ -166,6 +171,7 @@ TINY = Scale(
     spark_warm_ups=0,
     spark_rows={100: 8_000},
     micro_batches=3,
+    sql_rows=1_000,
 )
 SCALES = {"full": FULL, "quick": QUICK, "pair": PAIR, "tiny": TINY}
 

@@ -154,7 +154,7 @@ def test_the_results_name_missed_targets_and_skipped_rows(tmp_path: Path) -> Non
 def test_a_run_measures_a_real_broker_and_writes_both_files(tmp_path: Path) -> None:
     groups = (
         *("fetch", "produce", "requests", "latency"),
-        *("footprint", "connections", "groups", "restart"),
+        *("footprint", "connections", "groups", "restart", "sql"),
     )
     only = [argument for group in groups for argument in ("--only", group)]
     assert main(["--scale", "tiny", "--out", str(tmp_path), *only]) == 0
