@@ -349,6 +349,15 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
 """The class of every code but NONE; a code that a later broker adds has no entry."""
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun, for a sentence.
+
+    >>> counted(1, "record"), counted(2, "batch", "batches")
+    ('1 record', '2 batches')
+    """
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
 def again(error: MillraceError) -> MillraceError:
     """An equal exception without a traceback, and its causes likewise.
 

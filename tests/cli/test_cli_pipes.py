@@ -8,21 +8,20 @@ import signal
 import subprocess
 import sys
 import termios
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import pytest
 
 from millrace_cli.exits import Exit
 from millrace_cli.standard_output import WholeWrites
+from tests.cli.conftest import Millrace, Serving
 from tests.command_line import COMMAND
 from tests.hang_timeout import HANG_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Millrace
 
 LINES = b"".join(b"%d\n" % n for n in range(60_000))
 """More than fits into a pipe."""
@@ -36,12 +35,21 @@ def unbuffered(millrace: Millrace) -> Millrace:
     return millrace
 
 
-@pytest.fixture
-def filled(millrace: Millrace, topic: str) -> str:
-    """A topic with `LINES` in partition 0."""
-    sent = millrace.process("produce", topic, "-p", "0", stdin=LINES)
+@pytest.fixture(scope="module")
+def filled(broker: Serving) -> str:
+    """A topic with `LINES` in its only partition."""
+    millrace = Millrace(broker.servers)
+    name = f"filled-{uuid.uuid4()}"
+    assert millrace("topic", "create", name).exit_code == 0
+    sent = millrace.process("produce", name, stdin=LINES)
     assert sent.returncode == 0, sent.stderr
-    return topic
+    return name
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a group for one test."""
+    return uuid.uuid4().hex
 
 
 @contextmanager
@@ -78,11 +86,11 @@ def members(millrace: Millrace, group: str) -> int:
 
 
 @pytest.mark.parametrize("blocking", [True, False], ids=["blocking", "non-blocking"])
-@pytest.mark.parametrize("group", [True, False], ids=["group", "no group"])
+@pytest.mark.parametrize("is_member", [True, False], ids=["group", "no group"])
 def test_every_byte_arrives_at_a_slow_reader(
-    unbuffered: Millrace, filled: str, blocking: bool, group: bool
+    unbuffered: Millrace, filled: str, group: str, blocking: bool, is_member: bool
 ) -> None:
-    flags = ("-g", filled) if group else ()
+    flags = ("-g", group) if is_member else ()
     with (
         pipe(blocking=blocking) as (reader, writer),
         unbuffered.running("consume", filled, *flags, stdout=writer) as command,
@@ -95,8 +103,8 @@ def test_every_byte_arrives_at_a_slow_reader(
         found = reader.read()
         assert command.wait(timeout=HANG_TIMEOUT_S) == 0
     assert found == LINES
-    if group:
-        assert lag(unbuffered, filled) == 0
+    if is_member:
+        assert lag(unbuffered, group) == 0
 
 
 @pytest.mark.parametrize(
@@ -109,10 +117,10 @@ def test_every_byte_arrives_at_a_slow_reader(
     ids=["SIGTERM", "SIGINT", "SIGHUP"],
 )
 def test_after_a_signal_the_lag_is_what_was_not_written_and_the_member_has_left(
-    unbuffered: Millrace, filled: str, number: signal.Signals, code: Exit
+    unbuffered: Millrace, filled: str, group: str, number: signal.Signals, code: Exit
 ) -> None:
     with pipe(blocking=number is not signal.SIGTERM) as (reader, writer):
-        with unbuffered.running("consume", filled, "-g", filled, stdout=writer) as command:
+        with unbuffered.running("consume", filled, "-g", group, stdout=writer) as command:
             os.close(writer)
             await_full(reader)
             command.send_signal(number)
@@ -121,16 +129,16 @@ def test_after_a_signal_the_lag_is_what_was_not_written_and_the_member_has_left(
             assert command.stderr.read() == b""
         found = reader.read()
     assert found == LINES[:PAGE_BYTES]
-    assert lag(unbuffered, filled) == LINES.count(b"\n") - found.count(b"\n")
-    assert members(unbuffered, filled) == 0
+    assert lag(unbuffered, group) == LINES.count(b"\n") - found.count(b"\n")
+    assert members(unbuffered, group) == 0
 
 
 def test_a_closed_pipe_is_exit_141_and_the_lag_is_what_it_did_not_take(
-    unbuffered: Millrace, filled: str
+    unbuffered: Millrace, filled: str, group: str
 ) -> None:
     with (
         pipe() as (reader, writer),
-        unbuffered.running("consume", filled, "-g", filled, stdout=writer) as command,
+        unbuffered.running("consume", filled, "-g", group, stdout=writer) as command,
     ):
         os.close(writer)
         await_full(reader)
@@ -139,8 +147,8 @@ def test_a_closed_pipe_is_exit_141_and_the_lag_is_what_it_did_not_take(
         assert command.stderr is not None
         assert command.stderr.read() == b""
     taken = LINES[:PAGE_BYTES].count(b"\n")
-    assert lag(unbuffered, filled) == LINES.count(b"\n") - taken
-    assert members(unbuffered, filled) == 0
+    assert lag(unbuffered, group) == LINES.count(b"\n") - taken
+    assert members(unbuffered, group) == 0
 
 
 def test_a_command_without_an_event_loop_writes_whole_too(tmp_path: Path) -> None:
@@ -167,12 +175,12 @@ def test_help_for_a_reader_that_has_gone_is_exit_141() -> None:
 
 
 @pytest.mark.parametrize("stdout", ["/dev/full", "closed"])
-@pytest.mark.parametrize("group", [True, False], ids=["group", "no group"])
+@pytest.mark.parametrize("is_member", [True, False], ids=["group", "no group"])
 def test_output_that_goes_nowhere_is_exit_5_and_commits_nothing(
-    millrace: Millrace, filled: str, stdout: str, group: bool
+    millrace: Millrace, filled: str, group: str, stdout: str, is_member: bool
 ) -> None:
     redirect = ">&-" if stdout == "closed" else f">{stdout}"
-    flags = ("-g", filled) if group else ()
+    flags = ("-g", group) if is_member else ()
     script = f'"$@" {redirect}'
     done = subprocess.run(
         ["sh", "-c", script, "sh", *COMMAND, "consume", filled, *flags],
@@ -182,9 +190,9 @@ def test_output_that_goes_nowhere_is_exit_5_and_commits_nothing(
     )
     assert done.returncode == Exit.DISK
     assert len(done.stderr.splitlines()) == 1
-    if group:
+    if is_member:
         # Without a commit the group has no partitions.
-        assert "partition\t" not in millrace("group", "describe", filled).stdout
+        assert "partition\t" not in millrace("group", "describe", group).stdout
 
 
 def test_a_terminated_producer_sends_what_it_has_read(millrace: Millrace, topic: str) -> None:

@@ -306,7 +306,7 @@ def says_that_an_overdue_batch_was_not_written(patch: Patch) -> None:
     """A pause lets the delivery time pass while the response waits in the kernel."""
 
     def construct(sentence: str) -> DeliveryTimeout:
-        return DeliveryTimeout(sentence.replace("they may be in the log", "they were not written"))
+        return DeliveryTimeout(sentence.replace("the log may have", "nothing was written:"))
 
     patch(produce_queue, "DeliveryTimeout", construct)
 

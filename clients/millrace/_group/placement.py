@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from millrace.assignors import Assignor, Placement, Subscription, encode_assigned
-from millrace.errors import AssignorFailed
+from millrace.errors import AssignorFailed, counted
 from millrace.records import TopicPartition
 from millrace_protocol.errors import WireError
 from millrace_protocol.messages.group_membership import JoinedMember, MemberAssignment
@@ -62,7 +62,7 @@ class Leadership:
         deleted one has 0 partitions.
         """
         return [
-            f"topic {topic} has {count} partitions"
+            f"topic {topic} has {counted(count, 'partition')}"
             for topic, count in sorted(partition_counts.items())
             if topic in self.topics and count != self._placed.get(topic, 0)
         ]

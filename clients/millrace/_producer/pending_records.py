@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from millrace._producer.batch import Owner
 from millrace._producer.columns import Columns
 from millrace._producer.receipts import Deliveries, Run
-from millrace.errors import BufferFull
+from millrace.errors import BufferFull, counted
 
 if TYPE_CHECKING:
     from millrace._producer.arrow_columns import ArrowColumns
@@ -55,8 +55,8 @@ def buffer_full(pending: PendingRecords | None, size: int, taken: int, limit: in
     if pending is not None:
         count = len(pending.columns.values) - pending.taken
         return BufferFull(
-            f"{count} records of an earlier send_many wait for room in buffer_bytes={limit}: "
-            "await producer.room() first"
+            f"an earlier send_many waits for room in buffer_bytes={limit} with "
+            f"{counted(count, 'record')}: await producer.room() first"
         )
     return BufferFull(
         f"{taken} of buffer_bytes={limit} wait to be acked, and the record needs {size}: "

@@ -33,6 +33,7 @@ from millrace.errors import (
     UnknownProducerId,
     UnsupportedVersion,
     broker_error,
+    counted,
 )
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.messages.produce import ProducePartitionResult
@@ -224,14 +225,11 @@ class ProduceQueue:
             if deadline_ms > now_ms:
                 drained.by(deadline_ms)
                 return
+            is_certain = not batch.uncertain and batch not in queue.in_flight
             error = DeliveryTimeout(
-                f"{batch.record_count} records for {queue.topic}-{queue.partition} were not acked "
-                f"within delivery_timeout_ms={timeout_ms}; "
-                + (
-                    "they may be in the log all the same"
-                    if batch.uncertain or batch in queue.in_flight
-                    else "they were not written"
-                )
+                f"no ack for {counted(batch.record_count, 'record')} to "
+                f"{queue.topic}-{queue.partition} within delivery_timeout_ms={timeout_ms}; "
+                + ("nothing was written" if is_certain else "the log may have what was sent")
                 + (f". The last attempt: {queue.last_error}" if queue.last_error else "")
             )
             error.__cause__ = queue.last_error

@@ -11,7 +11,7 @@ from millrace._producer.accumulator import Accumulator
 from millrace._producer.batch import Batch
 from millrace._producer.produce_queue import ProduceQueue
 from millrace._producer.waiters import Waiters
-from millrace.errors import DeliveryFailed, MillraceError
+from millrace.errors import DeliveryFailed, MillraceError, counted
 from millrace.events import EventFeed, EventKind
 
 FAILURES_KEPT = 100
@@ -74,8 +74,8 @@ class Settlement:
         if errors:
             count = sum(batch.count for batch in failed)
             raise DeliveryFailed(
-                f"{count} records in {len(failed)} batches could not be delivered, and their sends "
-                f"were not awaited: {errors[0]}",
+                f"{counted(count, 'record')} in {counted(len(failed), 'batch', 'batches')} could "
+                f"not be delivered, and the sends were not awaited: {errors[0]}",
                 errors,
             ) from errors[0]
 
@@ -90,4 +90,5 @@ class Settlement:
         self.failed_records += batch.count
         if not batch.observed:
             self._unobserved.append(batch)
-        self._feed.emit(EventKind.DELIVERY_FAILED, f"{batch.count} records failed: {error}", error)
+        failure = f"{counted(batch.count, 'record')} failed: {error}"
+        self._feed.emit(EventKind.DELIVERY_FAILED, failure, error)

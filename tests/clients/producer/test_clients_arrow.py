@@ -232,5 +232,5 @@ def test_invalid_rows_are_refused_as_by_send_many(servers: str) -> None:
         with pytest.raises(TypeError, match=r"keys: must be .*combine its chunks"):
             producer.post_arrow("arrow", values[:1], keys=pa.chunked_array([[b"k"]]))
         producer.post_arrow("nowhere", values)
-        with pytest.raises(DeliveryFailed, match=r"300 records in 1 batches.*'nowhere'"):
+        with pytest.raises(DeliveryFailed, match=r"300 records in 1 batch.*'nowhere'"):
             producer.flush()

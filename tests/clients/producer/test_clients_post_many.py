@@ -40,7 +40,7 @@ def test_a_failure_is_raised_by_receipts_or_else_by_flush(servers: str) -> None:
         with pytest.raises(MessageTooLarge, match="max_request_bytes"):
             producer.receipts(too_large)
         producer.post_many("nowhere", [b"lost"])
-        with pytest.raises(DeliveryFailed, match=r"1 records in 1 batches.*'nowhere'"):
+        with pytest.raises(DeliveryFailed, match=r"1 record in 1 batch.*'nowhere'"):
             producer.flush()
 
 
@@ -49,7 +49,7 @@ def test_leaving_by_an_error_keeps_it_and_notes_undelivered_records(servers: str
         producer.post_many("nowhere", [b"lost"])
         raise ZeroDivisionError
     (note,) = raised.value.__notes__
-    assert note.startswith("and the producer: 1 records")
+    assert note.startswith("and the producer: 1 record in")
     with pytest.raises(DeliveryFailed) as failed, Producer(servers) as producer:
         producer.post_many("nowhere", [b"lost"])
     assert isinstance(failed.value.failures[0], UnknownTopicOrPartition)

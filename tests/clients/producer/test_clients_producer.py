@@ -378,7 +378,7 @@ async def test_serializers_are_typed(broker: FakeBroker) -> None:
 async def test_an_unawaited_failure_is_raised_by_flush_once(broker: FakeBroker) -> None:
     async with Producer(broker.address, retry_backoff_ms=1) as producer:
         producer.send("nope", b"")
-        with pytest.raises(DeliveryFailed, match="1 records in 1 batches") as failed:
+        with pytest.raises(DeliveryFailed, match="1 record in 1 batch") as failed:
             await producer.flush()
         assert isinstance(failed.value.failures[0], UnknownTopicOrPartition)
         await producer.flush()
@@ -404,7 +404,7 @@ async def test_an_awaited_failure_is_not_raised_again(broker: FakeBroker) -> Non
 async def test_a_record_that_is_not_acked_in_time_fails(broker: FakeBroker) -> None:
     broker.script(ApiKey.PRODUCE, lambda request, default: None)
     async with Producer(broker.address, delivery_timeout_ms=50, linger_ms=0) as producer:
-        with pytest.raises(DeliveryTimeout, match="may be in the log"):
+        with pytest.raises(DeliveryTimeout, match="the log may have what was sent"):
             await producer.send("one", b"")
 
 

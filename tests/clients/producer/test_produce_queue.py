@@ -515,7 +515,7 @@ def test_a_record_without_ack_in_time_fails_and_tells_whether_it_may_be_written(
     rig.drain()
     rig.now_ms += 1000
     rig.drain()
-    with pytest.raises(DeliveryTimeout, match="were not written"):
+    with pytest.raises(DeliveryTimeout, match="nothing was written"):
         place(delivery)[0].receipt(0)
 
 
