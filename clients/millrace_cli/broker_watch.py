@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 POLL_S = 0.25
 SAY_AFTER_S = 3.0
 SAY_JOINING_AFTER_S = 10.0
+ERROR_S = 15.0
+"""How long an error explains a wait. A consumer tries again sooner, as a rule."""
 
 
 class Silence(NamedTuple):
@@ -93,27 +95,30 @@ class ConsumerSilence:
         self._clock = asyncio.get_running_loop().time
         self._since = self._clock()
         self._error: MillraceError | None = None
-        """The last error before the silence began."""
+        self._error_at = self._since
 
     def __call__(self) -> Silence:
         now = self._clock()
         health = self._consumer.health()
         unread = {*self._consumer.assignment()} - {*self._consumer.paused()}
         failing = [health.waiting[where] for where in unread if where in health.waiting]
-        heard = now if self._output.is_writing else self._since
+        if self._output.is_writing:
+            self._since = now
         # A broker that refuses every partition answers, and the wait goes on nevertheless.
-        if not failing or len(failing) < len(unread):
-            heard = max(heard, now - _last_answer_ms(health) / 1000)
-        if heard > self._since:
-            self._since, self._error = heard, health.last_error
-        seconds = now - self._since
-        error = None if health.last_error is self._error else health.last_error
+        elif not failing or len(failing) < len(unread):
+            self._since = max(self._since, now - _last_answer_ms(health) / 1000)
+        error = failing[0] if failing else self._current_error(health, now)
         member = health.group if health.state is State.RUNNING and error is None else None
         if member is not None and member.state != "stable":
             sentence = f"waiting for the other members of group {member.group} to join again"
-            return Silence(seconds, sentence, is_joining=True)
-        reason = failing[0] if failing else error
-        return Silence(seconds, str(reason or f"no broker of {self._servers} answers"))
+            return Silence(now - self._since, sentence, is_joining=True)
+        return Silence(now - self._since, str(error or f"no broker of {self._servers} answers"))
+
+    def _current_error(self, health: ConsumerHealth, now: float) -> MillraceError | None:
+        """The last error, if the consumer still meets it: each time it is a new object."""
+        if health.last_error is not self._error:
+            self._error, self._error_at = health.last_error, now
+        return self._error if now - self._error_at < ERROR_S else None
 
 
 def _last_answer_ms(health: ConsumerHealth) -> float:

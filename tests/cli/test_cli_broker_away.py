@@ -117,3 +117,22 @@ def test_an_interrupted_producer_says_what_it_waits_for_and_a_second_signal_ends
         summary = stderr_of(producer).read()
         assert b"sent 1 record, 3 bytes" in summary
         assert b"2 records more were sent without an ack; the topic may have them" in summary
+
+
+@pytest.mark.parametrize("flags", [(), ("--group", "g"), ("--follow",)], ids=str)
+def test_a_broker_that_advertises_a_wrong_address_is_named_by_it(
+    serve: Serve, closed_port: str, flags: tuple[str, ...]
+) -> None:
+    with serve("--log-level", "error") as right:
+        millrace = Millrace(right.servers)
+        assert millrace("topic", "create", "t").exit_code == 0
+        assert millrace.process("produce", "t", stdin=b"one").returncode == 0
+        right.stop()
+    with serve("--log-level", "error", "--advertise", closed_port) as wrong:
+        consumer = Millrace(wrong.servers).process("consume", "t", "--broker-timeout", "1", *flags)
+    assert consumer.returncode == Exit.UNAVAILABLE
+    reason = f"millrace: no broker at {closed_port}: Connection refused"
+    assert consumer.stderr.decode().splitlines() == [
+        f"{reason}; waiting up to 1 s",
+        f"{reason}; gave up after 1 s",
+    ]

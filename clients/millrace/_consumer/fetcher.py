@@ -131,7 +131,7 @@ class Fetcher:
         try:
             await self._cluster.refresh(topics)
         except MillraceError as error:
-            self._note(error)
+            self.note(error)
             found = False
         else:
             on_metadata()
@@ -163,17 +163,17 @@ class Fetcher:
             try:
                 await self._cluster.refresh(tuple(self._cluster.leaders))
             except MillraceError as error:
-                self._note(error)
+                self.note(error)
             else:
                 on_metadata()
 
     def _tell_failures(self) -> None:
         """Tells why partitions wait for another try."""
         for error in self._positions.failures:
-            self._note(error)
+            self.note(error)
         self._positions.failures.clear()
 
-    def _note(self, error: MillraceError) -> None:
+    def note(self, error: MillraceError) -> None:
         """Tells of an error that is met by trying again; once, however often it is met."""
         kept = again(error)
         if str(error) != str(self.last_error):

@@ -24,7 +24,7 @@ from millrace._consumer.hand_over import Callbacks, HandOvers
 from millrace._consumer.partition_state import Hold
 from millrace._consumer.positions import Positions
 from millrace._group.commits import TRY_MS_MIN, CommitIdentity
-from millrace._group.coordinator import LANE_JOIN, Coordinator
+from millrace._group.coordinator import LANE_JOIN, UNREACHABLE, Coordinator
 from millrace._group.effects import (
     Assign,
     Effect,
@@ -292,6 +292,8 @@ class Group:
                 await self._ask(effect, LeaveGroupResponse, soon_ms)
                 effects = member.on_left(effect, monotonic_ms())
         except MillraceError as error:
+            if isinstance(error, UNREACHABLE):
+                self._fetcher.note(error)
             effects = member.on_failed(effect, again(error), monotonic_ms())
         self._do(effects)
 

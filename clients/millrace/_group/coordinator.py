@@ -28,14 +28,14 @@ from millrace_protocol.schema import Message
 M = TypeVar("M", bound=Message)
 LANE_JOIN = "join"
 """Joins and syncs: the broker answers when the other members have come."""
-_ELSEWHERE = (
+UNREACHABLE = (
     BrokerStopping,
     ConnectionFailed,
     ConnectionLost,
     CoordinatorUnavailable,
     RequestTimedOut,
 )
-"""After these it is looked for anew."""
+"""The coordinator could not be asked; after these errors it is looked for anew."""
 
 
 class Coordinator:
@@ -54,7 +54,7 @@ class Coordinator:
         try:
             connection = await self._cluster.connection(node_id, lane=lane)
             return await connection.call(request, answer, timeout_ms=timeout_ms)
-        except _ELSEWHERE:
+        except UNREACHABLE:
             if self._node_id == node_id:
                 self._node_id = None
             raise
