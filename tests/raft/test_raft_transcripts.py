@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace_server.raft.roles import IllegalTransition
 from tests.raft.mutants import commits_records_of_older_epochs
 from tests.raft.transcript import replayed
 
@@ -28,3 +29,8 @@ def test_transcript_shows_a_commit_of_older_epochs(monkeypatch: pytest.MonkeyPat
     commits_records_of_older_epochs(monkeypatch.setattr)
     assert "commit before 2" in replayed(text)
     assert "commit before 2" not in text
+
+
+def test_a_second_leader_of_an_epoch_stops_the_replica() -> None:
+    with pytest.raises(IllegalTransition, match="brokers 1 and 3 both lead epoch 4"):
+        replayed("> start 2 of 1 2 3 epoch 4 leader 1\n> begin 3 epoch 4\n")

@@ -20,11 +20,7 @@ from millrace_server.raft.messages import (
     SnapshotNeeded,
 )
 from millrace_server.raft.replica import Replica
-from millrace_server.raft.roles import (
-    Follower,
-    IllegalTransition,
-    Unattached,
-)
+from millrace_server.raft.roles import Follower, IllegalTransition, Unattached
 
 
 class CommittedRecordsLost(Exception):
@@ -34,19 +30,20 @@ class CommittedRecordsLost(Exception):
 def learn_leader(replica: Replica, epoch: int, leader_id: int | None) -> None:
     """Follows the leader of this epoch, if this replica knew none.
 
-    One that knew it and heard nothing goes on asking for votes, whatever others know.
+    One that knew it and heard nothing goes on asking for votes, whatever others know. Raises
+    `IllegalTransition` for a second leader of the epoch.
     """
-    is_news = epoch == replica.epoch and leader_id not in (None, replica.key.broker_id)
-    if is_news and replica.state.leader_id is None:
+    known_id = replica.state.leader_id
+    if epoch != replica.epoch or leader_id is None:
+        return
+    if known_id not in (None, leader_id):
+        raise IllegalTransition(f"brokers {known_id} and {leader_id} both lead epoch {epoch}")
+    if known_id is None and leader_id != replica.key.broker_id:
         follow(replica, leader_id)
 
 
-def follow(replica: Replica, leader_id: int | None) -> None:
+def follow(replica: Replica, leader_id: int) -> None:
     """Becomes a follower in this epoch."""
-    if leader_id is None or replica.state.leader_id not in (None, leader_id):
-        raise IllegalTransition(
-            f"broker {replica.state.leader_id} leads epoch {replica.epoch}, and so does {leader_id}"
-        )
     role = Follower(leader_id, replica.now_ms + replica.config.fetch_timeout_ms)
     replica.take_role(role, state=replace(replica.state, leader_id=leader_id))
     send_fetch(replica)
@@ -113,7 +110,7 @@ def on_response(replica: Replica, response: FetchResponse) -> None:
 
 
 def _truncate(replica: Replica, leader: EpochEnd) -> None:
-    """Goes back to where both logs may agree: one epoch at a time at the most (KIP-279)."""
+    """Cuts the log to where both may agree, an epoch at a time if need be (KIP-279)."""
     log = replica.log
     own = log.end_offset_for(leader.epoch)
     end_offset = log.start_offset if own is None else min(own.end_offset, leader.end_offset)

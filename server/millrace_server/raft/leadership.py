@@ -1,6 +1,7 @@
 """What a leader knows of its epoch: how far each replica is, what is committed, which fetches wait.
 
-Owns the rule of commitment and the check of the quorum. Refuses to know roles and messages' way.
+Owns the rule of commitment and the check of the quorum. Refuses to know roles, and how messages
+travel.
 
     epoch_start_offset <= every offset that this leader commits
     high_watermark <= majority of the voters' durable ends

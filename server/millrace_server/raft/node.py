@@ -13,8 +13,9 @@ have made of it.
 Sources: Raft (Ongaro and Ousterhout, 2014); KIP-595 (followers pull), KIP-630 (snapshots), KIP-853
 (voters and their directories), KIP-996 (pre-vote), KIP-1166 (high watermark in a fetch).
 
-Unfinished: a leader that hands over resigns and lets the voter with the longest log ask first; it
-does not wait until that voter has everything.
+Unfinished: the leader keeps the progress of every replica that fetches, so the shell must admit
+registered brokers alone. A leader that hands over resigns and lets the voter with the longest log
+ask first; it does not wait until that voter has everything.
 """
 
 from __future__ import annotations

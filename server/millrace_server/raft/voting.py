@@ -111,7 +111,7 @@ def _count(
 def give_up(replica: Replica) -> None:
     """No majority would vote: there is a leader, or a longer log. The epoch goes on."""
     leader_id = replica.state.leader_id
-    if leader_id not in (None, replica.key.broker_id):
-        follow(replica, leader_id)
-    else:
+    if leader_id is None or leader_id == replica.key.broker_id:
         replica.detach()
+    else:
+        follow(replica, leader_id)
