@@ -93,7 +93,16 @@ def test_an_interrupted_producer_says_what_it_waits_for_and_a_second_signal_ends
 ) -> None:
     with (
         millrace.running("consume", "t", "--follow") as consumer,
-        millrace.running("produce", "t", stdin=subprocess.PIPE) as producer,
+        # No request ends while the broker is frozen, however slow the machine is.
+        millrace.running(
+            "produce",
+            "t",
+            "--broker-timeout",
+            "600",
+            "-X",
+            "request_timeout_ms=600000",
+            stdin=subprocess.PIPE,
+        ) as producer,
     ):
         assert producer.stdin is not None
         producer.stdin.write(b"two\n")
