@@ -221,8 +221,12 @@ async def test_sizes_are_those_of_the_batches(wire: Wire, broker: Broker) -> Non
 async def test_a_partition_that_is_offline_says_why(wire: Wire, broker: Broker) -> None:
     await wire.create("t")
     offline = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk refused")
-    broker.node.broker.partitions.set_offline("t", 0, offline)
+    partitions = broker.node.broker.partitions
+    partition = partitions.get("t", 0)
+    partitions.set_offline("t", 0, offline)
     (found,) = (await described(wire, ("t",))).partitions
+    # The broker closes the files of the partitions that it knows.
+    partitions.add(partition)
     assert (found.error_code, found.error_message) == (offline.code, "The disk refused")
     assert (found.size_bytes, found.offset_lag) == (-1, -1)
 
