@@ -325,8 +325,11 @@ async def test_groups_are_counted_by_state(broker: Broker, wire: Wire) -> None:
 async def test_partitions_are_online_or_offline(broker: Broker, wire: Wire) -> None:
     await wire.create("t", partitions=3)
     before = broker.statistics()
-    broker.node.broker.partitions.set_offline("t", 2, NotOpenYet("t", 2))
+    partitions = broker.node.broker.partitions
+    partition = partitions.get("t", 2)
+    partitions.set_offline("t", 2, NotOpenYet("t", 2))
     after = broker.statistics()
+    partitions.add(partition)
     assert before.value("millrace_partitions", state="offline") == 0
     assert after.value("millrace_partitions", state="offline") == 1
     online = [each.value("millrace_partitions", state="online") for each in (before, after)]
