@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from millrace._sync.interrupt import Interrupt
 from millrace.errors import Closed
 
 T = TypeVar("T")
@@ -102,8 +103,14 @@ class CallerLoop:
                 self._loop = asyncio.new_event_loop()
             loop = self._loop
             task = loop.create_task(self._with_steps(work))
+            interrupt = Interrupt(loop, task)
             try:
-                return loop.run_until_complete(task)
+                with interrupt:
+                    return loop.run_until_complete(task)
+            except asyncio.CancelledError:
+                if interrupt.has_come:
+                    raise KeyboardInterrupt from None
+                raise
             except BaseException:
                 if not task.done():
                     task.cancel()
@@ -112,7 +119,7 @@ class CallerLoop:
                 raise
             finally:
                 # The error of a call refers to this frame.
-                del task
+                del task, interrupt
 
     def release(self) -> None:
         """Its client has closed."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from millrace import TopicPartition
+from millrace._consumer.fetcher import Fetcher
 from millrace.errors import Closed, ConfigError, DeliveryFailed, UnknownTopicOrPartition
 from millrace.sync import Admin, Consumer, Producer
 from millrace_server.testing import BrokerThread
@@ -143,6 +144,29 @@ def test_without_background_an_interrupted_call_can_be_repeated(servers: str, to
         record = consumer.getone()
         assert record is not None
         assert record.value == b"a"
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_without_background_an_interrupt_does_not_end_the_tasks_of_a_client(
+    servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = Fetcher._fetch
+    interrupts = iter([signal.SIGINT])
+
+    async def interrupted(self: Fetcher, *args: Any, **kwargs: Any) -> None:
+        for number in interrupts:
+            signal.raise_signal(number)
+        await fetch(self, *args, **kwargs)
+
+    monkeypatch.setattr(Fetcher, "_fetch", interrupted)
+    with Producer(servers) as producer:
+        producer.send(topic, b"a")
+    with Consumer(servers, topic, background=False, start="earliest") as consumer:
+        with pytest.raises(KeyboardInterrupt):
+            consumer.getone()
+        record = consumer.getone()
+    assert record is not None
+    assert record.value == b"a"
 
 
 def test_failures_come_back_to_the_caller(servers: str) -> None:
