@@ -65,13 +65,17 @@ class ClientConfig:
     parameters: ClassVar[tuple[str, ...]] = ("servers",)
 
     client_id: str = "millrace"
+    """The name of the client in descriptions of groups; the ids of members begin with it."""
     request_timeout_ms: int = 30_000
     """How long one request may take; the connection is given up when it is over."""
     connect_timeout_ms: int = 10_000
+    """How long one attempt to connect to one address may take."""
     retry_backoff_ms: int = 50
     """First pause before a retry; it doubles up to `retry_backoff_max_ms`, with jitter."""
     retry_backoff_max_ms: int = 1_000
+    """Longest pause before a retry."""
     metadata_max_age_ms: int = 300_000
+    """How old the client's list of topics, partitions and leaders may become."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -121,6 +125,7 @@ class ProducerConfig(ClientConfig):
     """No duplicates from retries. None: on unless acks is 0, which has no response to wait for.
     Without it one batch of a partition is on its way at a time, to keep the order; with it five."""
     compression: Compression = "none"
+    """The codec of batches. The broker stores them as they are."""
     linger_ms: int = 5
     """How long a batch whose sends are not awaited may wait for more records."""
     batch_bytes: int = 128 * 1024
@@ -222,6 +227,7 @@ class ConsumerConfig(ClientConfig):
     fetch_max_wait_ms: int = 500
     """How long a broker may hold a fetch while there is nothing to read."""
     fetch_min_bytes: int = 1
+    """A broker holds a fetch until there is so much to read, or `fetch_max_wait_ms` is over."""
     fetch_max_bytes: int = 16 * 1024 * 1024
     """Bound of one answer of one broker."""
     max_partition_bytes: int = 1024 * 1024
@@ -238,6 +244,7 @@ class ConsumerConfig(ClientConfig):
     auto_commit: bool = True
     """Commit processed records: those returned before the call that asks for the next."""
     auto_commit_interval_ms: int = 5_000
+    """Time from one automatic commit to the next."""
     session_timeout_ms: int = 45_000
     """The group removes a member that sends no heartbeat for longer."""
     heartbeat_interval_ms: int = 3_000
