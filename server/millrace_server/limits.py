@@ -64,21 +64,20 @@ class Limits:
 
     scarce_timeout_ms: int = setting(
         3_000,
-        "While requests of others wait for memory: a large one that holds some is measured for so "
-        "long, and comes at `scarce_bytes_per_s` or is cut off. Who announced much and sends "
-        "nothing would otherwise keep others out for the whole of `frame_timeout_ms`.",
+        "While other requests wait for memory: a large one that holds some is measured for so "
+        "long, and must arrive at `scarce_bytes_per_s`, or its connection is closed. A peer that "
+        "announces much and sends nothing would otherwise hold the memory for `frame_timeout_ms`.",
     )
 
     scarce_bytes_per_s: int = setting(
         128 << 10,
-        "Slowest pace of such a request: a mebibit a second, which any network has that large "
-        "requests are sent on.",
+        "Slowest pace of such a request: a mebibit a second.",
     )
 
     connections_max_idle_ms: int = setting(
         600_000,
-        "A connection is closed after so long with nothing received, sent or owed: its peer has "
-        "probably vanished unseen.",
+        "A connection is closed after so long with nothing received, sent or owed: its peer is "
+        "probably gone.",
     )
 
     output_stalled_ms: int = setting(
@@ -117,7 +116,7 @@ class Limits:
 
     connections_refused_max: int = setting(
         256,
-        "Connections over the limit that are being told so; beyond it they are dropped unheard.",
+        "Connections over the limit that get an error response; more are closed without one.",
     )
 
     def __post_init__(self) -> None:
