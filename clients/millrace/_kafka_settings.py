@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Collection, Iterable
 from typing import Final
 
-_NAMES: Final = {
+NAMES: Final = {
     "bootstrap_servers": "servers",
     "metadata_broker_list": "servers",
     "group_id": "group",
@@ -38,7 +38,7 @@ _NAMES: Final = {
     "reconnect_backoff_max_ms": "retry_backoff_max_ms",
 }
 """Kafka's name, with underscores for dots, and the name here."""
-_NOTES: Final = {
+NOTES: Final = {
     "max_poll_records": "it is an argument of getmany(max_records)",
     "consumer_timeout_ms": "it is an argument of getmany(timeout_ms=...)",
     "enable_auto_offset_store": "commit(...) takes the offsets to commit",
@@ -56,15 +56,16 @@ _NOTES: Final = {
     "error_cb": "events() and health() tell of errors",
     "stats_cb": "health() tells of the client, Admin.describe_statistics() of the broker",
 }
+"""What is there instead of a setting that has no name here."""
 
 
 def unknown_setting(name: str, known: Collection[str]) -> str:
     """What is wrong with a name that is not among the known ones, and what to write instead."""
     plain = name.replace(".", "_").lower()
-    note = _NOTES.get(plain)
+    note = NOTES.get(plain)
     if note is not None:
         return f"no such setting; {note}"
-    meant = plain if plain in known else _NAMES.get(plain)
+    meant = plain if plain in known else NAMES.get(plain)
     if meant is None or meant not in known:
         near = difflib.get_close_matches(plain, known, n=1, cutoff=0.75)
         if not near:
@@ -83,7 +84,7 @@ def settings_in_a_dict(names: Iterable[object]) -> str:
     shown = []
     for name in names:
         plain = str(name).replace(".", "_").lower()
-        shown.append(f"{name} is {_NAMES.get(plain, plain)}")
+        shown.append(f"{name} is {NAMES.get(plain, plain)}")
     return (
         "a dict is no address; give the addresses first and each setting by its name, as in "
         f"Producer('localhost:9092', linger_ms=5): {', '.join(shown)}"

@@ -8,7 +8,7 @@ import pytest
 
 from millrace import Admin, Consumer, Producer
 from millrace import sync as millrace_sync
-from millrace._kafka_settings import _NAMES, _NOTES
+from millrace._kafka_settings import NAMES, NOTES
 from millrace.config import ConsumerConfig, ProducerConfig
 from millrace.errors import ConfigError
 
@@ -81,6 +81,6 @@ def test_every_name_that_is_proposed_is_one_that_is_taken() -> None:
         *ConsumerConfig.__dataclass_fields__,
         *ConsumerConfig.parameters,
     }
-    assert set(_NAMES.values()) <= taken
-    assert not taken & _NAMES.keys()
-    assert not taken & _NOTES.keys()
+    assert set(NAMES.values()) <= taken
+    assert not taken & NAMES.keys()
+    assert not taken & NOTES.keys()
