@@ -6,6 +6,7 @@ that `millrace --help` starts fast and `millrace serve` loads no client.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -31,7 +32,7 @@ app = typer.Typer(
     help="An event log: broker, clients and tools.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -60,7 +61,9 @@ def _show_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+        typer.Option(
+            "--version", "-V", help="Show the version.", callback=_show_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     pass
@@ -87,9 +90,10 @@ def main() -> None:
     except KeyboardInterrupt:
         # During the imports of a command, before the command handles the signal.
         code = Exit.INTERRUPTED
-    except SystemExit:
-        # After EPIPE in the text of --help or --version.
-        code = output_closed()
+    except SystemExit as ended:
+        # A request of the shell for completions ends so; EPIPE in the text of --help, too, with 1.
+        is_done = ended.code == 0 or "_MILLRACE_COMPLETE" in os.environ
+        code = ended.code if is_done else output_closed()
     except OSError as error:
         code = output_failed(error)
     raise SystemExit(code)
