@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -124,18 +124,35 @@ def until_signal(work: Callable[[], Exit]) -> Exit:
             signal.signal(number, handler)
 
 
-def confirm(question: str, check: Coroutine[Any, Any, Exit]) -> None:
-    """Asks the user, if the check succeeds: there is nothing to ask about what is not there."""
+def confirm(question: Callable[[], str], check: Coroutine[Any, Any, Exit]) -> None:
+    """Asks the user on stderr, if the check succeeds; an empty question is not asked.
+
+    There is nothing to ask about what is not there.
+    """
     code = outcome(check)
     if code is not Exit.OK:
         raise typer.Exit(code)
-    typer.confirm(visible(question), abort=True)
+    if text := question():
+        typer.confirm(visible(text), abort=True, err=True)
 
 
 def ended(code: Exit, reason: object) -> Exit:
     """Prints the reason of an exit code to stderr, in one line."""
     tell(reason)
     return code
+
+
+def refused(errors: Iterable[object]) -> Exit:
+    """Prints each error in a line; the exit code is 0 if there is none."""
+    return max((ended(Exit.REFUSED, error) for error in errors), default=Exit.OK)
+
+
+def unanswered(brokers: Iterable[tuple[int, str | None]]) -> Exit:
+    """Prints each broker that has an error; the exit code is 0 if there is none."""
+    failed = [
+        ended(Exit.UNAVAILABLE, f"broker {node_id}: {error}") for node_id, error in brokers if error
+    ]
+    return max(failed, default=Exit.OK)
 
 
 def tell(what: object) -> None:

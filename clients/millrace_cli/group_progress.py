@@ -5,7 +5,8 @@ Owns the requests of `millrace group` to the broker, and the handling of partial
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from millrace.admin import Admin
@@ -13,6 +14,9 @@ from millrace.groups import GroupDescription
 from millrace.records import TopicPartition
 from millrace_cli.exits import CommandError
 from millrace_cli.offset_reset import PartitionOffsets
+
+GROUPS_PER_ROUND = 50
+"""Groups that are asked for at once."""
 
 
 class Progress(NamedTuple):
@@ -34,21 +38,45 @@ class Progress(NamedTuple):
 
 async def progress(admin: Admin, group: GroupDescription) -> list[Progress]:
     """Every partition of the group, in order."""
-    owners = {where: member.member_id for member in group.members for where in member.assignment}
-    committed = await admin.list_group_offsets(group.group)
-    partitions = sorted({*owners, *committed})
-    available = await _available(admin, {where.topic for where in partitions})
-    ends = await admin.list_offsets({where: "latest" for where in partitions if where in available})
-    return [
-        Progress(
-            where,
-            committed[where].offset if where in committed else None,
-            committed[where].metadata if where in committed else None,
-            ends[where].offset if where in ends else None,
-            owners.get(where),
-        )
-        for where in partitions
-    ]
+    return (await _progress(admin, [group]))[0]
+
+
+async def progress_of_groups(admin: Admin, names: Sequence[str]) -> dict[str, list[Progress]]:
+    """Every partition of each group; of a group that was deleted since, none."""
+    found: dict[str, list[Progress]] = {name: [] for name in names}
+    for start in range(0, len(names), GROUPS_PER_ROUND):
+        outcomes = await admin.describe_groups(names[start : start + GROUPS_PER_ROUND])
+        described = [outcome.unwrap() for outcome in outcomes.values()]
+        for group, partitions in zip(described, await _progress(admin, described), strict=True):
+            found[group.group] = partitions
+    return found
+
+
+def total_lag(partitions: Iterable[Progress]) -> int | None:
+    """The sum of the known lags; None if there is none."""
+    known = [each.lag for each in partitions if each.lag is not None]
+    return sum(known) if known else None
+
+
+async def committed_of(
+    admin: Admin, group: str, chosen: Mapping[str, list[int] | None]
+) -> dict[TopicPartition, int]:
+    """The committed offsets of a group in topics, or in some of their partitions, in order.
+
+    Raises `CommandError` where it has committed nothing.
+    """
+    committed = await admin.list_group_offsets(group)
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in chosen.items():
+        known = sorted(where for where in committed if where.topic == topic)
+        wanted = known if numbers is None else [TopicPartition(topic, each) for each in numbers]
+        for where in wanted:
+            if where not in committed:
+                raise CommandError(f"group {group} has no committed offset for {where}")
+            found[where] = committed[where].offset
+        if not wanted:
+            raise CommandError(f"group {group} has no committed offset in topic {topic}")
+    return dict(sorted(found.items()))
 
 
 async def partition_offsets(
@@ -83,6 +111,32 @@ async def partition_offsets(
         )
         for where in partitions
     }
+
+
+async def _progress(admin: Admin, groups: Sequence[GroupDescription]) -> list[list[Progress]]:
+    """The partitions of each group, by few requests for all of them."""
+    committed = await asyncio.gather(*(admin.list_group_offsets(each.group) for each in groups))
+    owners = [
+        {where: member.member_id for member in group.members for where in member.assignment}
+        for group in groups
+    ]
+    partitions = [sorted({*owned, *known}) for owned, known in zip(owners, committed, strict=True)]
+    wanted = {where for each in partitions for where in each}
+    available = await _available(admin, {where.topic for where in wanted})
+    ends = await admin.list_offsets(dict.fromkeys(sorted(wanted & available), "latest"))
+    return [
+        [
+            Progress(
+                where,
+                known[where].offset if where in known else None,
+                known[where].metadata if where in known else None,
+                ends[where].offset if where in ends else None,
+                owned.get(where),
+            )
+            for where in some
+        ]
+        for some, known, owned in zip(partitions, committed, owners, strict=True)
+    ]
 
 
 async def _chosen(admin: Admin, chosen: Mapping[str, list[int] | None]) -> list[TopicPartition]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from millrace.records import TopicPartition
 from millrace_cli.exits import CommandError
 from millrace_cli.formats.input_format import timestamp_ms
+from millrace_cli.name_patterns import expand, is_pattern
 
 if TYPE_CHECKING:
     from millrace.consumer import Consumer, Start
@@ -86,20 +87,13 @@ async def matching_topics(servers: str, names: Sequence[str]) -> tuple[str, ...]
 
     Raises `CommandError` where no topic matches.
     """
-    patterns = [re.compile(name) for name in names if name.startswith("^")]
-    if not patterns:
-        return tuple(dict.fromkeys(names))
-    from millrace.admin import Admin
+    known: list[str] = []
+    if any(map(is_pattern, names)):
+        from millrace.admin import Admin
 
-    async with Admin(servers, client_id="millrace-cli") as admin:
-        known = await admin.list_topics()
-    found: dict[str, None] = dict.fromkeys(n for n in names if not n.startswith("^"))
-    for pattern in patterns:
-        matching = [name for name in known if pattern.search(name)]
-        if not matching:
-            raise CommandError(f"no topic matches {pattern.pattern!r}")
-        found |= dict.fromkeys(matching)
-    return tuple(found)
+        async with Admin(servers, client_id="millrace-cli") as admin:
+            known = await admin.list_topics()
+    return expand(names, known, kind="topic")
 
 
 async def end_offsets(

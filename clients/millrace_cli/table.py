@@ -22,6 +22,10 @@ _GAP = 3
 """Between two columns; two cells are at either side of the table."""
 
 
+class Size(int):
+    """A number of bytes: the number in a pipe; on a terminal with a unit, 1 kB is 1,000 bytes."""
+
+
 def is_terminal() -> bool:
     """Whether stdout is a terminal."""
     return sys.stdout.isatty()
@@ -41,7 +45,7 @@ def show(
     from rich.console import Console
 
     console = Console()
-    cells = [[visible(_plain(cell)) for cell in row] for row in rows]
+    cells = [[visible(_on_terminal(cell)) for cell in row] for row in rows]
     console.print(_rendered(columns, cells, visible(title), console.width))
 
 
@@ -92,6 +96,19 @@ def _rows_as_lines(names: list[str], cells: list[list[str]], title: str) -> Rend
         for name, cell in zip(names, row, strict=True):
             lines.add_row(name, escape(cell))
     return Group(f"[italic]{escape(title)}[/]" if title else "", lines, "")
+
+
+def size_or_none(size_bytes: int | None) -> Size | None:
+    """The cell of a size; None where it is unknown."""
+    return None if size_bytes is None or size_bytes < 0 else Size(size_bytes)
+
+
+def _on_terminal(cell: object) -> str:
+    if isinstance(cell, Size):
+        from rich.filesize import decimal
+
+        return decimal(cell)
+    return _plain(cell)
 
 
 def _plain(cell: object) -> str:

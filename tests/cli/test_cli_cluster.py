@@ -1,11 +1,20 @@
-"""`millrace cluster info`: brokers and statistics, for people, pipes and programs."""
+"""`millrace cluster`: brokers with their statistics, settings and directories; health."""
 
 from __future__ import annotations
 
 import json
+import uuid
 from typing import TYPE_CHECKING
 
+import pytest
+
+from millrace.admin import Admin, PartitionDescription, TopicDescription
+from millrace.brokers import BrokerDescription
+from millrace.errors import ConnectionFailed
+from millrace_cli.cluster_health import cluster_health
+from millrace_cli.each_broker import ask_each
 from millrace_cli.exits import Exit
+from millrace_cli.topic_sizes import partition_sizes, topic_size
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
@@ -15,7 +24,9 @@ def test_info_as_json_has_brokers_and_every_metric(millrace: Millrace) -> None:
     millrace("topic", "create", "counted")
     millrace.process("produce", "counted", stdin=b"a\n")
     shown = json.loads(millrace("cluster", "info", "--json").stdout)
-    assert list(shown) == ["cluster_id", "controller", "brokers"]
+    assert shown["healthy"] is True
+    assert shown["leaderless"] == shown["under_replicated"] == []
+    assert shown["partitions"] > shown["topics"] > 0
     (broker,) = shown["brokers"]
     assert shown["controller"] == broker["node_id"] == 0
     assert f"{broker['host']}:{broker['port']}" == millrace.servers
@@ -39,8 +50,9 @@ def test_info_in_a_pipe_has_stable_columns(millrace: Millrace) -> None:
     lines = millrace("cluster", "info", "--metrics", "millrace_").stdout.splitlines()
     rows = [line.split("\t") for line in lines]
     host, port = millrace.servers.split(":")
-    assert rows[0][:5] == ["broker", "0", host, port, "yes"]
-    metrics = rows[1:]
+    assert rows[0][0] == "cluster" and rows[0][2:5] == ["yes", "0", "1"]
+    assert rows[1][:5] == ["broker", "0", host, port, "yes"]
+    metrics = rows[2:]
     assert {len(row) for row in metrics} == {8}
     assert {row[0] for row in metrics} == {"metric"}
     found = {(name, labels): value for _, _, name, labels, value, *_ in metrics}
@@ -54,9 +66,119 @@ def test_a_prefix_selects_metrics(millrace: Millrace) -> None:
     assert [metric["name"] for metric in broker["metrics"]] == ["millrace_purgatory_requests"]
     nothing = millrace("cluster", "info", "--metrics", "nothing")
     assert nothing.exit_code == Exit.OK
-    assert len(nothing.stdout.splitlines()) == 1
+    assert len(nothing.stdout.splitlines()) == 2
 
 
 def test_info_of_no_broker_says_so(millrace: Millrace) -> None:
     found = millrace("cluster", "info", "--servers", "127.0.0.1:1")
     assert found.exit_code == Exit.UNAVAILABLE
+
+
+def test_settings_show_their_values_and_what_sets_them(millrace: Millrace) -> None:
+    lines = millrace("cluster", "config").stdout.splitlines()
+    rows = {name: rest for broker, name, *rest in (line.split("\t") for line in lines)}
+    assert rows["log_level"] == ["error", "flag"]
+    assert rows["group_initial_rebalance_delay_ms"] == ["0", "environment"]
+    assert rows["topic.retention.ms"][1] == "default"
+    assert len(rows) == len(lines)
+
+
+def test_settings_are_selected_by_name_pattern_and_source(millrace: Millrace) -> None:
+    one = millrace("cluster", "config", "log_level", "--broker", "0")
+    assert one.stdout == "0\tlog_level\terror\tflag\n"
+    names = [
+        line.split("\t")[1]
+        for line in millrace("cluster", "config", "^topic").stdout.split("\n")[:-1]
+    ]
+    assert "topic.retention.ms" in names
+    assert all(name.startswith("topic") for name in names)
+    changed = millrace("cluster", "config", "--changed").stdout.splitlines()
+    assert "0\tlog_level\terror\tflag" in changed
+    assert not [line for line in changed if line.endswith("\tdefault")]
+
+
+def test_json_settings_have_their_meaning(millrace: Millrace) -> None:
+    (broker,) = json.loads(millrace("cluster", "config", "topic.retention.ms", "--json").stdout)
+    entry = broker["configs"].pop("topic.retention.ms")
+    assert not broker["configs"]
+    assert entry["doc"] and entry["source"] == "default" and entry["value"].isdigit()
+
+
+def test_logs_show_directories_and_the_bytes_of_partitions(millrace: Millrace, topic: str) -> None:
+    millrace.process("produce", topic, "-p", "1", stdin=b"a\nb\n")
+    directory, *partitions = millrace("cluster", "logs", topic).stdout.splitlines()
+    kind, broker, path, count, size, free, total, error = directory.split("\t")
+    assert (kind, broker, count, error) == ("directory", "0", "2", "-")
+    assert path.startswith("/") and 0 < int(size) < int(free) < int(total)
+    assert partitions == [
+        f"partition\t0\t{topic}\t0\t0\t0\t-",
+        f"partition\t0\t{topic}\t1\t{size}\t0\t-",
+    ]
+    every = json.loads(millrace("cluster", "logs", "--json").stdout)
+    names = {each["topic"] for each in every[0]["directories"][0]["partitions"]}
+    assert {topic, "__cluster_metadata"} <= names
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (("config", "nonsense"), "no setting 'nonsense'"),
+        (("config", "-b", "7"), "the cluster has no broker 7; it has 0"),
+        (("logs", "-b", "7"), "the cluster has no broker 7; it has 0"),
+        (("logs", "nonsense"), "no topic 'nonsense'"),
+    ],
+)
+def test_what_is_not_there_is_one_line(
+    millrace: Millrace, command: tuple[str, ...], sentence: str
+) -> None:
+    refused = millrace("cluster", *command)
+    assert (refused.exit_code, refused.stdout) == (Exit.REFUSED, "")
+    (line,) = refused.stderr.splitlines()
+    assert sentence in line
+
+
+def a_topic(*partitions: tuple[int | None, tuple[int, ...], tuple[int, ...]]) -> TopicDescription:
+    """A topic of partitions with a leader, replicas and an ISR."""
+    found = [PartitionDescription(n, led, 0, *rest) for n, (led, *rest) in enumerate(partitions)]
+    return TopicDescription("clicks", uuid.UUID(int=1), False, tuple(found))
+
+
+def test_a_cluster_is_healthy_if_every_partition_has_leader_and_replicas() -> None:
+    whole = a_topic((1, (1, 2), (1, 2)), (2, (2, 1), (1, 2)))
+    assert cluster_health([whole], controller=1, errors=[]).is_healthy
+    assert not cluster_health([whole], controller=None, errors=[]).is_healthy
+    assert not cluster_health([whole], controller=1, errors=["no answer"]).is_healthy
+    health = cluster_health(
+        [a_topic((None, (1, 2), ()), (2, (2, 1), (2,)), (1, (1,), (1,)))], controller=1, errors=[]
+    )
+    assert (health.topics, health.partitions, health.is_healthy) == (1, 3, False)
+    assert [each.state.partition for each in health.leaderless] == [0]
+    assert [each.state.partition for each in health.under_replicated] == [1]
+
+
+async def test_a_broker_that_is_away_hides_no_answer_of_another() -> None:
+    async def ask(node_id: int) -> str:
+        if node_id == 2:
+            raise ConnectionFailed("broker 2 is away")
+        return f"broker {node_id} answers"
+
+    brokers = [BrokerDescription(node_id, "host", 1) for node_id in (1, 2, 3)]
+    found = await ask_each(brokers, ask)
+    assert [each.value for each in found] == ["broker 1 answers", None, "broker 3 answers"]
+    assert [each.error for each in found] == [None, "broker 2 is away", None]
+
+
+async def test_bytes_are_unknown_where_a_replica_is_on_a_broker_that_is_away(
+    millrace: Millrace, topic: str
+) -> None:
+    millrace.process("produce", topic, "-p", "0", stdin=b"a\n")
+    async with Admin(millrace.servers) as admin:
+        found = await admin.describe_topic(topic)
+        known = await partition_sizes(admin, [found])
+        first, second = found.partitions
+        away = PartitionDescription(second.partition, 0, 0, (0, 9), (0,))
+        some = TopicDescription(topic, found.topic_id, False, (first, away))
+        unknown = await partition_sizes(admin, [some])
+    assert topic_size(found, known) == known[topic, 0] > 0  # type: ignore[index, operator]
+    assert unknown[topic, 0] == known[topic, 0]  # type: ignore[index]
+    assert unknown[topic, 1] is None and topic_size(some, unknown) is None  # type: ignore[index]

@@ -52,10 +52,35 @@ def committed(millrace: Millrace, group: str) -> dict[int, int]:
 
 
 def test_groups_are_listed_with_stable_columns(millrace: Millrace, group: str) -> None:
-    assert f"{group}\tEmpty\t0\tconsumer\n" in millrace("group", "list").stdout.splitlines(True)
+    assert f"{group}\tEmpty\t0\tconsumer\t2\n" in millrace("group", "list").stdout.splitlines(True)
     listed = json.loads(millrace("group", "list", "--json").stdout)
     expected = {"group": group, "state": "Empty", "members": 0, "protocol_type": "consumer"}
-    assert expected in listed
+    assert expected | {"lag": 2} in listed
+
+
+def test_the_lag_of_all_groups_is_shown_partition_by_partition(
+    millrace: Millrace, group: str
+) -> None:
+    other = f"{group}-other"
+    millrace("group", "reset", other, "--to-offset", "0", "-t", group)
+    every = millrace("group", "lag").stdout.splitlines()
+    mine = [line for line in every if line.startswith(group)]
+    assert mine == [
+        f"{group}\t{group}\t0\t3\t5\t2\t-",
+        f"{other}\t{group}\t0\t0\t5\t5\t-",
+        f"{other}\t{group}\t1\t0\t0\t0\t-",
+    ]
+    assert millrace("group", "lag", other).stdout.splitlines() == mine[1:]
+    assert millrace("group", "lag", f"^{group}").stdout.splitlines() == mine
+    listed = json.loads(millrace("group", "list", f"^{group}", "--json").stdout)
+    assert [each["lag"] for each in listed] == [2, 5]
+
+
+def test_a_member_without_a_commit_has_a_row_in_the_lag(millrace: Millrace, group: str) -> None:
+    with a_member(millrace, group):
+        rows = json.loads(millrace("group", "lag", group, "--json").stdout)
+    assert [(row["partition"], row["lag"] is None) for row in rows] == [(0, False), (1, True)]
+    assert rows[0]["member_id"] == rows[1]["member_id"] is not None
 
 
 def test_describe_shows_how_far_a_group_without_members_is(millrace: Millrace, group: str) -> None:
@@ -142,11 +167,50 @@ def test_a_deleted_group_is_gone_and_begins_anew(millrace: Millrace, group: str)
     assert len(millrace("consume", group, "-g", group).stdout.splitlines()) == 5
 
 
+def test_several_groups_are_deleted_or_none(millrace: Millrace, group: str) -> None:
+    names = [f"{group}-{n}" for n in (1, 2)]
+    for name in names:
+        millrace("group", "reset", name, "--to-earliest", "-t", group)
+    assert millrace("group", "delete", names[0], "absent", "-y").exit_code == Exit.REFUSED
+    assert millrace("group", "list", f"^{group}-").stdout.count("\n") == 2
+    deleted = millrace("group", "delete", f"^{group}-", "--yes", "--json")
+    assert json.loads(deleted.stdout) == [{"group": name, "error": None} for name in names]
+    assert committed(millrace, group) == {0: 3}
+
+
+def test_offsets_of_one_topic_are_deleted_and_others_stay(millrace: Millrace, group: str) -> None:
+    other = f"{group}-other"
+    assert millrace("topic", "create", other).exit_code == 0
+    millrace("group", "reset", group, "--to-earliest", "-t", other, "-t", f"{group}:1")
+    asked = millrace("group", "delete-offsets", group, "-t", group)
+    assert asked.exit_code == Exit.REFUSED
+    assert f"Delete 2 committed offsets of group {group} in {group}?" in asked.stderr
+    done = millrace("group", "delete-offsets", group, "-t", f"{group}:0", "--yes")
+    assert (done.exit_code, done.stdout) == (0, f"{group}\t0\t3\n")
+    lines = millrace("group", "lag", group).stdout.splitlines()
+    assert [line.split("\t")[1:4] for line in lines] == [[group, "1", "0"], [other, "0", "0"]]
+    assert len(millrace("consume", group, "-g", group).stdout.splitlines()) == 5
+
+
+def test_offsets_of_a_topic_that_a_member_reads_stay(millrace: Millrace, group: str) -> None:
+    with a_member(millrace, group):
+        refused = millrace("group", "delete-offsets", group, "-t", group, "-y", "--json")
+        assert refused.exit_code == Exit.REFUSED
+        (row, *_) = json.loads(refused.stdout)
+        assert row["error"] is not None
+        assert committed(millrace, group)[0] is not None
+
+
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
         (("describe", "absent"), "no group 'absent'"),
         (("delete", "absent", "-y"), "no group 'absent'"),
+        (("list", "absent"), "no group 'absent'"),
+        (("lag", "^absent"), "no group matches '^absent'"),
+        (("delete-offsets", "absent", "-t", "t", "-y"), "no group 'absent'"),
+        (("delete-offsets", "{group}", "-t", "t", "-y"), "has no committed offset in topic t"),
+        (("delete-offsets", "{group}", "-t", "{group}:1", "-y"), "has no committed offset for"),
         (("reset", "absent", "--to-earliest"), "name topics with --topic"),
         (("reset", "absent", "--to-earliest", "-t", "absent"), "no topic 'absent'"),
         (("reset", "{group}", "--to-latest", "-t", "{group}:0,2"), "no partition 2; it has 0 to 1"),

@@ -191,7 +191,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
         millrace.servers = serving.servers
         assert millrace("topic", "create", "t").stdout == "t\t3\n"
         described = json.loads(millrace("topic", "describe", "t", "--json").stdout)
-        assert described["configs"]["retention.ms"] == {"value": "1234567", "source": "default"}
+        assert described["configs"]["retention.ms"] == {"value": "1234567", "source": "broker"}
         code, stderr = serving.stop()
     assert (code, stderr) == (0, "")
 

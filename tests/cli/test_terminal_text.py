@@ -44,7 +44,7 @@ def test_an_error_repeats_a_name_without_control_characters(millrace: Millrace) 
     done = millrace.process("consume", f"topic{HOSTILE}")
     assert done.returncode == Exit.REFUSED
     assert done.stderr.decode().rstrip("\n").isprintable()
-    done = millrace.process("topic", "list", HOSTILE)
+    done = millrace.process("cluster", "info", HOSTILE)
     assert done.returncode == Exit.USAGE
     assert r"a\u202eb\x1b[31mc" in done.stderr.decode()
     assert done.stderr.decode().replace("\n", "").isprintable()

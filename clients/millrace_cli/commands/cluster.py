@@ -1,29 +1,38 @@
-"""`millrace cluster`: the brokers, and what each has counted since it started."""
+"""`millrace cluster`: brokers, with their statistics, settings and data directories.
+
+Owns the flags of `config` and `logs`, and their output. `cluster_info` has those of `info`.
+"""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace_cli.exits import Exit, run
+from millrace_cli.commands.cluster_info import info
+from millrace_cli.exits import CommandError, Exit, run, unanswered
+from millrace_cli.json_output import Json, print_json
+from millrace_cli.name_patterns import check_patterns, expand
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
-from millrace_cli.table import show
+from millrace_cli.table import Size, show, size_or_none
 
 if TYPE_CHECKING:
-    from millrace.brokers import BrokerDescription, ClusterDescription
-    from millrace.statistics import BrokerStatistics, Metric, Sample
+    from collections.abc import Sequence
+
+    from millrace.admin import Admin
+    from millrace.brokers import BrokerDescription, ConfigValue, LogDirectory
+    from millrace.errors import BrokerError
+    from millrace_cli.each_broker import BrokerAnswer
 
 cluster = typer.Typer(
-    name="cluster", help="Show brokers and their statistics.", no_args_is_help=True
+    name="cluster",
+    help="Show brokers, their statistics, settings and data directories.",
+    no_args_is_help=True,
 )
-QUANTILES = {"p50": 0.5, "p99": 0.99}
-_BROKER_COLUMNS = ("broker #", "host", "port #", "controller", "version", "uptime s #")
-_METRIC_COLUMNS = ("broker #", "metric", "labels", "value #", "count #", "p50 #", "p99 #")
-
-Found = tuple["BrokerDescription", "BrokerStatistics | None", "str | None"]
-"""A broker, and its statistics or the reason why there are none."""
+Broker = Annotated[
+    int | None,
+    typer.Option("--broker", "-b", metavar="ID", help="Only this broker.  [default: all]"),
+]
 
 
 @cluster.callback()
@@ -31,130 +40,213 @@ def _cluster() -> None:
     pass
 
 
+cluster.command()(info)
+
+
 @cluster.command()
-def info(
-    prefix: Annotated[
-        str,
-        typer.Option("--metrics", metavar="PREFIX", help="Only metrics that begin with PREFIX."),
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+def config(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Only these settings; ^REGEX shows the settings that match it.",
+        ),
+    ] = None,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only settings that are not at their defaults.")
+    ] = False,
+    broker: Broker = None,
+    as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Show brokers, controller and statistics.
+    """Show the settings of brokers: broker, name, value, and what sets it.
 
-    Without --json, metrics that are 0 are left out. In a pipe, a line begins with `broker` (id,
-    host, port, whether it is the controller, version, uptime in seconds) or with `metric` (broker,
-    name, labels, value, and of a histogram count, p50 and p99; its value is the sum).
+    A value is set by a flag, the environment, the file, an argument of the program that embeds the
+    broker, or is the default. With --json, a setting also has its meaning.
     """
+    check_patterns(names or [])
 
     async def work() -> Exit:
-        from millrace.admin import Admin
-        from millrace.errors import MillraceError
+        from millrace_cli.each_broker import ask_each
 
-        found: list[Found] = []
-        async with Admin(servers, client_id="millrace-cli") as admin:
-            described = await admin.describe_cluster()
-            for broker in described.brokers:
-                try:
-                    statistics = await admin.describe_statistics(broker.node_id, prefix=prefix)
-                    found.append((broker, statistics, None))
-                except MillraceError as error:
-                    found.append((broker, None, str(error)))
+        async with _admin(servers) as admin:
+            brokers = await _brokers(admin, broker)
+            found = await ask_each(brokers, admin.describe_broker_configs)
+        wanted = _wanted_settings(names, found)
+        shown = [
+            (answer, name, entry)
+            for answer in found
+            for name, entry in (answer.value or {}).items()
+            if name in wanted and not (changed and entry.is_default)
+        ]
         if as_json:
-            print(json.dumps(_as_json(described, found)))
+            print_json([_config_json(answer, shown) for answer in found])
         else:
-            _show(described, found)
-        return Exit.OK if all(reason is None for _, _, reason in found) else Exit.UNAVAILABLE
+            rows = [(a.broker.node_id, name, e.value, e.source) for a, name, e in shown]
+            show(("broker #", "setting", "value", "set by"), rows)
+        return unanswered((each.broker.node_id, each.error) for each in found)
 
     run(work())
 
 
-def _show(described: ClusterDescription, found: list[Found]) -> None:
-    brokers = [
+@cluster.command()
+def logs(
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC",
+            help="Only partitions of these topics; ^REGEX shows the topics that match it.",
+        ),
+    ] = None,
+    broker: Broker = None,
+    as_json: Json = False,
+    servers: Servers = DEFAULT_SERVERS,
+) -> None:
+    """Show the data directories of brokers, and what each partition takes there.
+
+    In a pipe, a line begins with `directory` (broker, path, partitions, their bytes, free and
+    total bytes of the file system, error) or with `partition` (broker, topic, number, bytes,
+    offsets behind the high watermark, error). The error says why a directory or a partition is
+    offline.
+    """
+    check_patterns(topics or [])
+
+    async def work() -> Exit:
+        from millrace_cli.each_broker import ask_each
+
+        async with _admin(servers) as admin:
+            wanted = await _wanted_topics(admin, topics) if topics else None
+            brokers = await _brokers(admin, broker)
+            found = await ask_each(
+                brokers, lambda node_id: admin.describe_log_dirs(wanted, broker=node_id)
+            )
+        directories = [directory for answer in found for directory in answer.value or ()]
+        if as_json:
+            print_json([_logs_json(answer) for answer in found])
+        else:
+            show(_DIRECTORY_COLUMNS, map(_directory_row, directories), kind="directory")
+            partitions = [row for each in directories for row in _partition_rows(each)]
+            show(_PARTITION_COLUMNS, partitions, title="partitions", kind="partition")
+        return unanswered((each.broker.node_id, each.error) for each in found)
+
+    run(work())
+
+
+_DIRECTORY_COLUMNS = (
+    *("broker #", "path", "partitions #", "size #", "free #", "total #"),
+    "error",
+)
+_PARTITION_COLUMNS = ("broker #", "topic", "partition #", "size #", "lag #", "error")
+
+
+def _admin(servers: str) -> Admin:
+    from millrace.admin import Admin
+
+    return Admin(servers, client_id="millrace-cli")
+
+
+async def _brokers(admin: Admin, wanted: int | None) -> Sequence[BrokerDescription]:
+    brokers = (await admin.describe_cluster()).brokers
+    if wanted is None:
+        return brokers
+    found = [broker for broker in brokers if broker.node_id == wanted]
+    if not found:
+        ids = ", ".join(str(broker.node_id) for broker in brokers)
+        raise CommandError(f"the cluster has no broker {wanted}; it has {ids}")
+    return found
+
+
+def _wanted_settings(
+    names: list[str] | None, found: Sequence[BrokerAnswer[dict[str, ConfigValue]]]
+) -> frozenset[str]:
+    known = dict.fromkeys(name for each in found for name in each.value or ())
+    if not names or not known:
+        return frozenset(known)
+    wanted = expand(names, known, kind="setting")
+    for name in wanted:
+        if name not in known:
+            raise CommandError(f"no setting {name!r}; millrace cluster config lists all of them")
+    return frozenset(wanted)
+
+
+async def _wanted_topics(admin: Admin, topics: list[str]) -> tuple[str, ...]:
+    wanted = expand(topics, await admin.list_topics(internal=True), kind="topic")
+    for outcome in await admin.describe_topics(wanted):
+        outcome.unwrap()
+    return wanted
+
+
+def _directory_row(found: LogDirectory) -> tuple[object, ...]:
+    sizes = [max(each.size_bytes, 0) for each in found.partitions.values()]
+    return (
+        found.node_id,
+        found.path,
+        len(sizes),
+        Size(sum(sizes)),
+        size_or_none(found.usable_bytes),
+        size_or_none(found.total_bytes),
+        found.error,
+    )
+
+
+def _partition_rows(found: LogDirectory) -> list[tuple[object, ...]]:
+    return [
         (
-            broker.node_id,
-            broker.host,
-            broker.port,
-            "yes" if broker.node_id == described.controller else "no",
-            reason if statistics is None else statistics.software_version,
-            None if statistics is None else statistics.uptime_ms / 1000,
+            found.node_id,
+            *where,
+            size_or_none(each.size_bytes),
+            None if each.error else each.offset_lag,
+            each.error,
         )
-        for broker, statistics, reason in found
+        for where, each in found.partitions.items()
     ]
-    show(_BROKER_COLUMNS, brokers, title=f"cluster {described.cluster_id}", kind="broker")
-    metrics = [
-        (broker.node_id, *row)
-        for broker, statistics, _ in found
-        if statistics is not None
-        for metric in statistics.metrics.values()
-        for row in _rows(metric)
-    ]
-    show(_METRIC_COLUMNS, metrics, title="statistics", kind="metric")
 
 
-def _rows(metric: Metric) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = []
-    for sample in metric.samples:
-        labels = ",".join(f"{name}={value}" for name, value in sample.labels.items()) or None
-        if metric.kind == "histogram" and sample.count:
-            quantiles = [_number(value) for value in _quantiles(metric, sample).values()]
-            rows.append((metric.name, labels, _number(sample.value), sample.count, *quantiles))
-        elif sample.value:
-            rows.append((metric.name, labels, _number(sample.value), None, None, None))
-    return rows
-
-
-def _number(value: float | None) -> object:
-    """Integers whole, times with six digits."""
-    if value is None:
-        return None
-    return value if isinstance(value, int) else f"{value:.6g}"
-
-
-def _as_json(described: ClusterDescription, found: list[Found]) -> dict[str, Any]:
+def _config_json(
+    answer: BrokerAnswer[dict[str, ConfigValue]],
+    shown: list[tuple[BrokerAnswer[dict[str, ConfigValue]], str, ConfigValue]],
+) -> dict[str, object]:
     return {
-        "cluster_id": described.cluster_id,
-        "controller": described.controller,
-        "brokers": [
+        "node_id": answer.broker.node_id,
+        "error": answer.error,
+        "configs": {
+            name: {
+                "value": entry.value,
+                "source": entry.source,
+                "read_only": entry.is_read_only,
+                "doc": entry.doc,
+            }
+            for broker, name, entry in shown
+            if broker is answer
+        },
+    }
+
+
+def _logs_json(answer: BrokerAnswer[list[LogDirectory]]) -> dict[str, object]:
+    return {
+        "node_id": answer.broker.node_id,
+        "error": answer.error,
+        "directories": [
             {
-                "node_id": broker.node_id,
-                "host": broker.host,
-                "port": broker.port,
-                "error": reason,
-                "version": statistics.software_version if statistics else None,
-                "uptime_seconds": statistics.uptime_ms / 1000 if statistics else None,
-                "metrics": [
+                "path": found.path,
+                "error": _text(found.error),
+                "total_bytes": size_or_none(found.total_bytes),
+                "free_bytes": size_or_none(found.usable_bytes),
+                "partitions": [
                     {
-                        "name": metric.name,
-                        "kind": metric.kind,
-                        "unit": metric.unit,
-                        "help": metric.help,
-                        "samples": [_sample(metric, sample) for sample in metric.samples],
+                        "topic": where.topic,
+                        "partition": where.partition,
+                        "size_bytes": size_or_none(each.size_bytes),
+                        "offset_lag": None if each.error else each.offset_lag,
+                        "error": _text(each.error),
                     }
-                    for metric in (statistics.metrics.values() if statistics else ())
+                    for where, each in found.partitions.items()
                 ],
             }
-            for broker, statistics, reason in found
+            for found in answer.value or ()
         ],
     }
 
 
-def _sample(metric: Metric, sample: Sample) -> dict[str, Any]:
-    if metric.kind != "histogram":
-        return {"labels": sample.labels, "value": sample.value}
-    return {
-        "labels": sample.labels,
-        "sum": sample.value,
-        "count": sample.count,
-        **_quantiles(metric, sample),
-        "buckets": [
-            {"up_to": bound, "count": count}
-            for bound, count in zip((*metric.bounds, None), sample.buckets, strict=True)
-        ],
-    }
-
-
-def _quantiles(metric: Metric, sample: Sample) -> dict[str, float | None]:
-    return {
-        name: metric.quantile(fraction, **sample.labels) for name, fraction in QUANTILES.items()
-    }
+def _text(error: BrokerError | None) -> str | None:
+    return None if error is None else str(error)

@@ -12,6 +12,7 @@ import typer
 
 from millrace_cli.client_settings import Settings, client_settings
 from millrace_cli.exits import Exit, run
+from millrace_cli.name_patterns import check_patterns, is_pattern
 from millrace_cli.servers import (
     DEFAULT_BROKER_TIMEOUT_S,
     DEFAULT_SERVERS,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Topics = Annotated[
     list[str],
     typer.Argument(
-        metavar="TOPIC...", help="Topics to read; ^REGEX reads the topics that match it now."
+        metavar="TOPIC", help="Topics to read; ^REGEX reads the topics that match it now."
     ),
 ]
 Partitions = Annotated[
@@ -220,26 +221,15 @@ def _start(
             start.of_group()
     except ValueError as error:
         raise typer.BadParameter(f"--from: {error}") from None
-    if start.offsets and (partitions or len(topics) > 1 or topics[0].startswith("^")):
+    if start.offsets and (partitions or len(topics) > 1 or is_pattern(topics[0])):
         raise typer.BadParameter(
             "--from: PARTITION:OFFSET names the partitions of one topic; leave out --partition, "
             "and read other topics by another command"
         )
     if group is not None and partitions:
         raise typer.BadParameter("--partition: the group assigns partitions; leave it out")
-    for name in topics:
-        _check_pattern(name)
+    check_patterns(topics)
     return start
-
-
-def _check_pattern(name: str) -> None:
-    import re
-
-    if name.startswith("^"):
-        try:
-            re.compile(name)
-        except re.error as error:
-            raise typer.BadParameter(f"{name!r} is not a regular expression: {error}") from None
 
 
 def _until(text: str | None, *, follow: bool) -> int | None:

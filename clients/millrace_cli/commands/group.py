@@ -1,44 +1,98 @@
-"""`millrace group`: list, describe, reset and delete consumer groups.
+"""`millrace group`: list, describe and delete consumer groups, and show their lag.
 
-Owns the flags and the output. `group_progress` asks the broker; `offset_reset` plans a reset.
+Owns these flags and their output; `group_offsets` has those of changes of offsets, and
+`group_progress` asks the broker.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace_cli.exits import CommandError, Exit, confirm, run
+from millrace_cli.commands.group_offsets import delete_offsets, reset
+from millrace_cli.exits import CommandError, Exit, confirm, refused, run
+from millrace_cli.json_output import Json, print_json, print_objects
+from millrace_cli.name_patterns import check_patterns, expand, is_pattern
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
 from millrace_cli.table import show
 
 if TYPE_CHECKING:
     from millrace.admin import Admin
-    from millrace.groups import GroupDescription, MemberDescription
+    from millrace.groups import GroupDescription, GroupListing, MemberDescription
     from millrace_cli.group_progress import Progress
-    from millrace_cli.offset_reset import Move, Target
 
 group = typer.Typer(
-    name="group", help="List, describe, reset and delete consumer groups.", no_args_is_help=True
+    name="group",
+    help="List, describe, reset and delete consumer groups, and show their lag.",
+    no_args_is_help=True,
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Group name.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME", help="Only these groups; ^REGEX shows the groups that match it."
+    ),
+]
 
 
 @group.command("list")
-def list_(as_json: Json = False, servers: Servers = DEFAULT_SERVERS) -> None:
-    """List groups: name, state, members, protocol type."""
+def list_(names: Names = None, as_json: Json = False, servers: Servers = DEFAULT_SERVERS) -> None:
+    """List groups: name, state, members, protocol type, lag.
+
+    The lag is the sum over all partitions with a committed offset; - if there is none.
+    """
+    check_patterns(names or [])
 
     async def work() -> Exit:
+        from millrace_cli.group_progress import progress_of_groups, total_lag
+
         async with _admin(servers) as admin:
-            found = await admin.list_groups()
-        rows = [(each.group, each.state, each.members, each.protocol_type) for each in found]
+            found = await _listed(admin, names or [])
+            partitions = await progress_of_groups(admin, [each.group for each in found])
+        rows = [
+            (
+                *(each.group, each.state, each.members, each.protocol_type),
+                total_lag(partitions[each.group]),
+            )
+            for each in found
+        ]
         if as_json:
-            print(json.dumps([dict(zip(_LIST_KEYS, row, strict=True)) for row in rows]))
+            print_objects(("group", "state", "members", "protocol_type", "lag"), rows)
         else:
-            show(("group", "state", "members #", "type"), [_dashed(row) for row in rows])
+            columns = ("group", "state", "members #", "type", "lag #")
+            show(columns, [_dashed(row) for row in rows])
+        return Exit.OK
+
+    run(work())
+
+
+@group.command()
+def lag(names: Names = None, as_json: Json = False, servers: Servers = DEFAULT_SERVERS) -> None:
+    """Show the lag of all groups, partition by partition.
+
+    Prints group, topic, partition, committed offset, end offset, lag, and the id of the member
+    that has the partition.
+    """
+    check_patterns(names or [])
+
+    async def work() -> Exit:
+        from millrace_cli.group_progress import progress_of_groups
+
+        async with _admin(servers) as admin:
+            found = [each.group for each in await _listed(admin, names or [])]
+            partitions = await progress_of_groups(admin, found)
+        rows = [
+            (name, *each.where, each.committed, each.end, each.lag, each.member_id)
+            for name in found
+            for each in partitions[name]
+        ]
+        if as_json:
+            print_objects(_LAG_KEYS, rows)
+        else:
+            show(_LAG_COLUMNS, rows)
         return Exit.OK
 
     run(work())
@@ -59,7 +113,7 @@ def describe(name: Name, as_json: Json = False, servers: Servers = DEFAULT_SERVE
             found = await admin.describe_group(name)
             partitions = await progress(admin, found)
         if as_json:
-            print(json.dumps(_as_json(found, partitions)))
+            print_json(_as_json(found, partitions))
             return Exit.OK
         show(
             ("group", "state", "generation #", "assignor", "leader"),
@@ -86,115 +140,55 @@ def describe(name: Name, as_json: Json = False, servers: Servers = DEFAULT_SERVE
     run(work())
 
 
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end: only new records.")]
-ToOffset = Annotated[
-    int | None, typer.Option(metavar="N", min=0, help="To this offset in each partition.")
-]
-ToTimestamp = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="To the first record at or after it: ISO 8601, or ms since the epoch.",
-    ),
-]
-ShiftBy = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", help="Forward by N, or back by -N, within the offsets of the partition."
-    ),
-]
-Topics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic",
-        "-t",
-        metavar="T[:P,...]",
-        help="Only this topic, or these partitions of it; may be repeated.  "
-        "[default: all with a committed offset]",
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Print the moves, and change nothing.")
-]
-
-
-@group.command()
-def reset(
-    name: Name,
-    to_earliest: ToEarliest = False,
-    to_latest: ToLatest = False,
-    to_offset: ToOffset = None,
-    to_timestamp: ToTimestamp = None,
-    shift_by: ShiftBy = None,
-    topic: Topics = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-    servers: Servers = DEFAULT_SERVERS,
-) -> None:
-    """Move the offsets of a group that has no members.
-
-    If one partition cannot be moved, none is moved. Prints topic, partition, the committed offset
-    before, and the one after.
-    """
-    from millrace_cli.offset_reset import chosen_partitions
-
-    target = _target(
-        to_earliest=to_earliest,
-        to_latest=to_latest,
-        to_offset=to_offset,
-        to_timestamp=to_timestamp,
-        shift_by=shift_by,
-    )
-    try:
-        chosen = chosen_partitions(topic or ())
-    except ValueError as error:
-        raise typer.BadParameter(f"--topic: {error}") from None
-
-    async def work() -> Exit:
-        from millrace_cli.group_progress import partition_offsets
-        from millrace_cli.offset_reset import plan
-
-        async with _admin(servers) as admin:
-            await _refuse_members(admin, name)
-            moves = plan(target, await partition_offsets(admin, name, chosen, target.time_ms))
-            if not dry_run:
-                outcomes = await admin.alter_group_offsets(name, {m.where: m.to for m in moves})
-                for outcome in outcomes.values():
-                    if outcome.error is not None:
-                        raise outcome.error
-        _show_moves(moves, as_json=as_json)
-        return Exit.OK
-
-    run(work())
+group.command()(reset)
+group.command("delete-offsets")(delete_offsets)
 
 
 @group.command()
 def delete(
-    name: Name,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME", help="Groups to delete; ^REGEX deletes the groups that match it now."
+        ),
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Delete a group that has no members, with its committed offsets."""
+    """Delete groups that have no members, with their committed offsets.
 
-    async def known() -> Exit:
+    If one of them is not there, none is deleted. Prints nothing; with --json, the groups.
+    """
+    check_patterns(names)
+    found: list[str] = []
+
+    async def find() -> Exit:
         async with _admin(servers) as admin:
-            await admin.describe_group(name)
+            listed = await admin.list_groups() if any(map(is_pattern, names)) else []
+            for name in expand(names, [each.group for each in listed], kind="group"):
+                await admin.describe_group(name)
+                found.append(name)
         return Exit.OK
-
-    if not yes:
-        confirm(f"Delete group {name} with all its committed offsets?", known())
 
     async def work() -> Exit:
+        if not found:
+            await find()
         async with _admin(servers) as admin:
-            await admin.delete_group(name)
-        return Exit.OK
+            outcomes = await admin.delete_groups(found)
+        errors = {name: each.error for name, each in outcomes.items() if each.error is not None}
+        if as_json:
+            rows = [(name, str(errors[name]) if name in errors else None) for name in outcomes]
+            print_objects(("group", "error"), rows)
+        return refused(errors.values())
 
+    if not yes:
+        confirm(lambda: _question(found), find())
     run(work())
 
 
-_LIST_KEYS = ("group", "state", "members", "protocol_type")
-_MOVE_KEYS = ("topic", "partition", "committed", "to")
+_LAG_KEYS = ("group", "topic", "partition", "committed", "end_offset", "lag", "member_id")
+_LAG_COLUMNS = ("group", "topic", "partition #", "committed #", "end #", "lag #", "member")
 
 
 def _admin(servers: str) -> Admin:
@@ -203,61 +197,20 @@ def _admin(servers: str) -> Admin:
     return Admin(servers, client_id="millrace-cli")
 
 
-def _target(
-    *,
-    to_earliest: bool,
-    to_latest: bool,
-    to_offset: int | None,
-    to_timestamp: str | None,
-    shift_by: int | None,
-) -> Target:
-    from millrace_cli.formats.input_format import timestamp_ms
-    from millrace_cli.offset_reset import Target
-
-    targets = []
-    if to_earliest:
-        targets.append(Target(end="earliest"))
-    if to_latest:
-        targets.append(Target(end="latest"))
-    if to_offset is not None:
-        targets.append(Target(offset=to_offset))
-    if to_timestamp is not None:
-        try:
-            targets.append(Target(time_ms=timestamp_ms(to_timestamp)))
-        except ValueError as error:
-            raise typer.BadParameter(f"--to-timestamp: {error}") from None
-    if shift_by is not None:
-        targets.append(Target(shift=shift_by))
-    if len(targets) != 1:
-        raise typer.BadParameter(
-            "give one of --to-earliest, --to-latest, --to-offset, --to-timestamp, --shift-by"
-        )
-    return targets[0]
+async def _listed(admin: Admin, names: list[str]) -> list[GroupListing]:
+    """The groups that are named, or all. Raises `CommandError` for one that is not there."""
+    listed = {each.group: each for each in await admin.list_groups()}
+    wanted = expand(names, listed, kind="group") if names else tuple(listed)
+    for name in wanted:
+        if name not in listed:
+            raise CommandError(f"there is no group {name!r}")
+    return [listed[name] for name in wanted]
 
 
-async def _refuse_members(admin: Admin, name: str) -> None:
-    from millrace.errors import GroupNotFound
-
-    try:
-        found = await admin.describe_group(name)
-    except GroupNotFound:
-        return  # The first commit creates the group.
-    if found.members:
-        count = len(found.members)
-        some = ", ".join(member.client_id or member.member_id for member in found.members[:3])
-        raise CommandError(
-            f"group {name} has {count} {'member' if count == 1 else 'members'} "
-            f"({some}{', ...' if count > 3 else ''}), which would keep their offsets; stop them "
-            "first"
-        )
-
-
-def _show_moves(moves: list[Move], *, as_json: bool) -> None:
-    rows = [(*move.where, move.committed, move.to) for move in moves]
-    if as_json:
-        print(json.dumps([dict(zip(_MOVE_KEYS, row, strict=True)) for row in rows]))
-    else:
-        show(("topic", "partition #", "committed #", "to #"), rows)
+def _question(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"Delete group {names[0]} with all its committed offsets?"
+    return f"Delete {len(names)} groups with all their committed offsets: {', '.join(names)}?"
 
 
 def _dashed(row: tuple[object, ...]) -> list[object]:

@@ -43,7 +43,7 @@ class _Mistake(Exception):
 
 def nc(
     server: Annotated[
-        str, typer.Argument(metavar="[HOST:PORT]", envvar="MILLRACE_SERVERS", help="The broker.")
+        str, typer.Argument(metavar="HOST:PORT", envvar="MILLRACE_SERVERS", help="The broker.")
     ] = DEFAULT_SERVERS,
     hello: Annotated[
         bool, typer.Option("--hello/--no-hello", help="Begin each connection with a Hello.")

@@ -1,147 +1,131 @@
-"""`millrace topic`: create, list, describe, alter and delete topics."""
+"""`millrace topic`: create, list, alter and delete topics.
+
+Owns these flags and their output. `topic_describe` and `topic_trim` have their own.
+"""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace_cli.exits import Exit, confirm, run
+from millrace_cli.commands.topic_describe import describe
+from millrace_cli.commands.topic_trim import trim
+from millrace_cli.exits import Exit, confirm, refused, run
+from millrace_cli.json_output import Json, print_json, print_objects
+from millrace_cli.name_patterns import check_patterns, expand, is_pattern
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
-from millrace_cli.table import show
+from millrace_cli.table import show, size_or_none
 
 if TYPE_CHECKING:
-    from millrace.admin import Admin, TopicDescription
+    from millrace.admin import Admin, TopicDescription, TopicOutcome
 
 topic = typer.Typer(
-    name="topic", help="Create, list, describe, alter and delete topics.", no_args_is_help=True
+    name="topic",
+    help="Create, list, describe, alter, trim and delete topics.",
+    no_args_is_help=True,
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Topic name.")]
 Config = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting; may be repeated."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @topic.command()
 def create(
-    name: Name,
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Topic names.")],
     partitions: Annotated[
         int | None,
         typer.Option("--partitions", "-p", help="Partitions; by default, the broker's setting."),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option(help="Replicas of each partition; by default, the broker's setting."),
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            help="Replicas of each partition; by default, the broker's setting.",
+        ),
     ] = None,
     config: Config = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Check, and create nothing.")
+    ] = False,
+    as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Create a topic. Prints its name and number of partitions."""
+    """Create topics. Prints the name and number of partitions of each.
+
+    If the broker refuses one of several topics, it creates none of them.
+    """
     configs = _configs(config)
 
     async def work() -> Exit:
+        from millrace.admin import NewTopic
+
+        new = [
+            NewTopic(name, partitions, replication_factor, configs) for name in dict.fromkeys(names)
+        ]
         async with _admin(servers) as admin:
-            count = await admin.create_topic(
-                name,
-                partitions=partitions,
-                replication_factor=replication_factor,
-                configs=configs,
-            )
-        show(("topic", "partitions #"), [(name, count)])
-        return Exit.OK
+            if len(new) > 1 or dry_run:
+                outcomes = await admin.create_topics(new, validate_only=True)
+                if dry_run or any(outcome.error for outcome in outcomes):
+                    return _show_created(outcomes, as_json, created=False)
+            return _show_created(await admin.create_topics(new), as_json, created=True)
 
     run(work())
 
 
 @topic.command("list")
 def list_(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Only these topics; ^REGEX lists the topics that match it.",
+        ),
+    ] = None,
     internal: Annotated[
-        bool, typer.Option("--internal", help="Also the broker's own topics.")
+        bool, typer.Option("--internal", "-i", help="Also the broker's own topics.")
     ] = False,
     as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """List topics: name, partitions, replication factor."""
+    """List topics: name, partitions, replication factor, bytes on disk.
 
-    async def work() -> Exit:
-        async with _admin(servers) as admin:
-            names = await admin.list_topics(internal=internal)
-            # A topic may have been deleted between the two requests.
-            found = [
-                outcome.value
-                for outcome in await admin.describe_topics(names)
-                if outcome.value is not None
-            ]
-        rows = [(topic.name, len(topic.partitions), _replication_factor(topic)) for topic in found]
-        if as_json:
-            print(json.dumps([dict(zip(_LIST_KEYS, row, strict=True)) for row in rows]))
-        else:
-            show(("topic", "partitions #", "replication factor #"), rows)
-        return Exit.OK
-
-    run(work())
-
-
-@topic.command()
-def describe(name: Name, as_json: Json = False, servers: Servers = DEFAULT_SERVERS) -> None:
-    """Show a topic's partitions with their offsets, and its settings.
-
-    In a pipe, a line begins with `partition` (number, leader, replicas, isr, start offset, end
-    offset) or with `config` (name, value, and whether `topic` or `default` sets it).
+    The bytes are those of all replicas, compressed as they are stored; - if a broker that has one
+    does not answer.
     """
+    check_patterns(names or [])
 
     async def work() -> Exit:
+        from millrace_cli.topic_sizes import partition_sizes, topic_size
+
         async with _admin(servers) as admin:
-            found = await admin.describe_topic(name)
-            configs = await admin.describe_configs(name)
-            starts = await _offsets(admin, found, "earliest")
-            ends = await _offsets(admin, found, "latest")
-        partitions = [
-            (
-                p.partition,
-                p.leader,
-                ",".join(map(str, p.replicas)),
-                ",".join(map(str, p.isr)),
-                starts.get(p.partition),
-                ends.get(p.partition),
-            )
-            for p in found.partitions
-        ]
-        settings = [
-            (key, entry.value, "default" if entry.is_default else "topic")
-            for key, entry in configs.items()
+            known = await admin.list_topics(internal=internal)
+            wanted = expand(names, known, kind="topic") if names else tuple(known)
+            outcomes = await admin.describe_topics(wanted)
+            found = [outcome.value for outcome in outcomes if outcome.value is not None]
+            sizes = await partition_sizes(admin, found)
+        rows = [
+            (each.name, len(each.partitions), _replication_factor(each), topic_size(each, sizes))
+            for each in found
         ]
         if as_json:
-            described = {
-                "topic": found.name,
-                "topic_id": str(found.topic_id),
-                "internal": found.is_internal,
-                "partitions": [
-                    {
-                        "partition": p.partition,
-                        "leader": p.leader,
-                        "leader_epoch": p.leader_epoch,
-                        "replicas": p.replicas,
-                        "isr": p.isr,
-                        "start_offset": starts.get(p.partition),
-                        "end_offset": ends.get(p.partition),
-                    }
-                    for p in found.partitions
-                ],
-                "configs": {
-                    key: {"value": value, "source": source} for key, value, source in settings
-                },
-            }
-            print(json.dumps(described))
-            return Exit.OK
-        show(_PARTITION_COLUMNS, partitions, title=f"{name}: partitions", kind="partition")
-        show(("setting", "value", "set by"), settings, title=f"{name}: settings", kind="config")
-        return Exit.OK
+            print_objects(("topic", "partitions", "replication_factor", "size_bytes"), rows)
+        else:
+            show(
+                ("topic", "partitions #", "replication factor #", "size #"),
+                [(*row, size_or_none(size)) for *row, size in rows],
+            )
+        # A topic that is not named may have been deleted between the two requests.
+        return refused(each.error for each in outcomes if each.error and each.name in (names or ()))
 
     run(work())
+
+
+topic.command()(describe)
 
 
 @topic.command()
@@ -160,9 +144,13 @@ def alter(
             help="New number of partitions. Keys may move.",
         ),
     ] = None,
+    as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Change a topic's settings, all or none, and then its number of partitions."""
+    """Change a topic's settings, all or none, and then its number of partitions.
+
+    Prints nothing; with --json, what was changed.
+    """
     configs = _configs(config) | dict.fromkeys(delete_config or ())
     if not configs and partitions is None:
         raise typer.BadParameter("nothing to change: give --config, --delete-config, --partitions")
@@ -173,44 +161,55 @@ def alter(
                 await admin.alter_configs(name, configs)
             if partitions is not None:
                 await admin.create_partitions(name, partitions)
+        if as_json:
+            print_json({"topic": name, "configs": configs, "partitions": partitions})
         return Exit.OK
 
     run(work())
+
+
+topic.command()(trim)
 
 
 @topic.command()
 def delete(
-    name: Name,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME", help="Topics to delete; ^REGEX deletes the topics that match it now."
+        ),
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Delete a topic with all its records."""
+    """Delete topics with all their records.
 
-    async def known() -> Exit:
+    If one of them is not there, none is deleted. Prints nothing; with --json, the topics.
+    """
+    check_patterns(names)
+    found: list[str] = []
+
+    async def find() -> Exit:
         async with _admin(servers) as admin:
-            await admin.describe_topic(name)
-        return Exit.OK
-
-    if not yes:
-        confirm(f"Delete topic {name} with all its records?", known())
+            known = await admin.list_topics() if any(map(is_pattern, names)) else []
+            found.extend(expand(names, known, kind="topic"))
+            return refused(_errors(await admin.describe_topics(found)))
 
     async def work() -> Exit:
+        if not found:
+            code = await find()
+            if code is not Exit.OK:
+                return code
         async with _admin(servers) as admin:
-            await admin.delete_topic(name)
-        return Exit.OK
+            outcomes = await admin.delete_topics(found)
+        if as_json:
+            print_objects(("topic", "error"), [(each.name, _sentence(each)) for each in outcomes])
+        return refused(_errors(outcomes))
 
+    if not yes:
+        confirm(lambda: _question(found), find())
     run(work())
-
-
-_LIST_KEYS = ("topic", "partitions", "replication_factor")
-_PARTITION_COLUMNS = (
-    "partition #",
-    "leader #",
-    "replicas",
-    "isr",
-    "start offset #",
-    "end offset #",
-)
 
 
 def _admin(servers: str) -> Admin:
@@ -229,12 +228,32 @@ def _configs(pairs: list[str] | None) -> dict[str, str | None]:
     return configs
 
 
+def _show_created(outcomes: list[TopicOutcome[int]], as_json: bool, *, created: bool) -> Exit:
+    """`created` is false after a check that creates nothing."""
+    if as_json:
+        print_objects(
+            ("topic", "partitions", "created", "error"),
+            [(o.name, o.value, created and o.error is None, _sentence(o)) for o in outcomes],
+        )
+    else:
+        rows = [(each.name, each.value) for each in outcomes if each.error is None]
+        show(("topic", "partitions #"), rows)
+    return refused(_errors(outcomes))
+
+
+def _errors(outcomes: Iterable[TopicOutcome[Any]]) -> list[object]:
+    return [outcome.error for outcome in outcomes if outcome.error is not None]
+
+
+def _sentence(outcome: TopicOutcome[Any]) -> str | None:
+    return None if outcome.error is None else str(outcome.error)
+
+
+def _question(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"Delete topic {names[0]} with all its records?"
+    return f"Delete {len(names)} topics with all their records: {', '.join(names)}?"
+
+
 def _replication_factor(topic: TopicDescription) -> int:
     return max((len(p.replicas) for p in topic.partitions), default=0)
-
-
-async def _offsets(admin: Admin, topic: TopicDescription, end: str) -> dict[int, int]:
-    """One end of each partition that has a leader."""
-    asked = {(topic.name, p.partition): end for p in topic.partitions if p.leader is not None}
-    answers = await admin.list_offsets(asked)
-    return {where.partition: answer.offset for where, answer in answers.items()}
