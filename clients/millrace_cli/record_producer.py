@@ -25,6 +25,7 @@ from millrace_cli.formats.input_format import Columns, Format, Reader
 from millrace_cli.formats.input_lines import LINE_BYTES_MAX, Inputs, Lines
 from millrace_cli.formats.input_notes import InputNotes
 from millrace_cli.interruption import finish
+from millrace_cli.json_output import print_json
 from millrace_cli.visible_text import counted
 
 ACKS_S = 5.0
@@ -49,6 +50,8 @@ class RecordProducer:
     timestamp_ms: int | None
     settings: Mapping[str, Any]
     """Of the client; `delivery_timeout_ms` is among them."""
+    as_json: bool = False
+    """Whether the summary goes to stdout, as JSON."""
     inputs: Inputs = field(default_factory=Inputs)
     records: int = 0
     unacked: int = 0
@@ -169,6 +172,18 @@ class RecordProducer:
     def _summarize(self, elapsed_s: float) -> None:
         for line in self.notes.lines():
             tell(line)
+        if self.as_json:
+            print_json(
+                {
+                    "topic": self.topic,
+                    "records": self.records,
+                    "bytes": self.size,
+                    "unacknowledged": self.unacked,
+                    "seconds": round(elapsed_s, 3),
+                }
+            )
+            sys.stdout.flush()
+            return
         rate = f"{self.records / elapsed_s:,.0f} records/s" if elapsed_s else "-"
         print(
             f"sent {counted(self.records, 'record')}, {counted(self.size, 'byte')} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import subprocess
@@ -15,7 +16,7 @@ from millrace_cli.exits import Exit
 from millrace_protocol import encode, request_frame
 from millrace_protocol.dissect import dissect_frames, render
 from millrace_protocol.messages.hello import HelloRequest
-from millrace_protocol.records import encode_batch
+from millrace_protocol.records import Codec, encode_batch
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace, Serve
@@ -40,6 +41,29 @@ def test_hex_from_a_pipe_is_annotated(millrace: Millrace, text: bytes) -> None:
     ended = millrace.process("dissect", stdin=text)
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert ended.stdout.decode().splitlines() == HELLO_LINES
+
+
+def test_json_has_an_object_for_each_frame_with_its_fields(millrace: Millrace) -> None:
+    ended = millrace.process("dissect", "--json", stdin=HELLO + HELLO[:-1])
+    assert ended.returncode == Exit.REFUSED
+    whole, cut = map(json.loads, ended.stdout.splitlines())
+    values = {field["name"]: field["value"] for field in whole["children"]}
+    assert (values["magic"], values["api"], values["software"]) == ("4d52", 18, "tool")
+    assert (whole["start"], whole["end"], whole["fault"]) == (0, len(HELLO), None)
+    assert cut["start"] == len(HELLO)
+    assert "string takes 3 bytes, 2 follow" in json.dumps(cut)
+
+
+def test_json_of_compressed_records_tells_where_positions_count_anew(
+    millrace: Millrace, tmp_path: Path
+) -> None:
+    batch = encode_batch([b"v" * 100] * 20, timestamps_ms=0, codec=Codec.GZIP)
+    segment = tmp_path / "00000000000000000000.log"
+    segment.write_bytes(batch)
+    ended = millrace("dissect", "-J", str(segment))
+    (found,) = map(json.loads, ended.stdout.splitlines())
+    (inner,) = (each for each in found["children"] if each["decompressed"])
+    assert max(child["end"] for child in inner["children"]) > len(batch)
 
 
 def test_raw_bytes_from_a_pipe_are_a_stream(millrace: Millrace) -> None:

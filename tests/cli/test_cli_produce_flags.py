@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,3 +108,14 @@ def test_flags_that_do_not_fit_are_exit_2_before_a_connection(
     sent = millrace.process("produce", "t", *flags)
     assert sent.returncode == Exit.USAGE, sent.stderr
     assert problem in sent.stderr.decode()
+
+
+def test_a_json_summary_is_printed_after_a_failure_too(millrace: Millrace, topic: str) -> None:
+    lines = b'{"n": 1}\n{"n": 2}\n{"n": \n'
+    done = millrace.process("produce", topic, "-f", "json", "--json", stdin=lines)
+    assert done.returncode == Exit.INPUT
+    summary = json.loads(done.stdout)
+    seconds = summary.pop("seconds")
+    assert summary == {"topic": topic, "records": 0, "bytes": 0, "unacknowledged": 0}
+    assert seconds >= 0
+    assert b"line 3" in done.stderr and b"sent" not in done.stderr

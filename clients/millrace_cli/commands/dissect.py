@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace_cli.exits import Exit, ended, output_closed, output_failed
+from millrace_cli.json_output import Json, print_json
 
 if TYPE_CHECKING:
     from millrace_protocol.dissect import Limits, Span
@@ -44,17 +45,19 @@ def dissect(
         Kind, typer.Option("--as", help="Format; auto: by the name, then by the content.")
     ] = Kind.AUTO,
     records_max: Annotated[int, typer.Option(min=0, help="Most records of one batch.")] = 100,
+    as_json: Json = False,
 ) -> None:
     """Explain bytes: hex, a capture (pcap, pcapng), a segment, a metadata snapshot or an index.
 
     Hex may be plain digits or the output of xxd, hexdump -C, or tcpdump -X. `stream` is the raw
     bytes of one direction of a connection, `exchange` a file of `save` in `millrace nc`. The exit
-    code is 1 for malformed bytes; the output has all bytes before them.
+    code is 1 for malformed bytes; the output has all bytes before them. --json prints an object in
+    a line for each frame, batch or entry.
     """
-    raise typer.Exit(_dissect(file, kind, records_max))
+    raise typer.Exit(_dissect(file, kind, records_max, as_json=as_json))
 
 
-def _dissect(file: Path | None, kind: Kind, records_max: int) -> Exit:
+def _dissect(file: Path | None, kind: Kind, records_max: int, *, as_json: bool) -> Exit:
     from millrace_cli.formats.exchange import ExchangeError
     from millrace_protocol.dissect import CaptureError, HexError, Limits
 
@@ -65,7 +68,7 @@ def _dissect(file: Path | None, kind: Kind, records_max: int) -> Exit:
     try:
         path = str(file.absolute()) if file else ""
         spans = _spans(data, kind, path, Limits(records_max=records_max))
-        return _print(spans)
+        return _print_json(spans) if as_json else _print(spans)
     except (CaptureError, HexError, ExchangeError) as error:
         return ended(Exit.INPUT, f"{file or 'stdin'}: {error}")
     except BrokenPipeError:
@@ -158,6 +161,17 @@ def _print(spans: Iterator[Span]) -> Exit:
         lines = render([span])
         for line in paint(lines) if colour else lines:
             print(line)
+        faults += sum(1 for _ in span.faults())
+    sys.stdout.flush()
+    return Exit.REFUSED if faults else Exit.OK
+
+
+def _print_json(spans: Iterator[Span]) -> Exit:
+    from millrace_cli.formats.span_json import span_json
+
+    faults = 0
+    for span in spans:
+        print_json(span_json(span))
         faults += sum(1 for _ in span.faults())
     sys.stdout.flush()
     return Exit.REFUSED if faults else Exit.OK

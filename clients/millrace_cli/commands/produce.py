@@ -46,9 +46,7 @@ class Acks(StrEnum):
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[FILES]...", help="Files to read, in order; - is stdin.  [default: stdin]"
-    ),
+    typer.Argument(metavar="FILE", help="Files to read, in order; - is stdin.  [default: stdin]"),
 ]
 Delimiter = Annotated[
     str,
@@ -108,6 +106,10 @@ NullTexts = Annotated[
     typer.Option("--null", metavar="TEXT", help="CSV: a cell that is null; may be repeated."),
 ]
 Compression = Annotated[Codec, typer.Option("--compression", "-z", help="Compression of batches.")]
+SummaryJson = Annotated[
+    bool,
+    typer.Option("--json", "-J", help="Print the summary to stdout as JSON, not to stderr."),
+]
 AcksFlag = Annotated[Acks, typer.Option(help="Replicas that acknowledge a record.")]
 
 
@@ -127,9 +129,9 @@ A key field with text is the key, unchanged; another value is the key as JSON; n
 field means no key. Retention uses timestamps: the broker soon deletes records that are older than
 the topic's retention.ms.
 
-Prints the number of acknowledged records to stderr. A failure leaves the beginning of the input
-sent. After ^C or SIGTERM the command sends what it has read, and waits up to 5 seconds for the
-acks. It ends when a record is not acknowledged within --broker-timeout.
+Prints the number of acknowledged records to stderr, or with --json to stdout. A failure leaves the
+beginning of the input sent. After ^C or SIGTERM the command sends what it has read, and waits up to
+5 seconds for the acks. It ends when a record is not acknowledged within --broker-timeout.
 """
 
 
@@ -154,6 +156,7 @@ def produce(
     acks: AcksFlag = Acks.ALL,
     setting: Settings = None,
     broker_timeout_s: BrokerTimeout = DEFAULT_BROKER_TIMEOUT_S,
+    as_json: SummaryJson = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Checks the flags and runs the command; `PRODUCE_HELP` describes it."""
@@ -182,7 +185,8 @@ def produce(
         from millrace_cli.record_producer import RecordProducer
 
         return await RecordProducer(
-            topic, names, partition, format_, end, reader, notes, headers, time_ms, settings
+            *(topic, names, partition, format_, end, reader, notes, headers, time_ms, settings),
+            as_json=as_json,
         ).run(servers)
 
     run(work())

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from millrace_cli.exits import Exit, ended, run_blocking
+from millrace_cli.json_output import Json
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
-from millrace_cli.table import show
+from millrace_cli.spark_results import show_export, show_import, show_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millrace_spark.pipeline import ImportSummary
     from millrace_spark.pipeline.progress import Progress
 
 spark = typer.Typer(
@@ -120,6 +120,7 @@ def import_(
     master: Master = None,
     conf: Conf = None,
     quiet: Quiet = False,
+    as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Import new records of topics as files in DIR, each record exactly once.
@@ -150,15 +151,14 @@ def import_(
             deadline_ms,
             max_corrupt,
         )
-        progress = _progress(quiet)
-        stop = threading.Event() if follow else None
+        progress, stop = _progress(quiet), threading.Event() if follow else None
         starter = _Starter("millrace import", master, conf, progress, stop)
         if stop is None:
             summary = import_topics(starter, settings, progress=progress)
         else:
             starter.listen()
             summary = follow_topics(starter, settings, stop=stop, every_s=every, progress=progress)
-        _show_summary(summary)
+        show_import(summary, as_json=as_json)
         return Exit.OK
 
     _run(work)
@@ -198,6 +198,7 @@ def export(
     master: Master = None,
     conf: Conf = None,
     quiet: Quiet = False,
+    as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Send the rows of files to a topic, each at least once. A second run sends them again.
@@ -224,10 +225,7 @@ def export(
         progress = _progress(quiet)
         starter = _Starter("millrace export", master, conf, progress)
         done = export_files(starter, settings, progress=progress)
-        show(
-            ("topic", "records #", "seconds #", "records/s #"),
-            [(done.topic, done.records, f"{done.elapsed_s:.1f}", f"{done.records_per_s:.0f}")],
-        )
+        show_export(done, as_json=as_json)
         return Exit.OK
 
     _run(work)
@@ -269,6 +267,7 @@ def aggregate(
     master: Master = None,
     conf: Conf = None,
     quiet: Quiet = False,
+    as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Count records, bytes and distinct keys, or run a query.
@@ -298,8 +297,7 @@ def aggregate(
         progress = _progress(quiet)
         starter = _Starter("millrace aggregate", master, conf, progress)
         found = aggregate_topics(starter, settings, progress=progress)
-        columns = [f"{name} #" if name in found.numeric else name for name in found.columns]
-        show(columns, found.rows)
+        show_statistics(found, as_json=as_json)
         if found.corrupt is not None:
             progress.warning(found.corrupt)
         if found.is_cut:
@@ -383,25 +381,3 @@ def _progress(is_quiet: bool) -> Progress:
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _show_summary(done: ImportSummary) -> None:
-    show(
-        (
-            *("group", "records #", "bytes #", "files #", "seconds #", "records/s #", "lag #"),
-            *("corrupt #", "corrupt fields #"),
-        ),
-        [
-            (
-                done.group,
-                done.records,
-                done.size_bytes,
-                done.files,
-                f"{done.elapsed_s:.1f}",
-                f"{done.records_per_s:.0f}",
-                done.lag,
-                done.corrupt.records,
-                done.corrupt.fields,
-            )
-        ],
-    )

@@ -74,6 +74,7 @@ Conf = Annotated[
         "--conf", metavar="KEY=VALUE", help="With --spark: a setting of Spark; may be repeated."
     ),
 ]
+ResultJson = Annotated[bool, typer.Option("--json", "-J", help="The same as --format json.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress, only warnings.")]
 
 
@@ -91,6 +92,7 @@ def sql(
     master: Master = None,
     conf: Conf = None,
     quiet: Quiet = False,
+    as_json: ResultJson = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
     """Query topics with SQL: each is a table of its records, up to its end at the start.
@@ -127,9 +129,8 @@ def sql(
             _text(text),
             servers,
             _schemas(schema or []),
-            _time_ms("--from", start),
-            _time_ms("--until", until),
-            format_,
+            *(_time_ms("--from", start), _time_ms("--until", until)),
+            _format(format_, as_json=as_json),
             to,
             allow_files,
             _starter(master, conf) if spark else None,
@@ -157,6 +158,12 @@ def _with_packages(work: Callable[[], Exit]) -> Exit:
         if name not in extra:
             raise
         return ended(Exit.USAGE, f"this needs {name}: pip install 'millrace[{extra[name]}]'")
+
+
+def _format(chosen: ResultFormat, *, as_json: bool) -> ResultFormat:
+    if as_json and chosen not in ("table", "json"):
+        raise typer.BadParameter(f"--json excludes --format {chosen}: give one of them")
+    return "json" if as_json else chosen
 
 
 def _text(text: str) -> str:
