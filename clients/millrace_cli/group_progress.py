@@ -6,6 +6,7 @@ Owns the requests of `millrace group` to the broker, and the handling of partial
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ class Progress(NamedTuple):
     metadata: str | None
     end: int | None
     member_id: str | None
+    member: str | None
+    """The member as people know it: `member_names`."""
 
     @property
     def lag(self) -> int | None:
@@ -50,6 +53,20 @@ async def progress_of_groups(admin: Admin, names: Sequence[str]) -> dict[str, li
         for group, partitions in zip(described, await _progress(admin, described), strict=True):
             found[group.group] = partitions
     return found
+
+
+def member_names(group: GroupDescription) -> dict[str, str]:
+    """A short name for each member id: the instance id, or the client id if no other member has it.
+
+    Every other member keeps its id.
+    """
+    clients = Counter(each.client_id for each in group.members)
+    return {
+        each.member_id: each.instance_id
+        or (each.client_id if clients[each.client_id] == 1 else "")
+        or each.member_id
+        for each in group.members
+    }
 
 
 def total_lag(partitions: Iterable[Progress]) -> int | None:
@@ -132,10 +149,13 @@ async def _progress(admin: Admin, groups: Sequence[GroupDescription]) -> list[li
                 known[where].metadata if where in known else None,
                 ends[where].offset if where in ends else None,
                 owned.get(where),
+                names.get(owned.get(where, "")),
             )
             for where in some
         ]
-        for some, known, owned in zip(partitions, committed, owners, strict=True)
+        for some, known, owned, names in zip(
+            partitions, committed, owners, map(member_names, groups), strict=True
+        )
     ]
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from millrace.events import EventKind, State
@@ -26,6 +25,7 @@ from millrace_cli.formats.input_lines import LINE_BYTES_MAX, Inputs, Lines
 from millrace_cli.formats.input_notes import InputNotes
 from millrace_cli.interruption import finish
 from millrace_cli.json_output import print_json
+from millrace_cli.read_progress import read_progress
 from millrace_cli.visible_text import counted
 
 ACKS_S = 5.0
@@ -103,7 +103,7 @@ class RecordProducer:
             raise
 
     async def _send_inputs(self, producer: Producer) -> None:
-        with _progress(self.files) as on_read:
+        with read_progress(self.files) as on_read:
             for name in self.files:
                 if not self.inputs.is_stopped:
                     await self._send_input(producer, name, on_read)
@@ -184,17 +184,25 @@ class RecordProducer:
             )
             sys.stdout.flush()
             return
-        rate = f"{self.records / elapsed_s:,.0f} records/s" if elapsed_s else "-"
-        print(
-            f"sent {counted(self.records, 'record')}, {counted(self.size, 'byte')} "
-            f"in {elapsed_s:.2f} s ({rate})",
-            file=sys.stderr,
-        )
+        print(summary_line(self.records, self.size, elapsed_s), file=sys.stderr)
         if self.unacked:
             tell(
                 f"{counted(self.unacked, 'record')} more {'was' if self.unacked == 1 else 'were'} "
                 "sent without an ack; the topic may have them"
             )
+
+
+def summary_line(records: int, size_bytes: int, elapsed_s: float) -> str:
+    """What a run has sent.
+
+    >>> summary_line(1, 1_200, 0.5)
+    'sent 1 record, 1,200 bytes in 0.50 s (2 records/s)'
+    """
+    rate = f"{records / elapsed_s:,.0f} records/s" if elapsed_s else "-"
+    return (
+        f"sent {counted(records, 'record')}, {counted(size_bytes, 'byte')} "
+        f"in {elapsed_s:.2f} s ({rate})"
+    )
 
 
 def _silence(producer: Producer, servers: str, started: float) -> Silence:
@@ -221,24 +229,3 @@ async def _report_retries(producer: Producer) -> None:
     async for event in producer.events():
         if event.kind is EventKind.RETRYING:
             tell(event.sentence)
-
-
-@contextmanager
-def _progress(files: list[str]) -> Iterator[Callable[[int], None]]:
-    """A progress bar over the bytes of files, on a terminal."""
-    if not sys.stderr.isatty() or "-" in files:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=sum(Path(name).stat().st_size for name in files))
-        yield lambda size: progress.advance(task, size)

@@ -20,6 +20,10 @@ from tests.command_line import COMMAND
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite-pictures", action="store_true", help="write what is shown today")
+
+
 @dataclass
 class Millrace:
     """Runs `millrace` against one broker."""

@@ -56,6 +56,10 @@ class Terminal:
     ) -> Iterator[Self]:
         """A command on a terminal, killed on leaving."""
         ours, theirs = pty.openpty()
+        modes = termios.tcgetattr(theirs)
+        # No echo: a line that is typed would be on the screen.
+        modes[3] &= ~termios.ECHO
+        termios.tcsetattr(theirs, termios.TCSANOW, modes)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         inherited = {name: value for name, value in os.environ.items() if name not in _SIZE}
         process = subprocess.Popen(

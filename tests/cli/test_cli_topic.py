@@ -201,7 +201,7 @@ def test_terminal_gets_a_table_with_headings(millrace: Millrace, topic: str) -> 
             assert shown.wait(timeout=HANG_TIMEOUT_S) == 0
     finally:
         os.close(ours)
-    assert b"replication factor" in output
+    assert b"replicas" in output
     assert topic.encode() in output
 
 

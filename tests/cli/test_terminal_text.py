@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
 from millrace.records import Record
@@ -69,16 +70,46 @@ def test_a_wide_terminal_shows_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, 80, name, "b")[2:] == [f"{name} 1 22 333", "b 1 22 333"]
 
 
-def test_a_narrower_one_folds_names_and_cuts_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown(monkeypatch, 60, "a-name-of-thirty-characters-00")
-    assert lines[2].endswith(" 1 22 333")
-    assert lines[2].split()[0] + "".join(lines[3:]) == "a-name-of-thirty-characters-00"
+def test_a_narrower_one_shows_names_in_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "a-name-of-thirty-characters-00"
+    lines = shown(monkeypatch, 50, name, "b")
+    assert lines[:2] == ["topic", "partition committed lag"]
+    assert lines[3:] == [name, "1 22 333", "b", "1 22 333"]
+
+
+def test_a_long_name_is_folded_and_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "n" * 249
+    lines = shown(monkeypatch, 80, name, "b")
+    assert "".join(line.removesuffix(" 1 22 333") for line in lines[2:-1]) == name
+    assert lines[-1] == "b 1 22 333"
+
+
+def test_rows_with_equal_first_cells_have_one_line_above_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "a-name-of-thirty-characters-00"
+    assert shown(monkeypatch, 40, name, name)[3:] == [name, "1 22 333", "1 22 333"]
 
 
 def test_a_narrow_one_shows_a_row_as_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     row = ["partition 1", "committed 22", "lag 333"]
-    assert shown(monkeypatch, 40, "a-name-of-twenty-000", "b") == [
-        *("topic a-name-of-twenty-000", *row),
-        *("topic b", *row),
-    ]
+    assert shown(monkeypatch, 16, "ab", "b") == ["topic ab", *row, "topic b", *row]
     assert shown(monkeypatch, 24, "a-name-of-twenty-000")[-3:] == row
+
+
+def test_one_row_that_does_not_fit_is_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, 40, "a-name-of-twenty-000")[0] == "topic a-name-of-twenty-000"
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1), st.integers(20, 99))
+def test_no_width_loses_a_character(names: list[str], width: int) -> None:
+    terminal = io.StringIO()
+    cells = [[visible(name), "1", "22", "333"] for name in names]
+    columns = ("topic", "partition #", "committed #", "lag #")
+    console = Console(file=terminal, width=width, color_system=None)
+    console.print(table.layout(columns, cells, "", width))
+    assert all(cell_len(line) <= width for line in terminal.getvalue().splitlines())
+    printed = "".join(terminal.getvalue().split())
+    for name in names:
+        for character in set("".join(visible(name).split())):
+            assert character in printed

@@ -15,7 +15,7 @@ from millrace_cli.exits import CommandError, Exit, confirm, refused, run
 from millrace_cli.json_output import Json, print_json, print_objects
 from millrace_cli.name_patterns import check_patterns, expand, is_pattern
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
-from millrace_cli.table import show
+from millrace_cli.table import is_terminal, show
 
 if TYPE_CHECKING:
     from millrace.admin import Admin
@@ -73,8 +73,8 @@ def list_(names: Names = None, as_json: Json = False, servers: Servers = DEFAULT
 def lag(names: Names = None, as_json: Json = False, servers: Servers = DEFAULT_SERVERS) -> None:
     """Show the lag of all groups, partition by partition.
 
-    Prints group, topic, partition, committed offset, end offset, lag, and the id of the member
-    that has the partition.
+    Prints group, topic, partition, committed offset, end offset, lag, and the member that has the
+    partition.
     """
     check_patterns(names or [])
 
@@ -85,7 +85,7 @@ def lag(names: Names = None, as_json: Json = False, servers: Servers = DEFAULT_S
             found = [each.group for each in await _listed(admin, names or [])]
             partitions = await progress_of_groups(admin, found)
         rows = [
-            (name, *each.where, each.committed, each.end, each.lag, each.member_id)
+            (name, *_lag_row(each, for_people=is_terminal() and not as_json))
             for name in found
             for each in partitions[name]
         ]
@@ -104,9 +104,10 @@ def describe(name: Name, as_json: Json = False, servers: Servers = DEFAULT_SERVE
 
     In a pipe, a line begins with `group` (name, state, generation, assignor, leader), with `member`
     (id, instance id, client id, host, partitions as TOPIC:0,1 ...) or with `partition` (topic,
-    number, committed offset, end offset, lag, member id). `-` stands for no value.
+    number, committed offset, end offset, lag, member id). `-` stands for no value. On a terminal a
+    member is called by its instance id or client id, where no other member has it.
     """
-    from millrace_cli.group_progress import progress
+    from millrace_cli.group_progress import member_names, progress
 
     async def work() -> Exit:
         async with _admin(servers) as admin:
@@ -115,9 +116,12 @@ def describe(name: Name, as_json: Json = False, servers: Servers = DEFAULT_SERVE
         if as_json:
             print_json(_as_json(found, partitions))
             return Exit.OK
+        leader = found.leader
+        if leader is not None and is_terminal():
+            leader = member_names(found).get(leader, leader)
         show(
             ("group", "state", "generation #", "assignor", "leader"),
-            [_dashed((found.group, found.state, found.generation, found.assignor, found.leader))],
+            [_dashed((found.group, found.state, found.generation, found.assignor, leader))],
             kind="group",
         )
         show(
@@ -128,10 +132,7 @@ def describe(name: Name, as_json: Json = False, servers: Servers = DEFAULT_SERVE
         )
         show(
             ("topic", "partition #", "committed #", "end #", "lag #", "member"),
-            [
-                (*each.where, each.committed, each.end, each.lag, each.member_id)
-                for each in partitions
-            ],
+            [_lag_row(each, for_people=is_terminal()) for each in partitions],
             title=f"{name}: partitions",
             kind="partition",
         )
@@ -211,6 +212,12 @@ def _question(names: list[str]) -> str:
     if len(names) == 1:
         return f"Delete group {names[0]} with all its committed offsets?"
     return f"Delete {len(names)} groups with all their committed offsets: {', '.join(names)}?"
+
+
+def _lag_row(found: Progress, *, for_people: bool) -> tuple[object, ...]:
+    """The cells of a partition; for people, with the short name of the member."""
+    member = found.member if for_people else found.member_id
+    return (*found.where, found.committed, found.end, found.lag, member)
 
 
 def _dashed(row: tuple[object, ...]) -> list[object]:

@@ -116,7 +116,7 @@ def list_(
             print_objects(("topic", "partitions", "replication_factor", "size_bytes"), rows)
         else:
             show(
-                ("topic", "partitions #", "replication factor #", "size #"),
+                ("topic", "partitions #", "replicas #", "size #"),
                 [(*row, size_or_none(size)) for *row, size in rows],
             )
         # A topic that is not named may have been deleted between the two requests.
