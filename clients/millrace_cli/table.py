@@ -122,13 +122,17 @@ def _grid(
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(box=None, show_header=False, padding=(0, _GAP, 0, 0), pad_edge=False)
-    for column, width in zip(columns, widths, strict=True):
+    grid = Table(box=None, show_header=False, padding=0)
+    for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
+        if index:
+            # Padding would be at the edges, too, in some versions of rich.
+            grid.add_column(width=_GAP)
         justify: Literal["left", "right"] = "right" if _is_number(column) else "left"
         vertical: Literal["top", "bottom"] = "bottom" if style else "top"
         grid.add_column(width=width, justify=justify, overflow="fold", vertical=vertical)
     for row in rows:
-        grid.add_row(*(Text(cell, style) for cell in row))
+        cells = [Text(cell, style) for cell in row]
+        grid.add_row(*[part for cell in cells for part in ("", cell)][1:])
     return grid
 
 

@@ -151,9 +151,9 @@ def millrace(broker: Serving) -> Millrace:
 
 @pytest.fixture
 def topic(millrace: Millrace, request: pytest.FixtureRequest) -> str:
-    """A topic with two partitions, named for the test."""
+    """A topic with two partitions, named for the test. It keeps records of old times."""
     name: str = "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
-    created = millrace("topic", "create", name, "--partitions", "2")
+    created = millrace("topic", "create", name, "--partitions", "2", "-c", "retention.ms=-1")
     assert created.exit_code == 0, created.output
     return name
 

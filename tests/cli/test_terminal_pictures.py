@@ -46,7 +46,8 @@ def shop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     millrace = Millrace(request.getfixturevalue("broker").servers)
     lines = tmp_path_factory.mktemp("shop") / "lines"
     lines.write_bytes(b"user-1:/home\nuser-2:/cart\nuser-1:/caf\xc3\xa9\nuser-3:\x1b[31mred\n")
-    millrace("topic", "create", "shop.clicks", "-p", "12")
+    # Retention would soon delete records of a time that does not change.
+    millrace("topic", "create", "shop.clicks", "-p", "12", "-c", "retention.ms=-1")
     millrace("topic", "create", "shop.payments.authorised.by-country-and-hour", "-p", "3")
     flags = ("-K", ":", "-p", "0", "--timestamp", "2026-01-01T00:00:00Z", "-H", "source=web")
     sent = millrace("produce", "shop.clicks", *flags, str(lines))
