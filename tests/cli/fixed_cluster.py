@@ -14,7 +14,13 @@ from typing import Any
 
 import millrace.admin
 from millrace.admin import ListedOffset, PartitionDescription, TopicDescription, TopicOutcome
-from millrace.brokers import BrokerDescription, ClusterDescription
+from millrace.brokers import (
+    BrokerDescription,
+    ClusterDescription,
+    LogDirectory,
+    PartitionSize,
+)
+from millrace.errors import broker_error
 from millrace.groups import (
     CommittedOffset,
     GroupDescription,
@@ -27,6 +33,7 @@ from millrace.statistics import BrokerStatistics, Metric, Sample
 from millrace_cli.main import main
 from millrace_cli.read_progress import read_progress
 from millrace_cli.record_producer import summary_line
+from millrace_protocol.errors import ErrorCode
 
 CLICKS = "shop.checkout.clicks"
 BOUNDS = (0.001, 0.01, 0.1)
@@ -118,6 +125,21 @@ class FixedAdmin:
         brokers = [BrokerDescription(n, f"broker-{n}.internal", 9092) for n in (1, 2, 3)]
         cluster_id = "0b7e3d1c-7a55-4bb2-8c0e-5b8a5f7a9f10"
         return ClusterDescription(cluster_id, 2, tuple(brokers))
+
+    async def describe_log_dirs(
+        self, topics: Iterable[str] | None = None, *, broker: int
+    ) -> list[LogDirectory]:
+        """One directory of each broker; broker 3 has a partition offline."""
+        sizes = {
+            TopicPartition(CLICKS, each.partition): PartitionSize(48_213_774 * broker, 0)
+            for each in _PARTITIONS
+            if broker in each.replicas
+        }
+        if broker == 3:
+            reason = "segment 00000000000000000000.log is corrupt at byte 4096"
+            error = broker_error(ErrorCode.KAFKA_STORAGE_ERROR, reason, about=f"{CLICKS}-2")
+            sizes[TopicPartition(CLICKS, 2)] = PartitionSize(-1, -1, error)
+        return [LogDirectory(broker, "/var/lib/millrace", 500 * 10**9, 120 * 10**9, sizes)]
 
     async def describe_statistics(self, broker: int, *, prefix: str = "") -> BrokerStatistics:
         """A gauge, a counter and a histogram."""

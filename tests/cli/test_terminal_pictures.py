@@ -73,7 +73,13 @@ def test_consume(request: pytest.FixtureRequest, shop: Millrace, columns: int) -
 
 @each_width
 @pytest.mark.parametrize(
-    "arguments", [("group", "describe", "hourly-report"), ("group", "lag"), ("cluster", "info")]
+    "arguments",
+    [
+        ("group", "describe", "hourly-report"),
+        ("group", "lag"),
+        ("cluster", "info"),
+        ("cluster", "logs"),
+    ],
 )
 def test_fixed_cluster(
     request: pytest.FixtureRequest, arguments: tuple[str, ...], columns: int
