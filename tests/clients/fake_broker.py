@@ -69,6 +69,7 @@ from millrace_protocol.messages.statistics import (
 )
 from millrace_protocol.records import Record, assign, check_batch, decode_records, encode_batch
 from millrace_protocol.schema import Message
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 Handler = Callable[[Any], Message | Awaitable[Message | None] | None]
 Behaviour = Callable[[Any, Handler], Message | Awaitable[Message | None] | None]
@@ -192,6 +193,11 @@ class FakeBroker:
         """Cuts every connection."""
         for writer in self._writers:
             writer.transport.abort()
+
+    async def until_disconnected(self) -> None:
+        """Returns when the clients have closed every connection."""
+        async with asyncio.timeout(HANG_TIMEOUT_S):
+            await asyncio.gather(*self._serving)
 
     def script(self, api: ApiKey, behaviour: Behaviour | None) -> None:
         """Puts a behaviour in front of an api, or takes it away."""

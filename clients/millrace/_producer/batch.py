@@ -36,6 +36,9 @@ class Owner(Protocol):
     async def settle(self, batch: Batch) -> None:
         """Returns once the batch is settled; cancelling the wait changes nothing else."""
 
+    async def settle_after_linger(self, batch: Batch) -> None:
+        """The same, and the batch may wait for more records."""
+
     async def room(self) -> None:
         """Returns once there may be room for records that are in no batch."""
 

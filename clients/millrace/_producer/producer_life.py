@@ -109,12 +109,14 @@ class ProducerLife:
     async def _stop(self) -> None:
         if self._state is not State.FAILED:
             self._state = State.CLOSED
-        if self._tasks is not None:
-            await self._tasks.end()
-        self._give_up(Closed("the producer was closed before the record was acked"))
-        await self._cluster.close()
-        self._feed.emit(EventKind.CLOSED, "closed")
-        self._feed.end()
+        try:
+            if self._tasks is not None:
+                await self._tasks.end()
+        finally:
+            self._give_up(Closed("the producer was closed before the record was acked"))
+            await self._cluster.close()
+            self._feed.emit(EventKind.CLOSED, "closed")
+            self._feed.end()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -9,7 +9,7 @@ Knows no event loop: waiting is done by the batches' owner.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from itertools import accumulate
 from typing import Any, overload
 
@@ -72,8 +72,18 @@ class Deliveries:
         return self._count
 
     def __await__(self) -> Generator[Any, None, Receipts]:
+        return self._settled(self._owner.settle).__await__()
+
+    async def settled(self) -> Receipts:
+        """The same as awaiting, but the records wait up to `linger_ms` for others to travel with.
+
+        Awaiting has them sent at once.
+        """
+        return await self._settled(self._owner.settle_after_linger)
+
+    async def _settled(self, settle: Callable[[Batch], Awaitable[None]]) -> Receipts:
         while self._taken < self._count:
-            yield from self._owner.room().__await__()
+            await self._owner.room()
         receipts = Receipts(self._runs, self._order)
         known: set[Batch] = set()
         failed: MillraceError | None = None
@@ -81,7 +91,7 @@ class Deliveries:
         while unknown := [batch for batch in receipts.batches() if batch not in known]:
             known.update(unknown)
             for batch in unknown:
-                yield from self._owner.settle(batch).__await__()
+                await settle(batch)
                 failed = failed or batch.error
         if failed is not None:
             raise again(failed)

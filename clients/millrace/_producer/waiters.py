@@ -34,6 +34,11 @@ class Waiters:
             self.sender_wakeup.set()
         await self.settled(batch)
 
+    async def settle_after_linger(self, batch: Batch) -> None:
+        """Waits until a batch is settled, which is sent when it is full or has lingered."""
+        batch.observed = True
+        await self.settled(batch)
+
     async def settled(self, batch: Batch) -> None:
         """Waits until a batch is settled."""
         if batch.settled:

@@ -61,6 +61,32 @@ async def test_an_awaited_send_does_not_linger(broker: FakeBroker) -> None:
             await producer.send("t", b"a")
 
 
+async def test_settled_waits_for_acks_and_lets_the_records_linger(broker: FakeBroker) -> None:
+    async with Producer(broker.address, linger_ms=60_000) as producer:
+        deliveries = producer.send_many("one", [b"a", b"b"])
+        waiting = asyncio.create_task(deliveries.settled())
+        # Round trips, after which an awaited batch would have been sent.
+        for _ in range(3):
+            await producer.send("t", b"x")
+        assert values(broker, "one") == []
+        assert not waiting.done()
+        producer.send("one", b"c")
+        await producer.flush()
+        assert [receipt.offset for receipt in await waiting] == [0, 1]
+    assert values(broker, "one") == [b"a", b"b", b"c"]
+
+
+async def test_settled_raises_the_failure_and_close_does_not_repeat_it(
+    broker: FakeBroker,
+) -> None:
+    producer = Producer(broker.address, linger_ms=0)
+    await producer.start()
+    deliveries = producer.send_many("nosuch", [b"a"])
+    with pytest.raises(UnknownTopicOrPartition):
+        await deliveries.settled()
+    await producer.close()
+
+
 async def test_records_not_awaited_travel_together_and_in_order(broker: FakeBroker) -> None:
     sent = [b"%d" % i for i in range(1000)]
     async with Producer(broker.address) as producer:
@@ -580,6 +606,20 @@ async def test_cancelling_any_call_at_any_point_leaves_a_producer_that_works_or_
                 await producer.send("one", b"works")
                 await producer.flush()
                 assert producer.health().buffered_bytes == 0
+
+
+async def test_a_close_that_is_cancelled_leaves_no_connection(broker: FakeBroker) -> None:
+    for steps in range(1, 10):
+        producer = Producer(broker.address)
+        await producer.start()
+        await producer.send("one", b"")
+        closing = asyncio.create_task(producer.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        await broker.until_disconnected()
+        assert producer.health().state is State.CLOSED
 
 
 async def test_the_death_of_the_task_fails_all_that_waits_and_all_that_comes(

@@ -69,6 +69,9 @@ class NoOwner:
     async def settle(self, batch: Batch) -> None:
         raise AssertionError("no caller waits in these tests")
 
+    async def settle_after_linger(self, batch: Batch) -> None:
+        raise AssertionError("no caller waits in these tests")
+
     async def room(self) -> None:
         raise AssertionError("no caller waits in these tests")
 
