@@ -87,7 +87,11 @@ class ConsumerSilence:
     """The silence of the brokers of a consumer. The time of writing its output does not count."""
 
     def __init__(
-        self, consumer: Consumer[bytes, bytes], output: RecordOutput, *, servers: str
+        self,
+        consumer: Consumer[bytes, bytes],
+        output: RecordOutput | None = None,
+        *,
+        servers: str,
     ) -> None:
         self._consumer = consumer
         self._output = output
@@ -102,7 +106,7 @@ class ConsumerSilence:
         health = self._consumer.health()
         unread = {*self._consumer.assignment()} - {*self._consumer.paused()}
         failing = [health.waiting[where] for where in unread if where in health.waiting]
-        if self._output.is_writing:
+        if self._output is not None and self._output.is_writing:
             self._since = now
         # A broker that refuses every partition answers, and the wait goes on nevertheless.
         elif not failing or len(failing) < len(unread):

@@ -1,4 +1,4 @@
-"""`-X name=value`: settings of the client that a command uses.
+"""Settings of the client that a command uses: `-X name=value`, and the flags of producers.
 
 Owns the text of a setting. The names, types and checks are those of the config classes of the
 clients.
@@ -7,6 +7,7 @@ clients.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -14,6 +15,27 @@ import typer
 if TYPE_CHECKING:
     from millrace.config import ClientConfig
 
+
+class Codec(StrEnum):
+    """Compression of batches."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    """The replicas that acknowledge a record."""
+
+    ALL = "all"
+    ONE = "1"
+    NONE = "0"
+
+
+Compression = Annotated[Codec, typer.Option("--compression", "-z", help="Compression of batches.")]
+AcksFlag = Annotated[Acks, typer.Option(help="Replicas that acknowledge a record.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -47,6 +69,20 @@ def client_settings(pairs: Iterable[str] | None, config: type[ClientConfig]) -> 
     except ConfigError as error:
         raise typer.BadParameter(f"-X {error}") from None
     return settings
+
+
+def producer_settings(
+    pairs: Iterable[str] | None, compression: Codec, acks: Acks, broker_timeout_s: float
+) -> dict[str, Any]:
+    """Keyword arguments of a producer; `-X` overrides the flags. Raises as `client_settings`."""
+    from millrace.config import ProducerConfig
+
+    return {
+        "compression": compression.value,
+        "acks": "all" if acks is Acks.ALL else int(acks),
+        "delivery_timeout_ms": max(1, round(broker_timeout_s * 1000)),
+        **client_settings(pairs, ProducerConfig),
+    }
 
 
 def _value(name: str, text: str, hint: object) -> Any:

@@ -15,6 +15,23 @@ from millrace_cli.exits import tell
 SAY_AFTER_S = 0.5
 
 
+async def until_interrupted(
+    work: Coroutine[Any, Any, object],
+    *,
+    stop: Callable[[], None],
+    within_s: float,
+    waits_for: Callable[[], str],
+) -> None:
+    """Runs the work. When a signal cancels the caller, calls `stop`, and then waits as `finish`."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stop()
+        await finish(task, within_s=within_s, waits_for=waits_for)
+        raise
+
+
 async def finish(
     work: Coroutine[Any, Any, object] | asyncio.Task[Any],
     *,

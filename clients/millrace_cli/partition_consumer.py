@@ -14,7 +14,7 @@ from millrace.records import TopicPartition
 from millrace_cli.broker_watch import ConsumerSilence, watching
 from millrace_cli.exits import CommandError, Exit
 from millrace_cli.formats.record_text import Formatter, records_before
-from millrace_cli.read_range import ReadStart, end_offsets, seek_to_start
+from millrace_cli.read_range import ReadStart, batches_until, end_offsets, seek_to_start
 from millrace_cli.record_output import RecordOutput
 
 
@@ -84,17 +84,12 @@ class PartitionConsumer:
     ) -> None:
         """Prints records up to the `ahead` offsets, exclusive; without them, until an interrupt."""
         left = self.count
-        async for batch in consumer.batches():
+        async for batch in batches_until(consumer, ahead):
             records = records_before(batch, ahead.get(batch.where))
             if left is not None:
                 records = records[:left]
                 left -= len(records)
             # A slow reader of the pipe delays the fetches, which bounds memory.
             await output.write([self.formatter(record) for record in records])
-            if batch.where in ahead and batch.next_offset >= ahead[batch.where]:
-                del ahead[batch.where]
-                if not ahead:
-                    return
-                consumer.pause(batch.where)
             if left == 0:
                 return

@@ -1,17 +1,17 @@
 """What `millrace consume` reads: the topics, where it starts in each partition, and where it ends.
 
 Owns the texts of these flags and the offsets that they stand for. Asks the brokers for offsets
-through a consumer; reads no records.
+through a consumer, which reads the records.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millrace.records import TopicPartition
+from millrace.records import RecordBatch, TopicPartition
 from millrace_cli.exits import CommandError
 from millrace_cli.formats.input_format import timestamp_ms
 from millrace_cli.name_patterns import expand, is_pattern
@@ -127,6 +127,23 @@ async def seek_to_start(
         beginnings = await consumer.beginning_offsets(*ends)
         for where, end in ends.items():
             consumer.seek(where, _offset(start, where, beginnings[where], end))
+
+
+async def batches_until(
+    consumer: Consumer[bytes, bytes], ends: Mapping[TopicPartition, int]
+) -> AsyncIterator[RecordBatch[bytes, bytes]]:
+    """The batches with the records below the ends; without any ends, until an interrupt.
+
+    The last batch of a partition may have records beyond its end.
+    """
+    ahead = dict(ends)
+    async for batch in consumer.batches():
+        yield batch
+        if batch.where in ahead and batch.next_offset >= ahead[batch.where]:
+            del ahead[batch.where]
+            if not ahead:
+                return
+            consumer.pause(batch.where)
 
 
 def _offset(start: ReadStart, where: TopicPartition, beginning: int, end: int) -> int:

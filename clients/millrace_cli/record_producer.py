@@ -6,30 +6,23 @@ the command reads nothing more, sends the records that it has read, and waits fo
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from millrace.events import EventKind, State
 from millrace.producer import Producer
 from millrace.records import Headers
-from millrace_cli.broker_watch import Silence, watching
 from millrace_cli.exits import CommandError, Exit, InputError, tell
 from millrace_cli.formats.input_format import Columns, Format, Reader
 from millrace_cli.formats.input_lines import LINE_BYTES_MAX, Inputs, Lines
 from millrace_cli.formats.input_notes import InputNotes
-from millrace_cli.interruption import finish
+from millrace_cli.interruption import until_interrupted
 from millrace_cli.json_output import print_json
 from millrace_cli.read_progress import read_progress
 from millrace_cli.visible_text import counted
-
-ACKS_S = 5.0
-"""How long an interrupted command waits for acks."""
+from millrace_cli.watched_producer import ACKS_S, tell_unacked, watched_producer
 
 
 @dataclass
@@ -62,24 +55,13 @@ class RecordProducer:
     async def run(self, servers: str) -> Exit:
         """Sends all inputs; prints the totals after success and after failure."""
         started = time.monotonic()
-        producer = Producer(servers, **self.settings)
-        silence = partial(_silence, producer, servers, started)
-        timeout_s = self.settings["delivery_timeout_ms"] / 1000
-        async with watching(silence, timeout_s=timeout_s, ends=False):
-            await producer.start()
-            reporting = asyncio.create_task(_report_retries(producer))
+        producing = watched_producer(servers, self.settings, unacked=lambda: self.unacked)
+        async with producing as producer:
+            await self._check_partition(producer)
             try:
-                await self._check_partition(producer)
-                try:
-                    await self._send_all(producer)
-                finally:
-                    self._summarize(time.monotonic() - started)
+                await self._send_all(producer)
             finally:
-                reporting.cancel()
-                if self.unacked:
-                    await _abandon(producer)
-                else:
-                    await producer.close()
+                self._summarize(time.monotonic() - started)
         return Exit.OK
 
     async def _check_partition(self, producer: Producer) -> None:
@@ -90,17 +72,12 @@ class RecordProducer:
             )
 
     async def _send_all(self, producer: Producer) -> None:
-        sending = asyncio.create_task(self._send_inputs(producer))
-        try:
-            await asyncio.shield(sending)
-        except asyncio.CancelledError:
-            self.inputs.stop()
-            await finish(
-                sending,
-                within_s=ACKS_S,
-                waits_for=lambda: f"the broker to acknowledge {counted(self.unacked, 'record')}",
-            )
-            raise
+        await until_interrupted(
+            self._send_inputs(producer),
+            stop=self.inputs.stop,
+            within_s=ACKS_S,
+            waits_for=lambda: f"the broker to acknowledge {counted(self.unacked, 'record')}",
+        )
 
     async def _send_inputs(self, producer: Producer) -> None:
         with read_progress(self.files) as on_read:
@@ -185,11 +162,7 @@ class RecordProducer:
             sys.stdout.flush()
             return
         print(summary_line(self.records, self.size, elapsed_s), file=sys.stderr)
-        if self.unacked:
-            tell(
-                f"{counted(self.unacked, 'record')} more {'was' if self.unacked == 1 else 'were'} "
-                "sent without an ack; the topic may have them"
-            )
+        tell_unacked(self.unacked)
 
 
 def summary_line(records: int, size_bytes: int, elapsed_s: float) -> str:
@@ -203,29 +176,3 @@ def summary_line(records: int, size_bytes: int, elapsed_s: float) -> str:
         f"sent {counted(records, 'record')}, {counted(size_bytes, 'byte')} "
         f"in {elapsed_s:.2f} s ({rate})"
     )
-
-
-def _silence(producer: Producer, servers: str, started: float) -> Silence:
-    """How long the oldest record has waited for its ack, or the command for its first response."""
-    health = producer.health()
-    if health.state is State.NEW:
-        return Silence(time.monotonic() - started, f"no broker of {servers} answers")
-    waiting = counted(health.buffered_records, "record")
-    reason = "" if health.last_error is None else f": {health.last_error}"
-    return Silence(health.oldest_ms / 1000, f"no ack for {waiting}{reason}")
-
-
-async def _abandon(producer: Producer) -> None:
-    """Closes without waiting for acks."""
-    closing = asyncio.ensure_future(producer.close())
-    await asyncio.sleep(0)
-    closing.cancel()
-    with suppress(asyncio.CancelledError):
-        await asyncio.wait([closing])
-
-
-async def _report_retries(producer: Producer) -> None:
-    """Prints the reason of a retry, so that the user knows why the command waits."""
-    async for event in producer.events():
-        if event.kind is EventKind.RETRYING:
-            tell(event.sentence)

@@ -287,7 +287,7 @@ def test_the_query_may_come_from_stdin(millrace: Millrace) -> None:
 def test_progress_goes_to_stderr_and_ends_before_the_result(
     millrace: Millrace, clicks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millrace_cli.progress.LINE_S", 0)
+    monkeypatch.setattr("millrace_cli.progress_display.LINE_S", 0)
     done = millrace("sql", f'SELECT count(*) FROM "{clicks}"')
     assert done.stdout == "12\n"
     assert re.search(r"^reading: 12 rows, .* rows/s, lag 0$", done.stderr, re.M)

@@ -8,7 +8,7 @@ import pytest
 
 from millrace._arrow.corrupt_counts import CorruptCounts
 from millrace.records import TopicPartition
-from millrace_cli import progress as module
+from millrace_cli import progress_display as module
 from millrace_cli.progress import StderrProgress, StderrWarnings
 from millrace_spark.pipeline.directory import ImportDirectory
 from millrace_spark.pipeline.ledger import ImportBatch, Span

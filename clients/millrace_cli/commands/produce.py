@@ -6,14 +6,20 @@ Owns the flags. `record_producer` sends, and `formats.input_format` parses.
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from millrace_cli.client_settings import Settings, client_settings
+from millrace_cli.client_settings import (
+    Acks,
+    AcksFlag,
+    Codec,
+    Compression,
+    Settings,
+    producer_settings,
+)
 from millrace_cli.exits import Exit, run
 from millrace_cli.formats.csv_flags import csv_flags
 from millrace_cli.formats.input_format import Format, Reader, timestamp_ms
@@ -24,25 +30,6 @@ from millrace_cli.servers import (
     BrokerTimeout,
     Servers,
 )
-
-
-class Codec(StrEnum):
-    """Compression of batches."""
-
-    NONE = "none"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-class Acks(StrEnum):
-    """The replicas that acknowledge a record."""
-
-    ALL = "all"
-    ONE = "1"
-    NONE = "0"
-
 
 Files = Annotated[
     list[str] | None,
@@ -105,13 +92,10 @@ NullTexts = Annotated[
     list[str] | None,
     typer.Option("--null", metavar="TEXT", help="CSV: a cell that is null; may be repeated."),
 ]
-Compression = Annotated[Codec, typer.Option("--compression", "-z", help="Compression of batches.")]
 SummaryJson = Annotated[
     bool,
     typer.Option("--json", "-J", help="Print the summary to stdout as JSON, not to stderr."),
 ]
-AcksFlag = Annotated[Acks, typer.Option(help="Replicas that acknowledge a record.")]
-
 
 PRODUCE_HELP = """Send records to a topic, one per line, JSON object, CSV row or file.
 
@@ -179,7 +163,7 @@ def produce(
     end = _bytes("--delimiter", delimiter)
     headers = tuple(_header(text) for text in header or ())
     time_ms = None if timestamp is None else _timestamp_ms(timestamp, timestamp_field)
-    settings = _settings(setting, compression, acks, broker_timeout_s)
+    settings = producer_settings(setting, compression, acks, broker_timeout_s)
 
     async def work() -> Exit:
         from millrace_cli.record_producer import RecordProducer
@@ -190,19 +174,6 @@ def produce(
         ).run(servers)
 
     run(work())
-
-
-def _settings(
-    pairs: list[str] | None, compression: Codec, acks: Acks, broker_timeout_s: float
-) -> dict[str, Any]:
-    from millrace.config import ProducerConfig
-
-    return {
-        "compression": compression.value,
-        "acks": "all" if acks is Acks.ALL else int(acks),
-        "delivery_timeout_ms": max(1, round(broker_timeout_s * 1000)),
-        **client_settings(pairs, ProducerConfig),
-    }
 
 
 def _check_format(

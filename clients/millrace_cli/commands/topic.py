@@ -59,7 +59,7 @@ def create(
 
     If the broker refuses one of several topics, it creates none of them.
     """
-    configs = _configs(config)
+    configs = topic_configs(config)
 
     async def work() -> Exit:
         from millrace.admin import NewTopic
@@ -151,7 +151,7 @@ def alter(
 
     Prints nothing; with --json, what was changed.
     """
-    configs = _configs(config) | dict.fromkeys(delete_config or ())
+    configs = topic_configs(config) | dict.fromkeys(delete_config or ())
     if not configs and partitions is None:
         raise typer.BadParameter("nothing to change: give --config, --delete-config, --partitions")
 
@@ -218,7 +218,8 @@ def _admin(servers: str) -> Admin:
     return Admin(servers, client_id="millrace-cli")
 
 
-def _configs(pairs: list[str] | None) -> dict[str, str | None]:
+def topic_configs(pairs: list[str] | None) -> dict[str, str | None]:
+    """The settings that `--config` gives. Raises `typer.BadParameter`."""
     configs: dict[str, str | None] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
