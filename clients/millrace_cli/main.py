@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from millrace_cli.commands.bench import bench
 from millrace_cli.commands.cluster import cluster
 from millrace_cli.commands.consume import consume
 from millrace_cli.commands.dissect import dissect
@@ -47,6 +48,7 @@ app.command()(dissect)
 app.command()(demo)
 app.command()(sql)
 app.add_typer(spark)
+app.add_typer(bench)
 
 
 def _show_version(wanted: bool) -> None:

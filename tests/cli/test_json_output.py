@@ -39,6 +39,9 @@ CASES = {
     ("cluster", "info"): "--metrics millrace_connections",
     ("cluster", "config"): "log_level",
     ("cluster", "logs"): "{topic}",
+    ("bench", "produce"): "{topic} -n 5",
+    ("bench", "consume"): "{topic}",
+    ("bench", "latency"): "{topic} -n 5",
     ("spark", "import"): "{topic}-empty --to {out} --quiet",
 }
 """The arguments of each command; a tab is a space within one."""
