@@ -49,6 +49,12 @@ IMPORT = ("import", "clicks", "--to", "out")
             "another column is named record_key",
         ),
         ((*IMPORT, "--max-corrupt", "many"), Exit.USAGE, "--max-corrupt: 'many' is neither"),
+        (("aggregate", "a", "--max-corrupt", "1"), Exit.USAGE, "--max-corrupt: needs --schema"),
+        (
+            ("aggregate", "a", "--schema", "v int", "--max-corrupt", "101%"),
+            Exit.USAGE,
+            "--max-corrupt: '101%' is more than 100%",
+        ),
         (("aggregate", "a", "--by", ""), Exit.USAGE, "--by: name a column"),
         (("aggregate", "a", "--limit", "0"), Exit.USAGE, "--limit: from 1 to 10,000"),
         (("aggregate", "a", "--sql", "none.sql"), Exit.USAGE, "--sql none.sql: No such file"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from millrace.records import Record
 from millrace.sync import Admin, Consumer, Producer
 from millrace_server.testing import BrokerThread
 from millrace_spark.pipeline.aggregate_run import AggregateSettings, aggregate, query_of
-from millrace_spark.pipeline.errors import JobFailed
+from millrace_spark.pipeline.errors import JobFailed, TooManyCorrupt
 from millrace_spark.pipeline.export_run import ExportSettings, export_files
 from millrace_spark.pipeline.import_run import ImportSettings, import_topics
 from millrace_spark.pipeline.value_schema import parse_schema
@@ -240,6 +241,27 @@ def test_a_query_sees_the_fields_and_the_records_own_columns(
     unknown = AggregateSettings(("none",), broker.servers)
     with pytest.raises(UnknownTopicOrPartition):
         aggregate(lambda: spark, unknown)
+
+
+@pytest.mark.spark
+def test_more_corrupt_records_than_allowed_end_a_query_without_files(
+    spark: Any, broker: BrokerThread, visits: str, tmp_path: Path
+) -> None:
+    query = "SELECT timestamp FROM records ORDER BY timestamp"
+    settings = AggregateSettings(
+        (visits,), broker.servers, schema=parse_schema("page long, timestamp long"), sql=query
+    )
+    warned = aggregate(lambda: spark, settings)
+    assert len(warned.rows) == 6
+    assert warned.corrupt is not None
+    assert warned.corrupt.startswith("6 of 6 records have corrupt values, 6 fields in all")
+    for limit, to in (("5", None), ("99.9%", str(tmp_path / "files"))):
+        with pytest.raises(TooManyCorrupt, match=f"6 of 6 .* and --max-corrupt is {limit}"):
+            aggregate(lambda: spark, replace(settings, max_corrupt=limit, to=to))
+    assert not (tmp_path / "files").exists()
+    allowed = replace(settings, max_corrupt="6", to=str(tmp_path / "files"))
+    assert aggregate(lambda: spark, allowed).rows == warned.rows
+    assert spark.read.parquet(str(tmp_path / "files")).count() == 6
 
 
 @pytest.mark.spark

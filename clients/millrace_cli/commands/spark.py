@@ -245,6 +245,15 @@ Sql = Annotated[
 Since = Annotated[
     str | None, typer.Option(metavar="TIME", help="Earliest time: 2026-01-31T12:00:00Z, or ms.")
 ]
+MaxCorruptCounted = Annotated[
+    str | None,
+    typer.Option(
+        "--max-corrupt",
+        metavar="N|N%",
+        help="With --schema: most records with a value that does not fit, counted before the query "
+        "runs; by default any number, with a warning.",
+    ),
+]
 ToFiles = Annotated[
     str | None, typer.Option("--to", metavar="DIR", help="Write all rows as files, too.")
 ]
@@ -263,6 +272,7 @@ def aggregate(
     to: ToFiles = None,
     file_format: FileFormat = "parquet",
     limit: Annotated[int, typer.Option(metavar="N", help="Most rows to print.")] = 1_000,
+    max_corrupt: MaxCorruptCounted = None,
     deadline_ms: DeadlineMs = 30_000,
     master: Master = None,
     conf: Conf = None,
@@ -293,6 +303,7 @@ def aggregate(
             file_format,
             limit,
             deadline_ms,
+            max_corrupt,
         )
         progress = _progress(quiet)
         starter = _Starter("millrace aggregate", master, conf, progress)

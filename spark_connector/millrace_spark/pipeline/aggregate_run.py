@@ -22,8 +22,11 @@ from millrace_spark.options.read_options import parse_read_options
 from millrace_spark.pipeline.corrupt_metrics import (
     CORRUPT_FIELDS,
     corrupt_metrics,
+    corrupt_sentence,
     observed_sentence,
 )
+from millrace_spark.pipeline.corrupt_records import CorruptLimit
+from millrace_spark.pipeline.errors import TooManyCorrupt
 from millrace_spark.pipeline.executor_wait import executor_wait
 from millrace_spark.pipeline.progress import NoProgress, Progress
 from millrace_spark.pipeline.spark_tasks import error_of_task
@@ -64,8 +67,13 @@ class AggregateSettings:
     rows_max: int = 1_000
     """Most rows of the result; files have all rows."""
     deadline_ms: int = 30_000
+    max_corrupt: str | None = None
+    """`N` or `N%`: most corrupt records of the topics and times; None: any number."""
 
     def __post_init__(self) -> None:
+        CorruptLimit.parse(self.max_corrupt)
+        if self.max_corrupt is not None and self.schema is None:
+            raise ConfigError("--max-corrupt: needs --schema; without it no record is corrupt")
         for option, text in (("--since", self.since), ("--until", self.until)):
             if text is not None:
                 parse_time(option, text)
@@ -130,7 +138,10 @@ def aggregate(
     *,
     progress: Progress | None = None,
 ) -> Statistics:
-    """Runs the query. Raises `ConfigError`, `JobFailed` and the errors of the reader."""
+    """Runs the query. Raises `ConfigError`, `JobFailed` and the errors of the reader.
+
+    Raises `TooManyCorrupt` before the query runs, for more corrupt records than allowed.
+    """
     running = spark()
     try:
         with executor_wait(running, (progress or NoProgress()).warning):
@@ -158,6 +169,17 @@ def _statistics(spark: SparkSession, settings: AggregateSettings) -> Statistics:
         len(rows) > settings.rows_max,
         None if settings.schema is None else observed_sentence(result, corrupt),
     )
+
+
+def _require_few_corrupt(frame: DataFrame, metrics: list[Column], max_corrupt: str) -> None:
+    """Raises `TooManyCorrupt`. Reads all records: a query may read some of them, or some twice."""
+    (found,) = frame.agg(*metrics).collect()
+    limit = CorruptLimit.parse(max_corrupt).exceeded(found["corrupt"], found["records"])
+    if limit is not None:
+        raise TooManyCorrupt(
+            f"{corrupt_sentence(found.asDict())}, and --max-corrupt is {limit}. Correct --schema, "
+            "or set --max-corrupt 100%"
+        )
 
 
 def query_of(settings: AggregateSettings) -> str:
@@ -209,7 +231,10 @@ def _view(spark: SparkSession, settings: AggregateSettings, corrupt: Observation
     if settings.until is not None:
         frame = frame.where(time < _moment("--until", settings.until))
     if settings.schema is not None:
-        frame = frame.observe(corrupt, *corrupt_metrics(prefix))
+        metrics = corrupt_metrics(prefix)
+        if settings.max_corrupt is not None:
+            _require_few_corrupt(frame, metrics, settings.max_corrupt)
+        frame = frame.observe(corrupt, *metrics)
     columns = [f.col(prefix + name).alias(own_name(name, fields)) for name in _OWN]
     made = {"date": f.to_date(time), "hour": f.date_trunc("hour", time)}
     columns += [made[name].alias(own_name(name, fields)) for name in _TIMES]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +39,16 @@ def corrupt_metrics(prefix: str) -> list[Column]:
 def observed_sentence(frame: DataFrame, observation: Observation) -> str | None:
     """A sentence about what was corrupt in the query of `frame`; None if nothing was."""
     found = _observed(observation) if _is_observed(frame) else None
-    if not found or not found["corrupt"]:
-        return None
-    topic, partition, offset, fields = found["first"]
+    return corrupt_sentence(found) if found and found["corrupt"] else None
+
+
+def corrupt_sentence(metrics: Mapping[str, Any]) -> str:
+    """A sentence about what is corrupt, by the metrics of `corrupt_metrics`; something is."""
+    topic, partition, offset, fields = metrics["first"]
     reason = f"in {', '.join(fields)}" if fields else "which is no JSON object"
-    nulls = f"{found['fields']:,} field{'' if found['fields'] == 1 else 's'}"
+    nulls = f"{metrics['fields']:,} field{'' if metrics['fields'] == 1 else 's'}"
     return (
-        f"{share(found['corrupt'], found['records'])}, {nulls} in all; the first is at "
+        f"{share(metrics['corrupt'], metrics['records'])}, {nulls} in all; the first is at "
         f"{topic}-{partition} offset {offset}, {reason}"
     )
 

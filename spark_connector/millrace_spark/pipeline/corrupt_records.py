@@ -1,4 +1,4 @@
-"""Records with values that their columns cannot hold: the limit of an import, and the sentences.
+"""Records with values that their columns cannot hold: the limit of a run, and the sentences.
 
 `millrace._arrow` finds and counts the values. Knows no files and no Spark.
 """
@@ -27,7 +27,10 @@ def total(counts: Iterable[CorruptCounts]) -> CorruptCounts:
 
 @dataclass(frozen=True, slots=True)
 class CorruptLimit:
-    """The most corrupt records of a batch; by default not all of the first one of a directory."""
+    """The most corrupt records of a batch; by default not all of the first one of a directory.
+
+    An aggregation has no limit by default: it leaves nothing behind that is wrong.
+    """
 
     records: int | None = None
     percent: float | None = None
@@ -51,17 +54,20 @@ class CorruptLimit:
             raise ConfigError(f"--max-corrupt: {text!r} is more than 100%")
         return cls(percent=percent)
 
+    def exceeded(self, corrupt: int, records: int, *, is_first: bool = False) -> str | None:
+        """The limit in words, if so many corrupt ones of so many records are over it."""
+        if self.records is not None:
+            limit, is_over = f"{self.records:,}", corrupt > self.records
+        elif self.percent is not None:
+            limit, is_over = f"{self.percent:g}%", corrupt > records * self.percent / 100
+        else:
+            limit, is_over = "not all", is_first and 0 < corrupt == records
+        return limit if is_over else None
+
     def excess(self, corrupt: CorruptCounts, records: int, *, is_first: bool) -> str | None:
         """Why a batch of so many records may not be imported; None if it may."""
-        if not corrupt.records:
-            return None
-        if self.records is not None:
-            limit, is_over = f"{self.records:,}", corrupt.records > self.records
-        elif self.percent is not None:
-            limit, is_over = f"{self.percent:g}%", corrupt.records > records * self.percent / 100
-        else:
-            limit, is_over = "not all", is_first and corrupt.records == records
-        if not is_over:
+        limit = self.exceeded(corrupt.records, records, is_first=is_first)
+        if limit is None:
             return None
         example = example_sentence(*next(iter(corrupt.examples.items())))
         return (
