@@ -153,13 +153,48 @@ def test_rows_of_csv_become_json_with_a_column_as_key(
 
 
 @pytest.mark.spark
+def test_cells_of_csv_are_read_by_name_and_a_bad_one_is_null_and_told(
+    spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path
+) -> None:
+    text = "origin,temp,at,id\nEWR,39.02,2013-01-31T10:00:00.123456Z,007\nLGA,warm,,8\nJFK,,,\n"
+    (tmp_path / "weather.csv").write_text(text, encoding="utf-8")
+    settings = ExportSettings(
+        str(tmp_path),
+        "typed-cells",
+        broker.servers,
+        file_format="csv",
+        key="id",
+        schema=parse_schema("id long, temp double, origin string, at timestamp"),
+        partitions=1,
+    )
+    done = export_files(lambda: spark, settings)
+    sent = records_of(broker, "typed-cells", 3)
+    found = {each.key: json.loads(each.value or b"") for each in sent}
+    bad = json.loads(found[b"8"].pop("_corrupt_record"))
+    assert found == {
+        None: {"origin": "JFK"},
+        b"7": {"id": 7, "temp": 39.02, "origin": "EWR", "at": "2013-01-31T10:00:00.123456Z"},
+        b"8": {"id": 8, "origin": "LGA"},
+    }
+    assert bad == {"origin": "LGA", "temp": "warm", "id": "8"}
+    assert done.corrupt is not None
+    assert done.corrupt.startswith("1 of 3 records has a corrupt value, and null was sent;")
+    assert done.corrupt.endswith(", in temp")
+
+
+@pytest.mark.spark
 def test_an_impossible_export_is_refused_before_a_record_is_sent(
     spark: Any, broker: BrokerThread, admin: Admin, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.json").write_text('{"id": 1, "name": "a"}\n', encoding="utf-8")
+    (tmp_path / "rows.csv").write_text("id,name\n1,a\n", encoding="utf-8")
 
     def fails(error: type[Exception], match: str, **settings: Any) -> None:
-        wanted = {"directory": str(tmp_path), "topic": "sent", "servers": broker.servers}
+        wanted = {
+            "directory": str(tmp_path / "rows.json"),
+            "topic": "sent",
+            "servers": broker.servers,
+        }
         with pytest.raises(error, match=match):
             export_files(lambda: spark, ExportSettings(**(wanted | settings)))
 
@@ -168,6 +203,9 @@ def test_an_impossible_export_is_refused_before_a_record_is_sent(
     fails(ConfigError, "--key: the files have no column 'no'; they have id, name",
           file_format="json", key="no")  # fmt: skip
     fails(JobFailed, "PATH_NOT_FOUND", directory=str(tmp_path / "none"))
+    fails(ConfigError, "--schema: the files have no column 'ID'; they have id, name",
+          directory=str(tmp_path / "rows.csv"), file_format="csv",
+          schema=parse_schema("ID int"))  # fmt: skip
     fails(ConfigError, "files of parquet have a schema", schema=parse_schema("a int"))
     fails(ConfigError, "'xml' is none of parquet", file_format="xml")
     assert admin.list_offsets({("sent", 0): "latest"})["sent", 0].offset == 0  # type: ignore[index]

@@ -1,7 +1,9 @@
-"""docs/typed-columns.md: one reading of JSON for connector, import, aggregate, and Arrow alone."""
+"""docs/typed-columns.md: one reading of JSON, by connector, import, aggregate, export and Arrow."""
 
 from __future__ import annotations
 
+import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from millrace._arrow.json_values import CORRUPT, CORRUPT_FIELDS, read_json
-from millrace.sync import Admin, Producer
+from millrace.sync import Admin, Consumer, Producer
 from millrace_server.testing import BrokerThread
 from millrace_spark.pipeline import ImportSettings, import_topics
 from millrace_spark.pipeline.aggregate_run import AggregateSettings, aggregate
 from millrace_spark.pipeline.errors import TooManyCorrupt
+from millrace_spark.pipeline.export_run import ExportSettings, export_files
 from millrace_spark.pipeline.record_columns import value_fields
 from millrace_spark.pipeline.value_schema import parse_schema
 from tests.spark.told import Told
@@ -47,19 +50,19 @@ def test_a_value_becomes_what_the_table_says(number: int, neighbours: list[bytes
 
 @pytest.mark.spark
 @WARNS_OF_PANDAS
-def test_connector_import_and_aggregate_read_what_the_table_says(
+def test_connector_import_aggregate_and_export_read_what_the_table_says(
     spark: Any, broker: BrokerThread, tmp_path: Path
 ) -> None:
     with Admin(broker.servers) as admin, Producer(broker.servers) as producer:
         admin.create_topic("table", partitions=1)
         producer.send_many("table", records())
     schema = parse_schema(DDL)
-    connector = (
-        spark.read.format("millrace")
-        .schema(f"{DDL}, offset long, {CORRUPT} string, {CORRUPT_FIELDS} array<string>")
-        .options(subscribe="table", valueFormat="json", **{"millrace.servers": broker.servers})
-        .load()
-    )
+
+    def connector(topic: str) -> Any:
+        reader = spark.read.format("millrace").option("millrace.servers", broker.servers)
+        kinds = f"{DDL}, offset long, {CORRUPT} string, {CORRUPT_FIELDS} array<string>"
+        return reader.schema(kinds).options(subscribe=topic, valueFormat="json").load()
+
     told = Told()
     done = import_topics(
         lambda: spark,
@@ -76,9 +79,22 @@ def test_connector_import_and_aggregate_read_what_the_table_says(
             to=str(tmp_path / "aggregate"),
         ),
     )
+    (tmp_path / "values.json").write_bytes(b"\n".join([*records(), b" \n"]))
+    exported = export_files(
+        lambda: spark,
+        ExportSettings(
+            str(tmp_path / "values.json"),
+            "exported",
+            broker.servers,
+            file_format="json",
+            schema=schema,
+            partitions=1,
+        ),
+    )
     bad = [offset for offset, case in enumerate(cases()) if case.is_corrupt]
     frames = {
-        "connector": connector,
+        "connector": connector("table"),
+        "export": connector("exported"),
         "import": spark.read.parquet(str(tmp_path / "import")),
         "aggregate": spark.read.parquet(str(tmp_path / "aggregate")),
     }
@@ -94,6 +110,12 @@ def test_connector_import_and_aggregate_read_what_the_table_says(
     for name in ("connector", "import"):
         corrupt = frames[name].where(f"{CORRUPT} IS NOT NULL").select("offset").collect()
         assert sorted(row.offset for row in corrupt) == bad, name
+    with Consumer(broker.servers, "exported") as consumer:
+        sent = [json.loads(record.value or b"") for record in islice(consumer, len(cases()))]
+    corrupt_texts = {at: each[CORRUPT] for at, each in enumerate(sent) if CORRUPT in each}
+    assert corrupt_texts == {at: records()[at].decode() for at in bad}
+    assert exported.corrupt is not None
+    assert exported.corrupt.startswith(f"{len(bad)} of {len(cases())} records have corrupt values")
     assert (done.corrupt.records, done.corrupt.fields) == (len(bad), len(bad))
     assert told.warnings[0].startswith(f"{len(bad)} of {len(cases())} records have corrupt values")
     first = f"{column(cases()[bad[0]].kind)} do not fit its type, the first is at table-0 offset"

@@ -226,6 +226,8 @@ def export(
         starter = _Starter("millrace export", master, conf, progress)
         done = export_files(starter, settings, progress=progress)
         show_export(done, as_json=as_json)
+        if done.corrupt is not None:
+            progress.warning(done.corrupt)
         return Exit.OK
 
     _run(work)

@@ -6,7 +6,6 @@ rows again, and a task that Spark retries repeats its rows.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -19,7 +18,9 @@ from millrace.config import ClientOptions, parse_servers
 from millrace.errors import ConfigError, TopicAlreadyExists
 from millrace.sync import Admin
 from millrace_spark.options.write_options import parse_write_options
+from millrace_spark.pipeline.corrupt_metrics import CORRUPT_FIELDS
 from millrace_spark.pipeline.executor_wait import executor_wait
+from millrace_spark.pipeline.file_rows import corrupt_rows, corrupt_sentence, typed_rows
 from millrace_spark.pipeline.imported_files import import_types
 from millrace_spark.pipeline.partition_paths import DERIVED
 from millrace_spark.pipeline.progress import Counts, NoProgress, Progress
@@ -29,13 +30,15 @@ from millrace_spark.retry import start_with_retry
 from millrace_spark.writing.write_schema import HEADERS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
 
 FORMATS = ("parquet", "orc", "csv", "json")
 _BYTES = ("binary", "string")
 _IMPORT_COLUMNS = frozenset((*COLUMNS, *DERIVED))
 _CSV = {"header": "true", "multiLine": "true", "escape": '"'}
 """RFC 4180, as imports write it: quotes are doubled, and quoted cells may have line breaks."""
+_JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+"""Spark itself writes milliseconds, and a time has microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class ExportSummary:
     topic: str
     records: int
     elapsed_s: float
+    corrupt: str | None = None
+    """A sentence about the rows with values that do not fit the schema, if there are any."""
 
     @property
     def records_per_s(self) -> float:
@@ -117,47 +122,61 @@ def export_files(
         with progress.watching("exporting", poll, total=None):
             running = spark()
             with executor_wait(running, progress.warning):
-                records = _send(running, settings)
-    return ExportSummary(settings.topic, records, time.monotonic() - began)
+                records, corrupt = _send(running, settings)
+    return ExportSummary(settings.topic, records, time.monotonic() - began, corrupt)
 
 
-def _send(spark: SparkSession, settings: ExportSettings) -> int:
+def _send(spark: SparkSession, settings: ExportSettings) -> tuple[int, str | None]:
+    """Returns how many records were sent, and what was corrupt in their rows."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    counted = Observation("export")
+    counted, corrupt = Observation("export"), Observation("corrupt")
     try:
-        frame = _records(spark, settings)
+        if settings.schema is None:
+            frame = _records(spark, settings)
+        else:
+            frame = _typed_records(spark, settings, settings.schema, corrupt)
         frame = frame.observe(counted, f.count(f.lit(1)).alias("records"))
         writer = frame.write.format("millrace").mode("append")
         writer.options(**settings.write_options).save()
-        return int(counted.get["records"])
+        sentence = None if settings.schema is None else corrupt_sentence(corrupt.get)
+        return int(counted.get["records"]), sentence
     except Exception as error:
         raise error_of_task(error) from error
 
 
 def _records(spark: SparkSession, settings: ExportSettings) -> DataFrame:
     """The rows in the columns of the writer. Raises `ConfigError` for a missing column."""
-    from pyspark.sql.types import StructType
-
     reader = spark.read.format(settings.file_format)
     if settings.file_format == "csv":
         reader = reader.options(**_CSV)
-    if settings.schema is not None:
-        reader = reader.schema(StructType.fromJson(json.loads(settings.schema)))
     frame = reader.load(settings.directory)
-    imported = None
-    if settings.value is None and settings.schema is None:
-        imported = _imported_frame(reader, frame, settings)
-    kinds = _kinds(frame if imported is None else imported)
-    for option, name in (("--key", settings.key), ("--value", settings.value)):
-        if name is not None and name not in kinds and (option, name) != ("--value", "json"):
-            raise ConfigError(
-                f"{option}: the files have no column {name!r}; they have {', '.join(kinds)}"
-            )
+    imported = None if settings.value is not None else _imported_frame(reader, frame, settings)
+    _require_columns(frame if imported is None else imported, settings)
     return (
         _row_records(frame, settings) if imported is None else _imported_records(imported, settings)
     )
+
+
+def _typed_records(
+    spark: SparkSession, settings: ExportSettings, schema: str, corrupt: Observation
+) -> DataFrame:
+    """The rows with the types of the schema, in the columns of the writer."""
+    csv = _CSV if settings.file_format == "csv" else None
+    frame = typed_rows(spark, settings.directory, schema, csv=csv)
+    frame = frame.observe(corrupt, *corrupt_rows()).drop(CORRUPT_FIELDS)
+    _require_columns(frame, settings)
+    return _row_records(frame, settings)
+
+
+def _require_columns(frame: DataFrame, settings: ExportSettings) -> None:
+    names = frame.columns
+    for option, name in (("--key", settings.key), ("--value", settings.value)):
+        if name is not None and name not in names and (option, name) != ("--value", "json"):
+            raise ConfigError(
+                f"{option}: the files have no column {name!r}; they have {', '.join(names)}"
+            )
 
 
 def _imported_frame(
@@ -199,7 +218,7 @@ def _row_records(frame: DataFrame, settings: ExportSettings) -> DataFrame:
 
     kinds = _kinds(frame)
     if settings.value in (None, "json"):
-        value = f.to_json(f.struct(*(f.col(_quoted(name)) for name in kinds)))
+        value = f.to_json(f.struct(*(f.col(_quoted(name)) for name in kinds)), _JSON)
     else:
         value = _as_bytes(settings.value, kinds)
     columns = [value.alias("value")]
