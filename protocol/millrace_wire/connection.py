@@ -128,6 +128,11 @@ class Connection(asyncio.BufferedProtocol):
         """Requests that wait to be sent or for their response."""
         return self._pipeline.pending_count
 
+    def is_to(self, address: Address) -> bool:
+        """Whether this is a connection to `address`, as it was dialed or as the socket has it."""
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return address in (self.address, None if peer is None else tuple(peer[:2]))
+
     async def call(self, request: Message, response: type[M], *, timeout_ms: int) -> M:
         """Sends a request, in the order of calls, and returns its response.
 

@@ -158,7 +158,7 @@ def topic(millrace: Millrace, request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def closed_port() -> Iterator[str]:
     """HOST:PORT where no server listens."""
     with socket.socket() as probe:

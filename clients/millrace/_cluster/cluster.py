@@ -190,32 +190,68 @@ class Cluster:
                 return
 
     async def _ask_for_metadata(self, topics: tuple[str, ...] | None) -> MetadataResponse:
-        timeout_ms = self.config.request_timeout_ms
+        request = MetadataRequest(topics)
         failures: list[MillraceError] = []
         for candidate in self._candidates():
             try:
-                connection = await candidate()
-                return await connection.call(
-                    MetadataRequest(topics), MetadataResponse, timeout_ms=timeout_ms
-                )
+                return await candidate(request)
             except MillraceError as error:
                 failures.append(again(error))
         raise ConnectionFailed("; ".join(dict.fromkeys(map(str, failures)))) from failures[-1]
 
-    def _candidates(self) -> list[Callable[[], Awaitable[Connection]]]:
-        """Ways to a broker: open connections, then the brokers known, then the bootstrap list."""
+    def _candidates(self) -> list[Callable[[MetadataRequest], Awaitable[MetadataResponse]]]:
+        """Asks brokers with open connections, then the others known, then the bootstrap list."""
         nodes = list(self.brokers)
         self.rng.shuffle(nodes)
         live = [node for node in nodes if self._open(node, LANE_CALLS) is not None]
         others = [node for node in nodes if node not in live]
-        ways: list[Callable[[], Awaitable[Connection]]] = [
-            partial(self.connection, node) for node in (*live, *others)
-        ]
         known = set(self.brokers.values())
-        ways += [
-            partial(self._bootstrap, server) for server in self._servers if server not in known
+        return [
+            *(partial(self._ask_broker, node) for node in (*live, *others)),
+            *(partial(self._ask_server, server) for server in self._servers if server not in known),
         ]
-        return ways
+
+    async def _ask_broker(self, node_id: int, request: MetadataRequest) -> MetadataResponse:
+        return await self._metadata(await self.connection(node_id), request)
+
+    async def _ask_server(self, server: Address, request: MetadataRequest) -> MetadataResponse:
+        """Asks an address of the bootstrap list, and connects to the broker that answers there."""
+        dialing = self._dial(server)
+        connection = await (dialing if self.brokers else first_contact(dialing, server))
+        try:
+            response = await self._metadata(connection, request)
+            advertised = await self._at_advertised(connection, response)
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(advertised, LANE_CALLS)
+        return response
+
+    async def _metadata(self, connection: Connection, request: MetadataRequest) -> MetadataResponse:
+        timeout_ms = self.config.request_timeout_ms
+        return await connection.call(request, MetadataResponse, timeout_ms=timeout_ms)
+
+    async def _at_advertised(
+        self, connection: Connection, response: MetadataResponse
+    ) -> Connection:
+        """The connection to the address that the broker advertises: this one, or another.
+
+        Other lanes and other clients know that address only. One that cannot be reached would go
+        unseen until then. Raises `ConnectionFailed`.
+        """
+        brokers = {each.node_id: (each.host, each.port) for each in response.brokers}
+        address = brokers.get(connection.node_id)
+        if address is None or connection.is_to(address):
+            return connection
+        connection.close()
+        try:
+            return await self._dial(address)
+        except ConnectionFailed as error:
+            raise ConnectionFailed(
+                f"the broker at {connection} advertises another address to its clients, and there "
+                f"is {error}. Set its `advertise` (millrace serve --advertise HOST:PORT) to an "
+                "address that its clients can reach"
+            ) from error
 
     def _learn(self, response: MetadataResponse) -> None:
         self.cluster_id = response.cluster_id
@@ -292,12 +328,6 @@ class Cluster:
     def _open(self, node_id: int, lane: str) -> Connection | None:
         connection = self._connections.get((node_id, lane))
         return connection if connection is not None and connection.is_open else None
-
-    async def _bootstrap(self, server: Address) -> Connection:
-        dialing = self._dial(server)
-        connection = await (dialing if self.brokers else first_contact(dialing, server))
-        self._keep(connection, LANE_CALLS)
-        return connection
 
     async def _connect(self, node_id: int, lane: str) -> Connection:
         address = self.brokers.get(node_id)

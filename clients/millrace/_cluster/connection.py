@@ -103,6 +103,10 @@ class Connection:
         """Requests that wait to be sent or for their response."""
         return self._connection.pending_count
 
+    def is_to(self, address: Address) -> bool:
+        """Whether this is a connection to `address`, as it was dialed or as the socket has it."""
+        return self._connection.is_to(address)
+
     async def call(self, request: Message, response: type[M], *, timeout_ms: int) -> M:
         """Sends a request, in the order of calls, and returns its response.
 
