@@ -151,6 +151,17 @@ def test_a_file_is_one_record(millrace: Millrace, tmp_path: Path) -> None:
     assert [each.value for each in stored(millrace, topic, 4)] == [*contents, b"piped\n\n"]
 
 
+def test_a_record_may_be_as_large_as_its_topic_allows(millrace: Millrace, topic: str) -> None:
+    large = b"0123456789abcdef" * 300_000
+    refused = millrace.process("produce", topic, "-f", "file", stdin=large)
+    assert refused.returncode == Exit.REFUSED
+    assert b"max.message.bytes of" in refused.stderr
+    assert millrace("topic", "alter", topic, "-c", "max.message.bytes=6000000").exit_code == 0
+    sent = millrace.process("produce", topic, "-f", "file", stdin=large)
+    assert sent.returncode == 0, sent.stderr
+    assert millrace.process("consume", topic, "-D", "").stdout == large
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
