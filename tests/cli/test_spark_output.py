@@ -16,8 +16,9 @@ import pytest
 from millrace.sync import Admin, Producer
 from millrace_cli.exits import Exit
 from millrace_server.testing import BrokerThread
-from tests.command_line import COMMAND, write_script
+from tests.command_line import COMMAND
 from tests.hang_timeout import HANG_TIMEOUT_S
+from tests.page import ROOT, check, page_shell, steps, use_port
 from tests.quick_spark import needs_java
 from tests.spark.standalone_cluster import standalone_cluster
 
@@ -89,28 +90,27 @@ def test_a_jvm_that_does_not_start_is_an_error_with_its_reason(
     assert "1x" in done.stderr.splitlines()[-1]
 
 
-def test_the_commands_of_the_page_on_typed_columns_do_what_it_says(
-    servers: str, quick_spark: dict[str, str], tmp_path: Path
+def test_the_import_of_the_page_on_typed_columns_writes_the_columns_of_the_query_there(
+    servers: str, quick_spark: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pyarrow.dataset import dataset
 
-    page = (Path(__file__).parents[2] / "docs" / "typed-columns.md").read_text()
-    (commands,) = re.findall(r"^```bash\n(.*?)^```", page, re.M | re.S)
-    write_script(tmp_path)
-    path = os.pathsep.join((str(tmp_path), os.environ["PATH"]))
-    done = subprocess.run(
-        ["bash", "-ec", commands],
-        cwd=tmp_path,
-        env={**os.environ, **quick_spark, "MILLRACE_SERVERS": servers, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=HANG_TIMEOUT_S,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "types: origin string, temp string, wind_gust long" in done.stderr
-    assert "1 value of temp does not fit its type, at weather-0 offset 1: 'warm'" in done.stderr
-    rows = dataset(tmp_path / "landed").to_table(["origin", "temp", "wind_gust"]).to_pylist()
-    assert sorted(tuple(row.values()) for row in rows) == [("EWR", 39.02, None), ("LGA", None, 5)]
+    page = (ROOT / "docs" / "typed-columns.md").read_text("utf-8")
+    section = page.partition("\n## From a CSV to columns\n")[2].partition("\n## ")[0]
+    (command,) = re.findall(r"`(millrace spark import .+?)`", section)
+    for name, value in quick_spark.items():
+        monkeypatch.setenv(name, value)
+    with page_shell(tmp_path) as shell:
+        port = servers.rpartition(":")[2]
+        use_port(shell, port)
+        for step in steps(section):
+            check(shell, step, port)
+        shown, code = shell.run(command)
+    assert code == 0, shown
+    assert any("1 value of temp does not fit its type" in line for line in shown), shown
+    found = dataset(tmp_path / "work" / "landed").to_table(["origin", "temp", "wind_gust"])
+    rows = sorted(tuple(row.values()) for row in found.to_pylist())
+    assert rows == [("EWR", 39.02, None), ("LGA", None, 5)]
 
 
 WITH_SHORT_WAIT = """
