@@ -221,6 +221,14 @@ def _outcome(work: Callable[[], Exit]) -> Exit:
     ) as error:
         return ended(Exit.UNAVAILABLE, error)
     except (errors.MillraceError, CommandError) as error:
-        return ended(Exit.REFUSED, error)
+        return Exit.INTERRUPTED if _is_of_interrupt(error) else ended(Exit.REFUSED, error)
     except OSError as error:
         return output_failed(error)
+
+
+def _is_of_interrupt(error: BaseException) -> bool:
+    """Whether the error came while ^C ended a call: PySpark then calls Java again, in vain."""
+    context: BaseException | None = error
+    while context is not None and not isinstance(context, KeyboardInterrupt):
+        context = context.__context__
+    return context is not None

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from millrace.sync import Admin
-from millrace_cli.exits import Exit
+from millrace_cli.exits import Exit, run_blocking
 from millrace_cli.main import app
 from millrace_server.testing import BrokerThread
 from millrace_spark.pipeline.directory import ImportDirectory
+from millrace_spark.pipeline.errors import JobFailed
 
 
 def run(*arguments: str, servers: str = "127.0.0.1:1") -> Result:
@@ -104,3 +109,31 @@ def test_an_import_without_news_needs_no_java(
         assert result.exit_code == Exit.OK, result.stderr
         assert result.stdout.split("\t")[:4] == ["g1", "0", "0", "0"]
     assert result.stderr == f"group g1 into {out}\n"
+
+
+def test_a_call_of_java_that_fails_after_an_interrupt_is_no_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @contextmanager
+    def call_site() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            raise RuntimeError("Answer from Java side is empty")
+
+    def work(interrupt: BaseException) -> Exit:
+        try:
+            with call_site():
+                raise interrupt
+        except Exception as error:
+            raise JobFailed(str(error)) from error
+
+    found = []
+    for interrupt in (KeyboardInterrupt(), RuntimeError("no JVM")):
+        with pytest.raises(typer.Exit) as ended:
+            run_blocking(partial(work, interrupt))
+        found.append((ended.value.exit_code, capsys.readouterr().err))
+    assert found == [
+        (Exit.INTERRUPTED, ""),
+        (Exit.REFUSED, "millrace: Answer from Java side is empty\n"),
+    ]
