@@ -109,8 +109,9 @@ class _Reader:
             raise TypeError(f"a field of type {type_.spec_name} has no reader")
 
     def _variable(self, name: str) -> str:
-        if name in self._variables:
-            raise TypeError(f"two variables of the reader of {self._cls.__name__} are {name}")
+        """A variable that no other field has, named after its field."""
+        while name in self._variables:
+            name += "_"
         self._variables.add(name)
         return name
 
@@ -153,7 +154,8 @@ class _Reader:
 
     def _length(self, type_: WireType, name: str, variable: str, path: str) -> str:
         """Adds the length of a field to the run, to end it."""
-        self._run.append(_RunField(name, type_, self._variable(variable)))
+        variable = self._variable(variable)
+        self._run.append(_RunField(name, type_, variable))
         return variable
 
     def _sized(self, type_: Sized, name: str, variable: str, path: str) -> None:
@@ -181,7 +183,7 @@ class _Reader:
         if self._in_steps:
             values = (where, repr(type_.spec_name), f"size={size}", "left=end - start")
             self._check("position > end", self._error("short_value", *values, "position=start"))
-            if type_ is RECORDS:
+            if type_ is RECORDS and self._element_start:
                 text.add(f"{self._element_start} += {size}")
         value = "data[start:position]"
         if not isinstance(type_, String):
@@ -216,11 +218,12 @@ class _Reader:
             return
         text = self.text
         index = self._variable(f"{variable}_index")
+        outer_start, start = self._element_start, self._variable(f"{variable}_start")
         text.add(f"{variable} = []")
         with text.block(f"for {index if self._in_steps else '_'} in range({count}):"):
             if self._in_steps:
-                self._element_start = self._variable(f"{variable}_start")
-                text.add(f"{self._element_start} = position")
+                self._element_start = start
+                text.add(f"{start} = position")
             path = f"{path}[{{{index}}}]"
             if isinstance(element, StructOf):
                 value = self._struct(element, f"{variable}_", f"{path}.")
@@ -230,10 +233,10 @@ class _Reader:
                 self._end_run(path)
             text.add(f"{variable}.append({value})")
             if self._in_steps:
-                size = f"(position - {variable}_start >> {ENTRY_BYTES_LOG2})"
-                text.add(f"entries -= 1 + {size}")
+                text.add(f"entries -= 1 + (position - {start} >> {ENTRY_BYTES_LOG2})")
                 with text.block("if entries <= 0:"):
                     text.add("entries = yield")
+        self._element_start = outer_start
         text.add(f"{variable} = tuple({variable})")
 
     def _check_count(self, count: str, where: str) -> None:
