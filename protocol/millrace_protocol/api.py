@@ -7,10 +7,13 @@ Kafka has not are numbered from 1000.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Flag, IntEnum, auto
 
 from millrace_protocol.messages import (
     admin,
+    alter_partition,
+    broker_hello,
+    broker_lifecycle,
     configs,
     delete_records,
     fetch,
@@ -23,6 +26,8 @@ from millrace_protocol.messages import (
     metadata,
     produce,
     producer_id,
+    quorum,
+    replica_fetch,
     split_ranges,
     statistics,
 )
@@ -56,19 +61,43 @@ class ApiKey(IntEnum):
     DELETE_GROUPS = 42
     ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    FETCH_SNAPSHOT = 59
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    ALLOCATE_PRODUCER_IDS = 67
+    ASSIGN_REPLICAS = 73
     SPLIT_RANGES = 1000
     DESCRIBE_STATISTICS = 1001
+    BROKER_HELLO = 1010
+    QUORUM_FETCH = 1011
+    REPLICA_FETCH = 1012
+
+
+class Listener(Flag):
+    """The two ports of a broker: one for clients, one for the brokers of its cluster (W-12)."""
+
+    CLIENT = auto()
+    BROKER = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One api. Versions run from `min_version` to `max_version`, both included."""
+    """One api. Versions run from `min_version` to `max_version`, both included.
+
+    `listeners` are those that it is served on.
+    """
 
     key: ApiKey
     request: type[Message]
     response: type[Message]
     min_version: int = 0
     max_version: int = 0
+    listeners: Listener = Listener.CLIENT
 
     @property
     def name(self) -> str:
@@ -76,87 +105,135 @@ class Api:
         return self.request.__name__.removesuffix("Request")
 
 
-APIS: dict[ApiKey, Api] = {
-    api.key: api
-    for api in (
-        Api(ApiKey.HELLO, hello.HelloRequest, hello.HelloResponse),
-        Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
-        Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceResponse),
-        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse),
-        Api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
-        Api(
-            ApiKey.INIT_PRODUCER_ID,
-            producer_id.InitProducerIdRequest,
-            producer_id.InitProducerIdResponse,
+_BOTH = Listener.CLIENT | Listener.BROKER
+
+_CLIENT_APIS = (
+    Api(ApiKey.HELLO, hello.HelloRequest, hello.HelloResponse, listeners=_BOTH),
+    Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
+    Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceResponse),
+    Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse),
+    Api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
+    Api(
+        ApiKey.INIT_PRODUCER_ID,
+        producer_id.InitProducerIdRequest,
+        producer_id.InitProducerIdResponse,
+    ),
+    Api(ApiKey.CREATE_TOPICS, admin.CreateTopicsRequest, admin.CreateTopicsResponse),
+    Api(ApiKey.DELETE_TOPICS, admin.DeleteTopicsRequest, admin.DeleteTopicsResponse),
+    Api(ApiKey.CREATE_PARTITIONS, admin.CreatePartitionsRequest, admin.CreatePartitionsResponse),
+    Api(ApiKey.DESCRIBE_CONFIGS, configs.DescribeConfigsRequest, configs.DescribeConfigsResponse),
+    Api(ApiKey.ALTER_CONFIGS, configs.AlterConfigsRequest, configs.AlterConfigsResponse),
+    Api(
+        ApiKey.FIND_COORDINATOR,
+        group_membership.FindCoordinatorRequest,
+        group_membership.FindCoordinatorResponse,
+    ),
+    Api(ApiKey.JOIN_GROUP, group_membership.JoinGroupRequest, group_membership.JoinGroupResponse),
+    Api(ApiKey.SYNC_GROUP, group_membership.SyncGroupRequest, group_membership.SyncGroupResponse),
+    Api(ApiKey.HEARTBEAT, group_membership.HeartbeatRequest, group_membership.HeartbeatResponse),
+    Api(
+        ApiKey.LEAVE_GROUP,
+        group_membership.LeaveGroupRequest,
+        group_membership.LeaveGroupResponse,
+    ),
+    Api(
+        ApiKey.OFFSET_COMMIT,
+        group_offsets.OffsetCommitRequest,
+        group_offsets.OffsetCommitResponse,
+    ),
+    Api(ApiKey.OFFSET_FETCH, group_offsets.OffsetFetchRequest, group_offsets.OffsetFetchResponse),
+    Api(
+        ApiKey.OFFSET_DELETE,
+        group_offsets.OffsetDeleteRequest,
+        group_offsets.OffsetDeleteResponse,
+    ),
+    Api(ApiKey.LIST_GROUPS, group_admin.ListGroupsRequest, group_admin.ListGroupsResponse),
+    Api(
+        ApiKey.DESCRIBE_GROUPS,
+        group_admin.DescribeGroupsRequest,
+        group_admin.DescribeGroupsResponse,
+    ),
+    Api(ApiKey.DELETE_GROUPS, group_admin.DeleteGroupsRequest, group_admin.DeleteGroupsResponse),
+    Api(
+        ApiKey.DELETE_RECORDS,
+        delete_records.DeleteRecordsRequest,
+        delete_records.DeleteRecordsResponse,
+    ),
+    Api(
+        ApiKey.DESCRIBE_LOG_DIRS,
+        log_dirs.DescribeLogDirsRequest,
+        log_dirs.DescribeLogDirsResponse,
+    ),
+    Api(ApiKey.SPLIT_RANGES, split_ranges.SplitRangesRequest, split_ranges.SplitRangesResponse),
+    Api(
+        ApiKey.DESCRIBE_STATISTICS,
+        statistics.DescribeStatisticsRequest,
+        statistics.DescribeStatisticsResponse,
+    ),
+    Api(
+        ApiKey.DESCRIBE_QUORUM,
+        quorum.DescribeQuorumRequest,
+        quorum.DescribeQuorumResponse,
+        listeners=_BOTH,
+    ),
+)
+
+_BROKER_APIS = tuple(
+    Api(key, request, response, listeners=Listener.BROKER)
+    for key, request, response in (
+        (ApiKey.BROKER_HELLO, broker_hello.BrokerHelloRequest, broker_hello.BrokerHelloResponse),
+        (ApiKey.VOTE, quorum.VoteRequest, quorum.VoteResponse),
+        (
+            ApiKey.BEGIN_QUORUM_EPOCH,
+            quorum.BeginQuorumEpochRequest,
+            quorum.BeginQuorumEpochResponse,
         ),
-        Api(ApiKey.CREATE_TOPICS, admin.CreateTopicsRequest, admin.CreateTopicsResponse),
-        Api(ApiKey.DELETE_TOPICS, admin.DeleteTopicsRequest, admin.DeleteTopicsResponse),
-        Api(
-            ApiKey.CREATE_PARTITIONS, admin.CreatePartitionsRequest, admin.CreatePartitionsResponse
+        (ApiKey.END_QUORUM_EPOCH, quorum.EndQuorumEpochRequest, quorum.EndQuorumEpochResponse),
+        (ApiKey.QUORUM_FETCH, quorum.QuorumFetchRequest, quorum.QuorumFetchResponse),
+        (ApiKey.FETCH_SNAPSHOT, quorum.FetchSnapshotRequest, quorum.FetchSnapshotResponse),
+        (
+            ApiKey.BROKER_REGISTRATION,
+            broker_lifecycle.BrokerRegistrationRequest,
+            broker_lifecycle.BrokerRegistrationResponse,
         ),
-        Api(
-            ApiKey.DESCRIBE_CONFIGS, configs.DescribeConfigsRequest, configs.DescribeConfigsResponse
+        (
+            ApiKey.BROKER_HEARTBEAT,
+            broker_lifecycle.BrokerHeartbeatRequest,
+            broker_lifecycle.BrokerHeartbeatResponse,
         ),
-        Api(ApiKey.ALTER_CONFIGS, configs.AlterConfigsRequest, configs.AlterConfigsResponse),
-        Api(
-            ApiKey.FIND_COORDINATOR,
-            group_membership.FindCoordinatorRequest,
-            group_membership.FindCoordinatorResponse,
+        (
+            ApiKey.ASSIGN_REPLICAS,
+            broker_lifecycle.AssignReplicasRequest,
+            broker_lifecycle.AssignReplicasResponse,
         ),
-        Api(
-            ApiKey.JOIN_GROUP, group_membership.JoinGroupRequest, group_membership.JoinGroupResponse
+        (
+            ApiKey.ALLOCATE_PRODUCER_IDS,
+            broker_lifecycle.AllocateProducerIdsRequest,
+            broker_lifecycle.AllocateProducerIdsResponse,
         ),
-        Api(
-            ApiKey.SYNC_GROUP, group_membership.SyncGroupRequest, group_membership.SyncGroupResponse
+        (
+            ApiKey.ALTER_PARTITION,
+            alter_partition.AlterPartitionRequest,
+            alter_partition.AlterPartitionResponse,
         ),
-        Api(
-            ApiKey.HEARTBEAT, group_membership.HeartbeatRequest, group_membership.HeartbeatResponse
-        ),
-        Api(
-            ApiKey.LEAVE_GROUP,
-            group_membership.LeaveGroupRequest,
-            group_membership.LeaveGroupResponse,
-        ),
-        Api(
-            ApiKey.OFFSET_COMMIT,
-            group_offsets.OffsetCommitRequest,
-            group_offsets.OffsetCommitResponse,
-        ),
-        Api(
-            ApiKey.OFFSET_FETCH, group_offsets.OffsetFetchRequest, group_offsets.OffsetFetchResponse
-        ),
-        Api(
-            ApiKey.OFFSET_DELETE,
-            group_offsets.OffsetDeleteRequest,
-            group_offsets.OffsetDeleteResponse,
-        ),
-        Api(ApiKey.LIST_GROUPS, group_admin.ListGroupsRequest, group_admin.ListGroupsResponse),
-        Api(
-            ApiKey.DESCRIBE_GROUPS,
-            group_admin.DescribeGroupsRequest,
-            group_admin.DescribeGroupsResponse,
-        ),
-        Api(
-            ApiKey.DELETE_GROUPS, group_admin.DeleteGroupsRequest, group_admin.DeleteGroupsResponse
-        ),
-        Api(
-            ApiKey.DELETE_RECORDS,
-            delete_records.DeleteRecordsRequest,
-            delete_records.DeleteRecordsResponse,
-        ),
-        Api(
-            ApiKey.DESCRIBE_LOG_DIRS,
-            log_dirs.DescribeLogDirsRequest,
-            log_dirs.DescribeLogDirsResponse,
-        ),
-        Api(ApiKey.SPLIT_RANGES, split_ranges.SplitRangesRequest, split_ranges.SplitRangesResponse),
-        Api(
-            ApiKey.DESCRIBE_STATISTICS,
-            statistics.DescribeStatisticsRequest,
-            statistics.DescribeStatisticsResponse,
+        (
+            ApiKey.REPLICA_FETCH,
+            replica_fetch.ReplicaFetchRequest,
+            replica_fetch.ReplicaFetchResponse,
         ),
     )
-}
+)
+
+APIS: dict[ApiKey, Api] = {api.key: api for api in (*_CLIENT_APIS, *_BROKER_APIS)}
+
+
+def apis_of(listener: Listener) -> dict[ApiKey, Api]:
+    """The apis that are served on a listener.
+
+    >>> ApiKey.VOTE in apis_of(Listener.CLIENT)
+    False
+    """
+    return {key: api for key, api in APIS.items() if listener in api.listeners}
 
 
 def negotiate(key: ApiKey, min_version: int, max_version: int) -> int | None:

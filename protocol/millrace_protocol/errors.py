@@ -19,14 +19,18 @@ class ErrorCode(IntEnum):
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
     UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
+    REPLICA_NOT_AVAILABLE = 9
     MESSAGE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
     INVALID_TOPIC_EXCEPTION = 17
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     INVALID_REQUIRED_ACKS = 21
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
@@ -40,7 +44,9 @@ class ErrorCode(IntEnum):
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
     INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
@@ -52,12 +58,26 @@ class ErrorCode(IntEnum):
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
+    STALE_BROKER_EPOCH = 77
     MEMBER_ID_REQUIRED = 79
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
     UNSTABLE_OFFSET_COMMIT = 88
+    INCONSISTENT_VOTER_SET = 94
+    INVALID_UPDATE_VERSION = 95
+    SNAPSHOT_NOT_FOUND = 98
+    POSITION_OUT_OF_RANGE = 99
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_CLUSTER_ID = 104
+    INELIGIBLE_REPLICA = 107
+    NEW_LEADER_ELECTED = 108
     DISK_FULL = 1000
     BROKER_STOPPING = 1001
     UNKNOWN_API = 1002
@@ -93,6 +113,11 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
         retriable=True,
         refresh_metadata=True,
     ),
+    ErrorCode.LEADER_NOT_AVAILABLE: _T(
+        "The partition has no leader now; wait for the election and refresh the metadata",
+        retriable=True,
+        refresh_metadata=True,
+    ),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: _T(
         "Another broker leads this partition; refresh the metadata",
         retriable=True,
@@ -100,6 +125,11 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ),
     ErrorCode.REQUEST_TIMED_OUT: _T(
         "The request was not finished in time; it may still take effect", retriable=True
+    ),
+    ErrorCode.REPLICA_NOT_AVAILABLE: _T(
+        "The broker holds no replica of this partition yet; refresh the metadata",
+        retriable=True,
+        refresh_metadata=True,
     ),
     ErrorCode.MESSAGE_TOO_LARGE: _T(
         "The record batch is larger than the topic's max.message.bytes; send less or raise it"
@@ -118,6 +148,14 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ),
     ErrorCode.INVALID_TOPIC_EXCEPTION: _T(
         "A topic name is 1 to 249 of A-Z a-z 0-9 . _ - and neither . nor .."
+    ),
+    ErrorCode.NOT_ENOUGH_REPLICAS: _T(
+        "The partition has fewer in-sync replicas than min.insync.replicas; nothing was appended",
+        retriable=True,
+    ),
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _T(
+        "The batch is appended, and the in-sync replicas became fewer than min.insync.replicas",
+        retriable=True,
     ),
     ErrorCode.INVALID_REQUIRED_ACKS: _T("acks is 0, 1 or -1 (all)"),
     ErrorCode.ILLEGAL_GENERATION: _T("The group has another generation; join again"),
@@ -144,7 +182,15 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.INVALID_REPLICATION_FACTOR: _T(
         "The replication factor is at least 1 and at most the number of brokers"
     ),
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: _T(
+        "A replica assignment names each broker once, and only brokers that are registered"
+    ),
     ErrorCode.INVALID_CONFIG: _T("A configuration key or value is not valid"),
+    ErrorCode.NOT_CONTROLLER: _T(
+        "Another broker is the active controller; refresh the metadata",
+        retriable=True,
+        refresh_metadata=True,
+    ),
     ErrorCode.INVALID_REQUEST: _T("The request breaks a rule of the protocol"),
     ErrorCode.POLICY_VIOLATION: _T(
         "The topic's cleanup.policy does not allow it; change the policy first"
@@ -175,17 +221,59 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: _T(
         "The codec is none, gzip, snappy, lz4 or zstd (attributes bits 0-2 are 0 to 4)"
     ),
+    ErrorCode.STALE_BROKER_EPOCH: _T(
+        "The broker epoch is not that of the registration in force; register again, or stop"
+    ),
     ErrorCode.MEMBER_ID_REQUIRED: _T("Join again with the member id of the response"),
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: _T(
+        "The preferred leader is not in sync or not in service; start it and wait",
+        retriable=True,
+        refresh_metadata=True,
+    ),
     ErrorCode.GROUP_MAX_SIZE_REACHED: _T("The group has as many members as group.max.size allows"),
     ErrorCode.FENCED_INSTANCE_ID: _T(
         "Another member has taken over this instance id; give each instance its own", fenced=True
     ),
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: _T(
+        "No replica that has all records is in service; start one of them",
+        retriable=True,
+        refresh_metadata=True,
+    ),
+    ErrorCode.ELECTION_NOT_NEEDED: _T(
+        "The partition already has the leader that was asked for", refresh_metadata=True
+    ),
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: _T("The partition's replicas are not being reassigned"),
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: _T(
         "A member of the group subscribes to this topic; its offsets are in use"
     ),
     ErrorCode.INVALID_RECORD: _T("The record batch has content that clients may not write"),
     ErrorCode.UNSTABLE_OFFSET_COMMIT: _T(
         "A commit for this partition is being written; ask again", retriable=True
+    ),
+    ErrorCode.INCONSISTENT_VOTER_SET: _T(
+        "The receiver is not a voter by this id and directory; look at the configured quorum"
+    ),
+    ErrorCode.INVALID_UPDATE_VERSION: _T(
+        "The partition has changed meanwhile; repeat the request with its new partition epoch"
+    ),
+    ErrorCode.SNAPSHOT_NOT_FOUND: _T(
+        "The broker no longer has this snapshot; fetch the log to learn of a newer one"
+    ),
+    ErrorCode.POSITION_OUT_OF_RANGE: _T("The position is behind the end of the snapshot"),
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: _T(
+        "Another process that is alive has this broker id; give each broker its own"
+    ),
+    ErrorCode.BROKER_ID_NOT_REGISTERED: _T(
+        "No broker is registered under this id; check the id, or start the broker"
+    ),
+    ErrorCode.INCONSISTENT_CLUSTER_ID: _T(
+        "The brokers belong to different clusters; check the addresses and the data directory"
+    ),
+    ErrorCode.INELIGIBLE_REPLICA: _T(
+        "A replica of the new ISR is fenced, is shutting down, or has restarted"
+    ),
+    ErrorCode.NEW_LEADER_ELECTED: _T(
+        "The change made another broker the leader; refresh the metadata", refresh_metadata=True
     ),
     ErrorCode.DISK_FULL: _T(
         "The broker's disk is full: appends are refused, reads go on; free space and retry",

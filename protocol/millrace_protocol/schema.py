@@ -62,6 +62,14 @@ class Request(Message):
     elements_max: ClassVar[int] = 4_000
 
 
+@dataclass(slots=True)
+class BrokerRequest(Message):
+    """Base of a request that names every partition of a broker, with the limits of a response.
+
+    A broker decodes it for the brokers of its cluster only (W-12.0.2).
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class WireField:
     """A field on the wire: type, meaning, unit, and the version that added it."""

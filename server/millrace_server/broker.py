@@ -49,6 +49,7 @@ from millrace_server.services.list_offsets import OffsetService
 from millrace_server.services.log_dirs import LogDirService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
+from millrace_server.services.quorum import QuorumService
 from millrace_server.services.records import RecordService
 from millrace_server.services.services import Services
 from millrace_server.services.split_ranges import SplitRangeService
@@ -196,6 +197,7 @@ class Broker:
             ranges=SplitRangeService(self.partitions, self.scheduler),
             delete_records=DeleteRecordsService(self.partitions, self.scheduler),
             log_dirs=LogDirService(self.partitions, self.env, self.scheduler),
+            quorum=QuorumService(self.partitions, self.cache, broker_id=self.config.node_id),
             lookups=self.lookups,
             scheduler=self.scheduler,
             statistics=self._statistics_service,

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from millrace_protocol.api import APIS, ApiKey
+from millrace_protocol.api import APIS, ApiKey, Listener, apis_of
 from millrace_protocol.codec import decode, encode
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import (
@@ -269,7 +269,8 @@ class FakeBroker:
     # Default handlers
 
     def _on_hello(self, request: HelloRequest) -> HelloResponse:
-        apis = tuple(ApiRange(key, api.min_version, api.max_version) for key, api in APIS.items())
+        served = apis_of(Listener.CLIENT).items()
+        apis = tuple(ApiRange(key, api.min_version, api.max_version) for key, api in served)
         return HelloResponse("fake", "0", "cluster", self.node_id, FRAME_BYTES_MAX, 64, apis)
 
     def _on_metadata(self, request: MetadataRequest) -> MetadataResponse:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from millrace_protocol.api import APIS, ApiKey
+from millrace_protocol.api import ApiKey, Listener, apis_of
 from millrace_protocol.codec import encode
 from millrace_protocol.framing import RequestHeader, read_request_header, response_frame
 from millrace_protocol.messages.hello import ApiRange, HelloResponse
@@ -22,7 +22,9 @@ CONFIG = ConnectionConfig(
     receive_bytes_max=64 << 20,
 )
 TIMEOUT_MS = 60_000
-APIS_SPOKEN = tuple(ApiRange(key, api.min_version, api.max_version) for key, api in APIS.items())
+APIS_SPOKEN = tuple(
+    ApiRange(key, api.min_version, api.max_version) for key, api in apis_of(Listener.CLIENT).items()
+)
 HELLO = HelloResponse("peer", "1", "cluster", 7, 16 << 20, 64, APIS_SPOKEN)
 METADATA = MetadataResponse("cluster", 7, (), ())
 

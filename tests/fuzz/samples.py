@@ -10,7 +10,7 @@ from millrace_protocol.codec import encode
 from millrace_protocol.primitives import ArrayOf
 from millrace_protocol.records import Codec, encode_batch, read_header, seal
 from millrace_protocol.schema import Message, StructOf, codec
-from millrace_protocol.spec.captures import EXAMPLES
+from millrace_protocol.spec.examples import EXAMPLES
 
 FRAMES = tuple(EXAMPLES.values())
 

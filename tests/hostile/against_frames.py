@@ -7,7 +7,7 @@ import socket
 import struct
 from contextlib import suppress
 
-from millrace_protocol.api import ApiKey
+from millrace_protocol.api import ApiKey, Listener, apis_of
 from millrace_protocol.codec import encode
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import FRAME_BYTES_MAX, FRAME_BYTES_MAX_BEFORE_HELLO, request_frame
@@ -16,6 +16,7 @@ from tests.broker.wire import Wire, connect, connect_text
 from tests.hostile.attack import closed, hostile, hostile_by_waiting, lives, refused
 from tests.hostile.target import Target
 
+CLIENT_APIS = apis_of(Listener.CLIENT)
 WHOLE = request_frame(
     api=ApiKey.METADATA,
     version=0,
@@ -154,10 +155,10 @@ async def a_client_id_of_control_characters(target: Target) -> str:
 
 @hostile
 async def apis_that_do_not_exist(target: Target) -> str:
-    """Those of other Kafka-like brokers among them: joins, replica fetches, elections."""
+    """Those between brokers among them: votes, registrations, replica fetches."""
     async with connect(target.port) as wire:
-        known = set(ApiKey)
-        unknown = [api for api in range(100) if api not in known] + [999, 0x7FFF]
+        numbers = [*range(100), *range(999, 1_020), 0x7FFF]
+        unknown = [api for api in numbers if api not in CLIENT_APIS]
         for api in unknown:
             wire.send_body(api, b"\xff" * 20)
         for _ in unknown:
@@ -169,9 +170,9 @@ async def apis_that_do_not_exist(target: Target) -> str:
 @hostile
 async def versions_that_do_not_exist(target: Target) -> str:
     async with connect(target.port) as wire:
-        for api in ApiKey:
+        for api in CLIENT_APIS:
             wire.send_body(api, b"", version=0xFFFF)
-        for _ in ApiKey:
+        for _ in CLIENT_APIS:
             code, refusal = await wire.refusal()
             assert code is ErrorCode.UNSUPPORTED_VERSION
             assert 0 <= refusal.min_version <= refusal.max_version

@@ -18,7 +18,7 @@ from millrace_protocol.dissect import (
     is_capture,
     read_segments,
 )
-from millrace_protocol.spec.captures import EXAMPLES
+from millrace_protocol.spec.examples import EXAMPLES
 
 REQUEST = EXAMPLES["fetch-request"]
 RESPONSE = EXAMPLES["fetch-response"]

@@ -20,7 +20,7 @@ from millrace_protocol.dissect import (
     render,
 )
 from millrace_protocol.records import BatchHeader, Codec, compress, seal
-from millrace_protocol.spec.captures import EXAMPLES
+from millrace_protocol.spec.examples import EXAMPLES
 
 PRODUCED = EXAMPLES["produce-request"][-109:]
 FETCHED = EXAMPLES["fetch-response"][-109:]

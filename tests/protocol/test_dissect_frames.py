@@ -13,7 +13,7 @@ from millrace_protocol.framing import error_frame, request_frame, response_frame
 from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest
 from millrace_protocol.messages.metadata import MetadataRequest
-from millrace_protocol.spec.captures import EXAMPLES
+from millrace_protocol.spec.examples import EXAMPLES
 
 FETCH = request_frame(
     api=ApiKey.FETCH,

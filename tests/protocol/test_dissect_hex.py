@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace_protocol.dissect import HexError, dissect_hex, read_hex
-from millrace_protocol.spec.captures import EXAMPLES
+from millrace_protocol.spec.examples import EXAMPLES
 
 REQUEST = EXAMPLES["fetch-request"]
 

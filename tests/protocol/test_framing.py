@@ -24,7 +24,7 @@ from millrace_protocol.framing import (
 from millrace_protocol.messages.admin import CreateTopicsRequest
 from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.metadata import MetadataRequest
-from millrace_protocol.spec.captures import EXAMPLES
+from millrace_protocol.spec.examples import EXAMPLES
 
 U16 = st.integers(0, 2**16 - 1)
 API = st.integers(0, 2**15 - 1)

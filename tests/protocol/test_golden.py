@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from millrace_protocol.dissect import dissect_frames, dissect_hex, render
-from millrace_protocol.spec.captures import EXAMPLES
+from millrace_protocol.spec.examples import EXAMPLES
 
 GOLDEN = Path(__file__).parent / "golden"
 REWRITE = bool(os.environ.get("MILLRACE_REWRITE_GOLDEN"))

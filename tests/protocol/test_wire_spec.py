@@ -16,10 +16,10 @@ from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.framing import read_request_header, read_response_header
 from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.messages.split_ranges import PIECES_MAX
-from millrace_protocol.schema import Message, Request
+from millrace_protocol.schema import BrokerRequest, Message, Request
 from millrace_protocol.spec.__main__ import main
-from millrace_protocol.spec.captures import EXAMPLES
 from millrace_protocol.spec.document import UnknownPart, parts, regenerate
+from millrace_protocol.spec.examples import EXAMPLES
 from millrace_protocol.spec.tables import NOT_SENT, generators
 from millrace_server.dialects.text.commands import COMMANDS
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS
@@ -118,7 +118,7 @@ def test_every_citation_has_its_anchor(text: str) -> None:
 
 
 def test_numbers_in_the_document_are_those_of_the_code(text: str) -> None:
-    """W-2.2, W-3.3, W-3.5, W-4.23.2, W-5.4, W-6.1, W-6.2, W-8.3, W-8.4"""
+    """W-2.2, W-3.3, W-3.5, W-4.23.2, W-5.4, W-6.1, W-6.2, W-8.3, W-8.4, W-12.0.2"""
     body = dict(sections(text))
     assert f"{framing.FRAME_BYTES_MAX_BEFORE_HELLO:,}" in body["W-6.1"]
     assert f"{framing.FRAME_BYTES_MAX:,}" in body["W-6.2"]
@@ -129,6 +129,8 @@ def test_numbers_in_the_document_are_those_of_the_code(text: str) -> None:
     assert f"{primitives.ARRAY_COUNT_MAX:,} in a response" in body["W-3.5"]
     assert f"{Request.elements_max:,} elements in a request" in body["W-3.5"]
     assert f"{Message.elements_max:,} in a response" in body["W-3.5"]
+    assert f"{BrokerRequest.array_max:,} elements in one array" in body["W-12.0.2"]
+    assert f"{BrokerRequest.elements_max:,} in all of them" in body["W-12.0.2"]
     assert f"at most {PIECES_MAX:,} pieces" in body["W-4.23.2"]
     assert f"{records.PAYLOAD_BYTES_MAX >> 20} MiB" in body["W-5.4"]
     for anchor in ("W-8.3", "W-8.4"):

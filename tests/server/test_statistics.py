@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from millrace_protocol.api import ApiKey
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.quorum import DescribeQuorumResponse
+from millrace_server.dialects.native.request_statistics import api_table, count_errors
 from millrace_server.statistics import Histogram, Kind, Metric, Registry, Sample, Unit, metrics
 from millrace_server.statistics.registry import SAMPLES_PER_STEP
 
@@ -51,6 +55,17 @@ def test_a_counter_is_the_same_at_each_call_and_read_when_asked() -> None:
     registry.counter(metrics.REQUEST_ERRORS, *labels).value += 1
     assert before.value("millrace_request_errors_total", error="DISK_FULL") == 2
     assert registry.statistics().value("millrace_request_errors_total", api="Produce") == 3
+
+
+def test_the_error_of_a_whole_response_is_counted() -> None:
+    registry = Registry()
+    key = ApiKey.DESCRIBE_QUORUM
+    for code in (ErrorCode.NOT_CONTROLLER, ErrorCode.NONE):
+        response = DescribeQuorumResponse(code, None, -1, -1, -1, ())
+        count_errors(api_table(registry)[key], key, response)
+    errors = registry.statistics()
+    assert errors.value("millrace_request_errors_total", error="NOT_CONTROLLER") == 1
+    assert errors.value("millrace_request_errors_total") == 1
 
 
 def test_a_prefix_selects_metrics_by_name() -> None:

@@ -14,7 +14,15 @@ from millrace_protocol.schema import Message
 from tests.specification.session import Exchange
 
 VARYING = frozenset(
-    {"software_version", "cluster_id", "topic_id", "member_id", "leader", "client_host"}
+    {
+        "software_version",
+        "cluster_id",
+        "directory_id",
+        "topic_id",
+        "member_id",
+        "leader",
+        "client_host",
+    }
     | {"commit_time_ms", "uptime_ms", "path", "total_bytes", "usable_bytes"}
 )
 """Fields that each broker, or each moment, fills differently."""

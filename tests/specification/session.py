@@ -33,6 +33,7 @@ from millrace_protocol.messages import (
     metadata,
     produce,
     producer_id,
+    quorum,
     split_ranges,
     statistics,
 )
@@ -132,6 +133,7 @@ async def record() -> list[Exchange]:
         await client.ask(log_dirs.DescribeLogDirsRequest(("clicks",)))
         await client.ask(admin.DeleteTopicsRequest(("clicks",)))
         await client.ask(statistics.DescribeStatisticsRequest("millrace_purgatory"))
+        await client.ask(quorum.DescribeQuorumRequest())
         return client.exchanges
 
 

@@ -19,6 +19,7 @@ from tests.wire import (
     groups,
     offsets,
     producing,
+    quorum,
     session,
     statistics,
     text,
@@ -38,6 +39,7 @@ CHAPTERS = (
     groups,
     offsets,
     statistics,
+    quorum,
     text,
 )
 """The modules whose checks `CHECKS` holds once they are imported."""

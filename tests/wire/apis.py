@@ -171,6 +171,13 @@ APIS = {
         "kind string, unit string, decimals int16, help string, labels [string], "
         "bounds [int64], samples [labels [string], value int64, buckets [int64]]]",
     ),
+    "DescribeQuorum": _api(
+        55,
+        "",
+        f"{_RESULT}, leader_id int32, leader_epoch int32, high_watermark int64, "
+        "replicas [broker_id int32, directory_id uuid, is_voter boolean, end_offset int64, "
+        "fetched_ms int64, caught_up_ms int64]",
+    ),
 }
 REFUSAL = Layout("message string, min_version int16, max_version int16")
 NAMES = {api.key: name for name, api in APIS.items()}

@@ -91,7 +91,7 @@ def apis_help() -> Iterator[str]:
     """A line for each api: name, versions, purpose."""
     for key, api in sorted(APIS.items()):
         doc = (api.request.__doc__ or "").split("\n")[0]
-        yield f"  {api_name(key):<18} v{api.min_version}-{api.max_version}  {doc}"
+        yield f"  {api_name(key):<21} v{api.min_version}-{api.max_version}  {doc}"
 
 
 def api_help(api: Api) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Examples of `wire_spec.md`: captured frames as hex, and explained.
+"""Examples of `wire_spec.md`: frames as hex, and explained.
 
 Owns which lines an example leaves out because another example or line shows the same.
 """
@@ -9,8 +9,11 @@ import re
 from collections.abc import Iterator
 
 from millrace_protocol.dissect import dissect_frames, render
-from millrace_protocol.spec.captures import EXAMPLES
+from millrace_protocol.spec.broker_examples import BROKER_EXAMPLES
+from millrace_protocol.spec.captures import EXAMPLES as CAPTURED_EXAMPLES
 
+EXAMPLES = {**CAPTURED_EXAMPLES, **BROKER_EXAMPLES}
+"""Whole frames by name: those between clients and a broker, and those between brokers."""
 _ROW_BYTES = 32
 _HEADING = re.compile(r" [0-9a-f]{8} +\d+ {20,}\S.*: (array of )?[A-Z]\w*")
 """Where an array or a struct begins: its first field says so too."""

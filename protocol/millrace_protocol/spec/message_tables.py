@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from millrace_protocol.api import APIS, ApiKey
+from millrace_protocol.api import APIS, ApiKey, Listener, apis_of
 from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.metadata_records import RECORD_TYPES
 from millrace_protocol.primitives import ArrayOf, WireType
@@ -92,9 +92,12 @@ def _struct(type_: WireType) -> type[Message] | None:
 def _messages() -> Iterator[tuple[str, type[Message]]]:
     """Every message with the section that shows it, in the order of the document."""
     yield "W-2.4", ErrorResponse
-    for number, api in enumerate(APIS.values(), 1):
-        yield f"W-4.{number}", api.request
-        yield f"W-4.{number}", api.response
+    of_clients = apis_of(Listener.CLIENT).values()
+    of_brokers = (api for api in APIS.values() if Listener.CLIENT not in api.listeners)
+    for section, apis in (("W-4", of_clients), ("W-12", of_brokers)):
+        for number, api in enumerate(apis, 1):
+            yield f"{section}.{number}", api.request
+            yield f"{section}.{number}", api.response
 
 
 def _structs(cls: type[Message]) -> Iterator[type[Message]]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from millrace_protocol.api import APIS, Api
+from millrace_protocol.api import APIS, Api, Listener, apis_of
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.messages.error_response import ErrorResponse
 from millrace_protocol.records import BATCH_HEADER
-from millrace_protocol.spec.captures import EXAMPLES
-from millrace_protocol.spec.examples import example
+from millrace_protocol.spec.examples import EXAMPLES, example
 from millrace_protocol.spec.message_tables import message_table, metadata_record_table, slug
 
 _BATCH_MEANINGS = {
@@ -40,7 +39,8 @@ NOT_SENT = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.UNSTABLE_OFFSET_CO
 def generators() -> dict[str, Callable[[], str]]:
     """What can stand between markers: its name, and the function that makes it."""
     made: dict[str, Callable[[], str]] = {
-        "apis": _apis,
+        "apis": partial(_apis, Listener.CLIENT),
+        "broker-apis": partial(_apis, Listener.BROKER),
         "errors": _errors,
         "batch-header": _batch_header,
         "error-response": partial(message_table, ErrorResponse),
@@ -57,12 +57,12 @@ def _both(api: Api) -> str:
     return f"{message_table(api.request)}\n\n{message_table(api.response)}"
 
 
-def _apis() -> str:
+def _apis(listener: Listener) -> str:
     rows = ["| key | api | versions | request | response |", "|---|---|---|---|---|"]
     rows += [
         f"| {int(api.key)} | {api.name} | {api.min_version} to {api.max_version} "
         f"| `{api.request.__name__}` | `{api.response.__name__}` |"
-        for api in APIS.values()
+        for api in apis_of(listener).values()
     ]
     return "\n".join(rows)
 

@@ -18,6 +18,7 @@ from millrace_server.services.list_offsets import OffsetService
 from millrace_server.services.log_dirs import LogDirService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
+from millrace_server.services.quorum import QuorumService
 from millrace_server.services.records import RecordService
 from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
@@ -41,6 +42,7 @@ class Services:
     ranges: SplitRangeService
     delete_records: DeleteRecordsService
     log_dirs: LogDirService
+    quorum: QuorumService
     lookups: BatchLookups
     scheduler: FairScheduler
     statistics: StatisticsService

@@ -7,7 +7,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from millrace_protocol.api import APIS
+from millrace_protocol.api import APIS, Listener, apis_of
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.primitives import ArrayOf
 from millrace_protocol.schema import Message, Struct, wire_fields
@@ -18,7 +18,7 @@ from millrace_server.statistics.requests import ApiStatistics, ApiTable
 DIALECT = "native"
 
 Results = Callable[[Any], tuple[Any, ...]]
-"""The elements of a response that have an error code."""
+"""The parts of a response that have an error code: elements of arrays, or the whole."""
 
 
 def _has_error_code(type_: ArrayOf) -> bool:
@@ -32,6 +32,9 @@ def _results_of(response: type[Message], version: int) -> Results | None:
         for name, field in wire_fields(response, version)
         if isinstance(field.type, ArrayOf) and _has_error_code(field.type)
     ]
+    if "error_code" in response.__dataclass_fields__:
+        each = [attrgetter(name) for name in names]
+        return lambda body: (body, *chain.from_iterable(get(body) for get in each))
     if len(names) < 2:
         return attrgetter(*names) if names else None
     arrays = attrgetter(*names)
@@ -45,8 +48,9 @@ RESULTS: dict[int, Results | None] = {
 
 
 def api_table(registry: Registry) -> ApiTable[int]:
-    """The apis by key."""
-    return ApiTable(registry, DIALECT, {int(api.key): api.name for api in APIS.values()})
+    """The apis of the listener for clients by key."""
+    names = {int(key): api.name for key, api in apis_of(Listener.CLIENT).items()}
+    return ApiTable(registry, DIALECT, names)
 
 
 def count_errors(counted: ApiStatistics, api: int, body: Body) -> None:

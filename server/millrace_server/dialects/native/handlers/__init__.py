@@ -19,6 +19,7 @@ from millrace_server.dialects.native.handlers import (
     metadata,
     produce,
     producer_id,
+    quorum,
     split_ranges,
     statistics,
     topics,
@@ -56,4 +57,6 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.DESCRIBE_LOG_DIRS: log_dirs.handle,
     ApiKey.SPLIT_RANGES: split_ranges.handle,
     ApiKey.DESCRIBE_STATISTICS: statistics.handle,
+    ApiKey.DESCRIBE_QUORUM: quorum.describe,
 }
+"""The apis of the listener for clients."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib.metadata import version
 
-from millrace_protocol.api import APIS, ApiKey
+from millrace_protocol.api import APIS, ApiKey, Listener, apis_of
 from millrace_protocol.codec import encode
 from millrace_protocol.messages.hello import ApiRange, HelloRequest, HelloResponse
 from millrace_server.dialects.native.response_body import BodyParts
@@ -14,7 +14,7 @@ from millrace_server.services.services import Services
 
 _APIS = tuple(
     ApiRange(int(api.key), api.min_version, api.max_version)
-    for api in sorted(APIS.values(), key=lambda api: api.key)
+    for api in sorted(apis_of(Listener.CLIENT).values(), key=lambda api: api.key)
 )
 _VERSION = version("millrace")
 
