@@ -12,8 +12,12 @@ Owns the fields of each record, its type id and its versions. Refuses to know wh
 A broker that meets a type or a version that it does not know must not start: it would miss a rule
 of a newer broker. So a new field takes a new version, and a changed meaning takes a new type.
 
+Every version is read for ever, because a directory that an older broker wrote must start. Records
+are written in the newest version.
+
 Sources: Kafka's metadata records (RegisterBrokerRecord.json, TopicRecord.json,
-PartitionRecord.json, PartitionChangeRecord.json), KIP-500, KIP-630, KIP-858.
+PartitionRecord.json, PartitionChangeRecord.json, VotersRecord.json), KIP-455, KIP-500, KIP-630,
+KIP-853, KIP-858, KIP-966.
 """
 
 from __future__ import annotations
@@ -70,15 +74,24 @@ class RegisterBrokerRecord(MetadataRecord):
     directory_ids: tuple[uuid.UUID, ...] = wire(
         array_of(UUID), "identities of its data directories"
     )
+    broker_host: str = wire(
+        STRING, "host that other brokers connect to; empty for none", since=1, default=""
+    )
+    broker_port: int = wire(
+        UINT16, "port that other brokers connect to; 0 for none", since=1, default=0
+    )
 
 
 @dataclass(slots=True)
 class BrokerRegistrationChangeRecord(MetadataRecord):
-    """A registered broker is fenced or unfenced."""
+    """A registered broker is fenced or unfenced, or begins a controlled shutdown."""
 
     broker_id: int = wire(INT32, "the broker's id in the cluster")
     broker_epoch: int = wire(INT64, "offset of the registration that is changed")
     is_fenced: bool = wire(BOOLEAN, "whether the broker may lead no partition")
+    in_controlled_shutdown: bool = wire(
+        BOOLEAN, "whether its leaders have moved away so that it can stop", since=1, default=False
+    )
 
 
 @dataclass(slots=True)
@@ -103,6 +116,30 @@ class PartitionRecord(MetadataRecord):
     directory_ids: tuple[uuid.UUID, ...] = wire(
         array_of(UUID), "data directory of each replica; zero until its broker has created it"
     )
+    elr: tuple[int, ...] = wire(
+        array_of(INT32),
+        "brokers outside the ISR with every committed record",
+        since=1,
+        default=(),
+    )
+    last_known_elr: tuple[int, ...] = wire(
+        array_of(INT32),
+        "brokers that left ISR or ELR and may miss records, best first",
+        since=1,
+        default=(),
+    )
+    adding_replicas: tuple[int, ...] = wire(
+        array_of(INT32),
+        "replicas that a reassignment adds",
+        since=1,
+        default=(),
+    )
+    removing_replicas: tuple[int, ...] = wire(
+        array_of(INT32),
+        "replicas that a reassignment removes",
+        since=1,
+        default=(),
+    )
 
 
 @dataclass(slots=True)
@@ -120,6 +157,30 @@ class PartitionChangeRecord(MetadataRecord):
     leader: int = wire(INT32, "new leader, with the next leader epoch; -1 for none, -2 for as is")
     directory_ids: tuple[uuid.UUID, ...] | None = wire(
         array_of(UUID, nullable=True), "new data directories; null for no change"
+    )
+    elr: tuple[int, ...] | None = wire(
+        array_of(INT32, nullable=True),
+        "new ELR; null for no change",
+        since=1,
+        default=None,
+    )
+    last_known_elr: tuple[int, ...] | None = wire(
+        array_of(INT32, nullable=True),
+        "new last known ELR; null for no change",
+        since=1,
+        default=None,
+    )
+    adding_replicas: tuple[int, ...] | None = wire(
+        array_of(INT32, nullable=True),
+        "new replicas to add; null for no change",
+        since=1,
+        default=None,
+    )
+    removing_replicas: tuple[int, ...] | None = wire(
+        array_of(INT32, nullable=True),
+        "new replicas to remove; null for no change",
+        since=1,
+        default=None,
     )
 
 
@@ -169,19 +230,55 @@ class SnapshotFooterRecord(MetadataRecord):
     record_count: int = wire(INT64, "records before this one, the header included")
 
 
+@dataclass(slots=True)
+class UnregisterBrokerRecord(MetadataRecord):
+    """A broker is no longer part of the cluster; it may register anew."""
+
+    broker_id: int = wire(INT32, "the broker's id in the cluster")
+    broker_epoch: int = wire(INT64, "offset of the registration that ends")
+
+
+@dataclass(slots=True)
+class QuorumVoter(Message):
+    """A voter: a broker with its data directory, and where the other voters reach it."""
+
+    broker_id: int = wire(INT32, "the voter's broker id")
+    directory_id: uuid.UUID = wire(UUID, "identity of the directory with its metadata log")
+    host: str = wire(STRING, "host that other brokers connect to")
+    port: int = wire(UINT16, "port that other brokers connect to")
+
+
+@dataclass(slots=True)
+class VotersRecord(MetadataRecord):
+    """The voters of the metadata log, from this record on, committed or not (KIP-853)."""
+
+    voters: tuple[QuorumVoter, ...] = wire(array_of(QuorumVoter), "all of them, by rising id")
+
+
+@dataclass(slots=True)
+class LeaderChangeRecord(MetadataRecord):
+    """The first record of a leader of the metadata log in its epoch; changes no metadata."""
+
+    leader_id: int = wire(INT32, "the leader's broker id")
+    voter_ids: tuple[int, ...] = wire(array_of(INT32), "broker ids of the voters in force")
+
+
 RECORD_TYPES: dict[int, tuple[type[MetadataRecord], int]] = {
     1: (ClusterRecord, 0),
-    2: (RegisterBrokerRecord, 0),
-    3: (BrokerRegistrationChangeRecord, 0),
+    2: (RegisterBrokerRecord, 1),
+    3: (BrokerRegistrationChangeRecord, 1),
     4: (TopicRecord, 0),
-    5: (PartitionRecord, 0),
-    6: (PartitionChangeRecord, 0),
+    5: (PartitionRecord, 1),
+    6: (PartitionChangeRecord, 1),
     7: (ConfigRecord, 0),
     8: (RemoveTopicRecord, 0),
     9: (ProducerIdsRecord, 0),
     10: (SnapshotHeaderRecord, 0),
     11: (RemovedTopicsRecord, 0),
     12: (SnapshotFooterRecord, 0),
+    13: (UnregisterBrokerRecord, 0),
+    14: (VotersRecord, 0),
+    15: (LeaderChangeRecord, 0),
 }
 """Type id to the record and its newest version."""
 _TYPE_IDS = {cls: (type_id, version) for type_id, (cls, version) in RECORD_TYPES.items()}

@@ -56,7 +56,9 @@ from millrace_protocol.metadata_records import (
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    QuorumVoter,
     RegisterBrokerRecord,
+    VotersRecord,
     encode_metadata_record,
 )
 from millrace_protocol.records import (
@@ -403,8 +405,9 @@ _METADATA = tuple(
     encode_metadata_record(record)
     for record in (
         RegisterBrokerRecord(1, 2, UUID(int=3), "host", 9092, None, (UUID(int=4),)),
-        PartitionRecord(UUID(int=5), 0, (1, 2), (1,), 1, 0, 0, (UUID(int=4), UUID(int=0))),
-        PartitionChangeRecord(UUID(int=5), 0, None, (1,), -2, None),
+        PartitionRecord(UUID(int=5), 0, (1, 2), (1,), 1, 0, 0, (UUID(int=4), UUID(int=0)), (2,)),
+        PartitionChangeRecord(UUID(int=5), 0, None, (1,), -2, None, (2,), ()),
+        VotersRecord((QuorumVoter(1, UUID(int=4), "host", 9093),)),
         ConfigRecord(UUID(int=5), "retention.ms", "1"),
     )
 )

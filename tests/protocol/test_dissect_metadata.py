@@ -12,8 +12,10 @@ from millrace_protocol.metadata_records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
+    QuorumVoter,
     SnapshotHeaderRecord,
     TopicRecord,
+    VotersRecord,
     encode_metadata_record,
 )
 from millrace_protocol.records import encode_batch
@@ -58,6 +60,21 @@ def test_an_unknown_type_is_a_fault_at_its_value_and_the_others_are_shown() -> N
     (fault,) = batch.faults()
     assert "type 32767 is not known" in fault.fault
     assert next(s.value for s in batch.leaves() if s.name.endswith("end_offset")) == 9
+
+
+def test_the_voters_of_a_record_are_shown_one_by_one() -> None:
+    (batch,) = explained(VotersRecord((QuorumVoter(1, T, "a", 9093), QuorumVoter(2, T, "b", 9094))))
+    found = {s.name.rpartition("value.")[2]: s.value for s in batch.leaves()}
+    assert found["voters.count"] == 2
+    assert (found["voters[0].directory_id"], found["voters[1].host"]) == (T, "b")
+
+
+def test_a_record_of_an_older_version_is_shown_with_the_fields_of_that_version() -> None:
+    value = bytes.fromhex("0003 0000 00000003 0000000000000007 01")
+    (batch,) = dissect(encode_batch([value], timestamps_ms=1), file_name=LOG)
+    assert not list(batch.faults())
+    shown = [s.name.rpartition("value.")[2] for s in batch.leaves() if ".value." in s.name]
+    assert shown[1:] == ["type", "version", "broker_id", "broker_epoch", "is_fenced"]
 
 
 def test_a_field_that_is_cut_short_is_a_fault() -> None:

@@ -61,11 +61,17 @@ def metadata_record_table() -> str:
     for type_id, (cls, version) in RECORD_TYPES.items():
         doc = " ".join((cls.__doc__ or "").split())
         rows.append(f"| **{type_id} {cls.__name__}**, version {version} | | {doc} |")
-        rows += [
-            f"| {name} | {field.type.spec_name} | {field.doc} |"
-            for name, field in wire_fields(cls, version)
-        ]
+        rows += _record_rows(cls, version, "")
     return "\n".join(rows)
+
+
+def _record_rows(cls: type[Message], version: int, prefix: str) -> Iterator[str]:
+    for name, field in wire_fields(cls, version):
+        since = f"; since version {field.since}" if field.since else ""
+        yield f"| {prefix}{name} | {field.type.spec_name} | {field.doc}{since} |"
+        struct = _struct(field.type)
+        if struct is not None:
+            yield from _record_rows(struct, version, f"{prefix}{name}[].")
 
 
 def _rows(cls: type[Message], section: str, prefix: str) -> Iterator[Row]:

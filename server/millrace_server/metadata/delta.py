@@ -11,12 +11,14 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 from millrace_protocol.metadata_records import (
     LEADER_UNCHANGED,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
     ConfigRecord,
+    LeaderChangeRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -25,6 +27,8 @@ from millrace_protocol.metadata_records import (
     RemovedTopicsRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
+    VotersRecord,
 )
 from millrace_server.metadata.image import (
     BrokerRegistration,
@@ -34,6 +38,7 @@ from millrace_server.metadata.image import (
 )
 from millrace_server.metadata.records import UnreadableMetadata
 
+T = TypeVar("T")
 FEATURE_LEVEL = 1
 """The rules that this broker knows."""
 REMOVED_TOPICS_MAX = 10_000
@@ -68,6 +73,7 @@ class Delta:
         self._cluster_id = before.cluster_id
         self._feature_level = before.feature_level
         self._next_producer_id = before.next_producer_id
+        self._voters = before.voters
         self._brokers = dict(before.brokers)
         self._topics: dict[uuid.UUID, _TopicDelta] = {}
         self._created: dict[str, uuid.UUID] = {}
@@ -110,6 +116,7 @@ class Delta:
             names,
             removed,
             self._next_producer_id,
+            self._voters,
         )
 
     def replay(self, record: MetadataRecord) -> None:
@@ -137,6 +144,12 @@ class Delta:
                 self._removed.update(dict.fromkeys(record.topic_ids))
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
+            case UnregisterBrokerRecord():
+                del self._brokers[self._registered(record.broker_id, record.broker_epoch).broker_id]
+            case VotersRecord():
+                self._voters = record.voters
+            case LeaderChangeRecord():
+                pass
             case _:
                 raise UnreadableMetadata(f"a {type(record).__name__} is inside the log")
 
@@ -159,16 +172,26 @@ class Delta:
             record.rack,
             record.directory_ids,
             is_fenced=True,
+            broker_host=record.broker_host,
+            broker_port=record.broker_port,
         )
 
     def _replay_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
-        broker = self._brokers.get(record.broker_id)
-        if broker is None or broker.epoch != record.broker_epoch:
+        broker = self._registered(record.broker_id, record.broker_epoch)
+        self._brokers[record.broker_id] = replace(
+            broker,
+            is_fenced=record.is_fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+        )
+
+    def _registered(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
+        broker = self._brokers.get(broker_id)
+        if broker is None or broker.epoch != broker_epoch:
             raise UnreadableMetadata(
-                f"a record changes broker {record.broker_id} of epoch {record.broker_epoch}, "
-                "which is not registered"
+                f"a record changes broker {broker_id} of epoch {broker_epoch}, which is not "
+                "registered"
             )
-        self._brokers[record.broker_id] = replace(broker, is_fenced=record.is_fenced)
+        return broker
 
     def _replay_topic(self, record: TopicRecord) -> None:
         known = self.before.topics.get(record.name)
@@ -194,6 +217,10 @@ class Delta:
             record.leader_epoch,
             record.partition_epoch,
             record.directory_ids,
+            record.elr,
+            record.last_known_elr,
+            record.adding_replicas,
+            record.removing_replicas,
         )
         _check_directories(topic, record.partition, added)
         topic.partitions.append(added)
@@ -208,12 +235,16 @@ class Delta:
         old = topic.partitions[record.partition]
         is_led_anew = record.leader != LEADER_UNCHANGED
         changed = PartitionRegistration(
-            old.replicas if record.replicas is None else record.replicas,
-            old.isr if record.isr is None else record.isr,
+            _either(record.replicas, old.replicas),
+            _either(record.isr, old.isr),
             record.leader if is_led_anew else old.leader,
             old.leader_epoch + is_led_anew,
             old.partition_epoch + 1,
-            old.directory_ids if record.directory_ids is None else record.directory_ids,
+            _either(record.directory_ids, old.directory_ids),
+            _either(record.elr, old.elr),
+            _either(record.last_known_elr, old.last_known_elr),
+            _either(record.adding_replicas, old.adding),
+            _either(record.removing_replicas, old.removing),
         )
         _check_directories(topic, record.partition, changed)
         topic.partitions[record.partition] = changed
@@ -234,6 +265,10 @@ class Delta:
         if found is None or topic_id in self._removed:
             raise UnreadableMetadata(f"a record changes topic {topic_id}, which does not exist")
         return found
+
+
+def _either(new: tuple[T, ...] | None, old: tuple[T, ...]) -> tuple[T, ...]:
+    return old if new is None else new
 
 
 def _check_directories(topic: _TopicDelta, number: int, partition: PartitionRegistration) -> None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.metadata_records import UNASSIGNED_DIRECTORY
+from millrace_protocol.metadata_records import UNASSIGNED_DIRECTORY, QuorumVoter
 from millrace_server.api_error import ApiError, quoted
 
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
@@ -24,7 +24,10 @@ EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """One broker of the cluster. `epoch` is the offset at which it registered."""
+    """One broker of the cluster. `epoch` is the offset at which it registered.
+
+    `host` and `port` are for clients, `broker_host` and `broker_port` for other brokers.
+    """
 
     broker_id: int
     epoch: int
@@ -34,13 +37,28 @@ class BrokerRegistration:
     rack: str | None
     directory_ids: tuple[uuid.UUID, ...]
     is_fenced: bool
+    broker_host: str = ""
+    broker_port: int = 0
+    in_controlled_shutdown: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker may lead partitions and be in an ISR (KIP-841)."""
+        return not self.is_fenced and not self.in_controlled_shutdown
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """One partition: `isr` is part of `replicas`, `directory_ids` has one entry for each replica.
+    """One partition, with a directory id for each replica.
 
-    A directory id is zero until the replica's broker has created the replica there.
+    A directory id is zero until the replica's broker has created the replica there. `adding` and
+    `removing` are the replicas that a reassignment adds and removes (KIP-455).
+
+    The replicas in `isr` and `elr` have every committed record (KIP-966). Those in
+    `last_known_elr` had, and may have lost the newest ones since.
+
+    Invariants: `isr`, `elr`, `last_known_elr`, `adding` and `removing` are parts of `replicas`;
+    no broker is in two of the first three; the leader, if any, is in `isr`.
     """
 
     replicas: tuple[int, ...]
@@ -49,13 +67,21 @@ class PartitionRegistration:
     leader_epoch: int
     partition_epoch: int
     directory_ids: tuple[uuid.UUID, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    def directory_of(self, broker_id: int) -> uuid.UUID:
+        """The directory of a broker's replica; zero also if it has none."""
+        for replica, directory_id in zip(self.replicas, self.directory_ids, strict=True):
+            if replica == broker_id:
+                return directory_id
+        return UNASSIGNED_DIRECTORY
 
     def is_created(self, broker_id: int) -> bool:
         """Whether the broker has created its replica; False also if it has none."""
-        return any(
-            replica == broker_id and directory_id != UNASSIGNED_DIRECTORY
-            for replica, directory_id in zip(self.replicas, self.directory_ids, strict=True)
-        )
+        return self.directory_of(broker_id) != UNASSIGNED_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +124,8 @@ class ClusterImage:
     names: Mapping[uuid.UUID, str] = field(default_factory=lambda: EMPTY)
     removed: Mapping[uuid.UUID, None] = field(default_factory=lambda: EMPTY)
     next_producer_id: int = 0
+    voters: tuple[QuorumVoter, ...] = ()
+    """Those of the last record of voters; none for a broker without a quorum."""
 
     @property
     def partition_count(self) -> int:

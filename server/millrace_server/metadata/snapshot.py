@@ -21,6 +21,7 @@ from millrace_protocol.metadata_records import (
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
     TopicRecord,
+    VotersRecord,
     encode_metadata_record,
 )
 from millrace_protocol.records import CorruptBatch, check_batch, decode_records, encode_batch
@@ -80,6 +81,8 @@ def _records(image: ClusterImage) -> Iterator[MetadataRecord]:
     """Records that make the image, in an order in which each can follow."""
     if image.cluster_id is not None:
         yield ClusterRecord(image.cluster_id, image.feature_level)
+    if image.voters:
+        yield VotersRecord(image.voters)
     for broker in image.brokers.values():
         yield RegisterBrokerRecord(
             broker.broker_id,
@@ -89,9 +92,13 @@ def _records(image: ClusterImage) -> Iterator[MetadataRecord]:
             broker.port,
             broker.rack,
             broker.directory_ids,
+            broker.broker_host,
+            broker.broker_port,
         )
-        if not broker.is_fenced:
-            yield BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, is_fenced=False)
+        if not broker.is_fenced or broker.in_controlled_shutdown:
+            yield BrokerRegistrationChangeRecord(
+                broker.broker_id, broker.epoch, broker.is_fenced, broker.in_controlled_shutdown
+            )
     if image.removed:
         yield RemovedTopicsRecord(tuple(image.removed))
     for topic in image.topics.values():
@@ -112,6 +119,10 @@ def _topic_records(topic: Topic) -> Iterator[MetadataRecord]:
             partition.leader_epoch,
             partition.partition_epoch,
             partition.directory_ids,
+            partition.elr,
+            partition.last_known_elr,
+            partition.adding,
+            partition.removing,
         )
     for name in sorted(topic.configs):
         yield ConfigRecord(topic.topic_id, name, topic.configs[name])
