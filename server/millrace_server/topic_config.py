@@ -194,6 +194,12 @@ _KEYS = (
         "milliseconds after which a segment is closed even when it is not full",
         minimum=1,
     ),
+    ConfigKey(
+        "unclean.leader.election.enable",
+        "false",
+        "whether a replica that may miss records leads when no other can: acked records are lost",
+        words=("false", "true"),
+    ),
 )
 TOPIC_CONFIG_KEYS: dict[str, ConfigKey] = {key.name: key for key in _KEYS}
 

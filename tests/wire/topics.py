@@ -26,6 +26,7 @@ SETTINGS = {
     "retention.ms",
     "segment.bytes",
     "segment.ms",
+    "unclean.leader.election.enable",
 }
 
 
