@@ -23,14 +23,14 @@ from millrace_server.environment.seams import ColdReads, Environment
 from millrace_server.log import CorruptRange, PartitionLog
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.metadata.broker_registrations import BrokerStart, register_single_broker
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.metadata.controller import (
-    BrokerStart,
-    Controller,
-    TopicDefaults,
-    register_broker,
-)
 from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.topics import (
+    REPLICATION_FACTOR_DEFAULT,
+    TopicChanges,
+    TopicDefaults,
+)
 from millrace_server.partitions.compactor import Compactor
 from millrace_server.partitions.log_statistics import LogStatistics
 from millrace_server.partitions.opening import Opening
@@ -72,7 +72,10 @@ class Broker:
         self.partitions = PartitionTable()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._topic_defaults = TopicDefaults(
-            config.partitions, 1, config.topic, config.partitions_max
+            config.partitions,
+            REPLICATION_FACTOR_DEFAULT,
+            config.topic,
+            config.partitions_max,
         )
         self.scheduler = FairScheduler(asyncio.get_running_loop())
         self.statistics = Registry()
@@ -160,7 +163,7 @@ class Broker:
             broker_id=self.config.node_id,
             partitions=self.partitions,
             active=self.active,
-            controller=Controller(self._topic_defaults),
+            rules=TopicChanges(self._topic_defaults),
             cache=self.cache,
             defaults=self.config.topic,
         )
@@ -256,11 +259,11 @@ class Broker:
             port,
             config.rack or None,
             # The metadata log lies in the data directory, so it knows the directory's identity.
-            directory_id if known is None else known.directory_ids[0],
+            (directory_id,) if known is None else known.directory_ids,
         )
         try:
             await self.active.change(
-                lambda image: register_broker(image, start, cluster_id=cluster_id)
+                lambda image: register_single_broker(image, start, cluster_id=cluster_id)
             )
         except NotWritten as error:
             if known is None:

@@ -25,20 +25,14 @@ from millrace_protocol.metadata_records import (
 )
 from millrace_server.api_error import ApiError
 from millrace_server.metadata import delta as delta_module
-from millrace_server.metadata.controller import (
-    PRODUCER_ID_BLOCK,
-    BrokerStart,
-    Controller,
-    TopicDefaults,
-    assign_directories,
-    preview,
-    register_broker,
-    reserve_producer_ids,
-)
-from millrace_server.metadata.delta import Delta
+from millrace_server.metadata.broker_registrations import BrokerStart, register_single_broker
+from millrace_server.metadata.delta import Delta, preview
 from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.producer_ids import PRODUCER_ID_BLOCK, reserve_producer_ids
 from millrace_server.metadata.records import UnreadableMetadata, decode_record
+from millrace_server.metadata.replica_directories import assign_directories
 from millrace_server.metadata.snapshot import decode_snapshot, encode_snapshot
+from millrace_server.metadata.topics import TopicChanges, TopicDefaults
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
 NAMES = st.sampled_from(["a", "b", "c", "__internal", "", "..", "x" * 250])
@@ -59,14 +53,16 @@ def canonical(configs: dict[str, str | None]) -> dict[str, str]:
 
 
 def broker(broker_id: int = 0, *, rack: str | None = None) -> BrokerStart:
-    return BrokerStart(broker_id, uuid.UUID(int=9), "localhost", 9092, rack, DIRECTORY)
+    return BrokerStart(broker_id, uuid.UUID(int=9), "localhost", 9092, rack, (DIRECTORY,))
 
 
 def started(*racks: str | None) -> ClusterImage:
     """An image with a broker for each rack."""
     image = ClusterImage()
     for broker_id, rack in enumerate(racks):
-        records = register_broker(ClusterImage(), broker(broker_id, rack=rack), cluster_id=CLUSTER)
+        records = register_single_broker(
+            ClusterImage(), broker(broker_id, rack=rack), cluster_id=CLUSTER
+        )
         image = preview(image, records)
     return image
 
@@ -77,7 +73,7 @@ class MetadataMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.image = ClusterImage()
-        self.controller = Controller(DEFAULTS)
+        self.topic_rules = TopicChanges(DEFAULTS)
         self.log: list[bytes] = []
         self.expected: dict[str, tuple[uuid.UUID, int, dict[str, str]]] = {}
         self.created: set[tuple[uuid.UUID, int]] = set()
@@ -96,13 +92,17 @@ class MetadataMachine(RuleBasedStateMachine):
             if topic.topic_id not in delta.changed and topic.topic_id not in delta.removed:
                 assert self.image.topics[name] is topic, "what did not change is shared"
 
+    @property
+    def epoch(self) -> int:
+        return self.image.brokers[0].epoch
+
     @initialize()
     def start_first(self) -> None:
         self.start_broker()
 
     @rule()
     def start_broker(self) -> None:
-        self.take(register_broker(self.image, broker(), cluster_id=CLUSTER))
+        self.take(register_single_broker(self.image, broker(), cluster_id=CLUSTER))
         registered = self.image.brokers[0]
         assert not registered.is_fenced
         offset_of_registration = len(self.log) - 2
@@ -115,7 +115,7 @@ class MetadataMachine(RuleBasedStateMachine):
         self.serial += 1
         topic_id = uuid.UUID(int=self.serial)
         try:
-            records = self.controller.create_topic(
+            records = self.topic_rules.create_topic(
                 self.image,
                 name,
                 topic_id=topic_id,
@@ -135,7 +135,7 @@ class MetadataMachine(RuleBasedStateMachine):
     @rule(name=NAMES, partitions=COUNTS)
     def widen(self, name: str, partitions: int) -> None:
         try:
-            records = self.controller.add_partitions(self.image, name, partitions)
+            records = self.topic_rules.add_partitions(self.image, name, partitions)
         except ApiError:
             assert name not in self.expected or partitions <= self.expected[name][1]
             return
@@ -146,7 +146,7 @@ class MetadataMachine(RuleBasedStateMachine):
     @rule(name=NAMES, changes=CONFIGS)
     def configure(self, name: str, changes: dict[str, str | None]) -> None:
         try:
-            records = self.controller.change_config(self.image, name, changes)
+            records = self.topic_rules.change_config(self.image, name, changes)
         except ApiError as refused:
             if name in self.expected:
                 assert refused.code is ErrorCode.INVALID_CONFIG
@@ -160,7 +160,7 @@ class MetadataMachine(RuleBasedStateMachine):
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
         try:
-            records = self.controller.delete_topic(self.image, name)
+            records = self.topic_rules.delete_topic(self.image, name)
         except ApiError:
             assert name not in self.expected
             return
@@ -173,7 +173,9 @@ class MetadataMachine(RuleBasedStateMachine):
         topic_id, partitions, _ = self.expected[data.draw(st.sampled_from(sorted(self.expected)))]
         replica = (topic_id, data.draw(st.integers(0, partitions - 1)))
         gone = (uuid.UUID(int=2**100), 0)
-        records = assign_directories(self.image, 0, DIRECTORY, [replica, gone])
+        records = assign_directories(
+            self.image, 0, DIRECTORY, [replica, gone], broker_epoch=self.epoch
+        )
         assert len(records) == (replica not in self.created)
         self.take(records)
         self.created.add(replica)
@@ -181,7 +183,7 @@ class MetadataMachine(RuleBasedStateMachine):
     @rule()
     def reserve(self) -> None:
         before = self.image.next_producer_id
-        self.take(reserve_producer_ids(self.image, 0))
+        self.take(reserve_producer_ids(self.image, 0, broker_epoch=self.epoch))
         assert self.image.next_producer_id == before + PRODUCER_ID_BLOCK
 
     @rule()
@@ -306,7 +308,7 @@ def test_the_deleted_topics_that_are_remembered_have_a_bound(
 
 def test_replicas_go_to_different_brokers_and_racks_and_leaders_go_around() -> None:
     image = started("x", "x", "y", "y")
-    records = Controller(DEFAULTS).create_topic(
+    records = TopicChanges(DEFAULTS).create_topic(
         image, "t", topic_id=T, partitions=4, replication_factor=2, configs={}, start=1
     )
     placed = [r.replicas for r in records if isinstance(r, PartitionRecord)]
@@ -318,13 +320,11 @@ def test_a_fenced_broker_gets_no_partition() -> None:
     image = started(None, None)
     fence = BrokerRegistrationChangeRecord(1, image.brokers[1].epoch, is_fenced=True)
     image = preview(image, [fence])
-    controller = Controller(DEFAULTS)
+    rules = TopicChanges(DEFAULTS)
     with pytest.raises(ApiError) as refused:
-        controller.create_topic(
-            image, "t", topic_id=T, partitions=1, replication_factor=2, configs={}
-        )
+        rules.create_topic(image, "t", topic_id=T, partitions=1, replication_factor=2, configs={})
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
-    records = controller.create_topic(
+    records = rules.create_topic(
         image, "t", topic_id=T, partitions=3, replication_factor=1, configs={}
     )
     assert {r.replicas for r in records if isinstance(r, PartitionRecord)} == {(0,)}
@@ -332,12 +332,12 @@ def test_a_fenced_broker_gets_no_partition() -> None:
 
 def test_a_data_directory_of_another_broker_is_refused() -> None:
     with pytest.raises(ApiError, match="belongs to broker 0 and node_id is 4; set node_id"):
-        register_broker(started(None), broker(4), cluster_id=CLUSTER)
+        register_single_broker(started(None), broker(4), cluster_id=CLUSTER)
 
 
 def test_names_of_every_allowed_character_are_allowed() -> None:
     name = string.ascii_letters + string.digits + "._-"
-    records = Controller(DEFAULTS).create_topic(
+    records = TopicChanges(DEFAULTS).create_topic(
         started(None), name, topic_id=T, partitions=-1, replication_factor=-1, configs={}
     )
     assert records[0] == TopicRecord(name, T)

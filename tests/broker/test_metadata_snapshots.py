@@ -14,7 +14,7 @@ from millrace_server.controller import snapshots
 from millrace_server.controller.metadata_log import MetadataLog
 from millrace_server.controller.snapshots import find_snapshots, write_snapshot
 from millrace_server.log.checkpoint import read_checkpoint
-from millrace_server.metadata.controller import preview
+from millrace_server.metadata.delta import preview
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.metadata.snapshot import TornSnapshot, decode_snapshot, encode_snapshot

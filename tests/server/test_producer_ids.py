@@ -8,18 +8,14 @@ from typing import cast
 
 from millrace_protocol.metadata_records import MetadataRecord
 from millrace_server.controller.active_controller import ActiveController
+from millrace_server.metadata.broker_registrations import BrokerStart, register_single_broker
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.metadata.controller import (
-    PRODUCER_ID_BLOCK,
-    BrokerStart,
-    preview,
-    register_broker,
-    reserve_producer_ids,
-)
+from millrace_server.metadata.delta import preview
 from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.producer_ids import PRODUCER_ID_BLOCK, reserve_producer_ids
 from millrace_server.services.producer_ids import FENCED, ProducerIds
 
-START = BrokerStart(0, uuid.UUID(int=1), "localhost", 9092, None, uuid.UUID(int=2))
+START = BrokerStart(0, uuid.UUID(int=1), "localhost", 9092, None, (uuid.UUID(int=2),))
 
 
 class DirectController:
@@ -38,7 +34,9 @@ class DirectController:
 def make_ids() -> tuple[ProducerIds, MetadataCache]:
     cache = MetadataCache()
     cluster_id = uuid.UUID(int=3)
-    cache.image = preview(cache.image, register_broker(cache.image, START, cluster_id=cluster_id))
+    cache.image = preview(
+        cache.image, register_single_broker(cache.image, START, cluster_id=cluster_id)
+    )
     active = cast(ActiveController, DirectController(cache))
     return ProducerIds(active, cache, broker_id=0), cache
 
@@ -73,7 +71,7 @@ async def test_an_id_that_a_late_partition_knows_and_that_was_given_again_is_fen
 
 async def test_ids_that_partitions_know_below_the_next_one_change_nothing() -> None:
     ids, cache = make_ids()
-    cache.image = preview(cache.image, reserve_producer_ids(cache.image, 0))
+    cache.image = preview(cache.image, reserve_producer_ids(cache.image, 0, broker_epoch=1))
     ids.on_partition_opened(range(10))
     assert await ids.give(-1, -1) == (PRODUCER_ID_BLOCK, 0)
     assert ids.epoch_of(3) == -1

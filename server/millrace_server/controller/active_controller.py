@@ -22,9 +22,9 @@ from millrace_server.controller.snapshots import SnapshotWriter, load_image
 from millrace_server.environment.seams import Environment
 from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.metadata.controller import assign_directories
 from millrace_server.metadata.delta import Delta
 from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.replica_directories import assign_directories
 
 log = get_logger("millrace.controller")
 Decide = Callable[[ClusterImage], Sequence[MetadataRecord]]
@@ -130,5 +130,7 @@ class ActiveController:
     def _assigned(
         self, image: ClusterImage, created: Sequence[tuple[uuid.UUID, int]]
     ) -> Sequence[MetadataRecord]:
-        directory_id = image.brokers[self._broker_id].directory_ids[0]
-        return assign_directories(image, self._broker_id, directory_id, created)
+        broker = image.brokers[self._broker_id]
+        return assign_directories(
+            image, self._broker_id, broker.directory_ids[0], created, broker_epoch=broker.epoch
+        )

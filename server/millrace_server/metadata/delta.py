@@ -9,6 +9,7 @@ code, so both give the same image. The image before the delta stays as it is.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -265,6 +266,14 @@ class Delta:
         if found is None or topic_id in self._removed:
             raise UnreadableMetadata(f"a record changes topic {topic_id}, which does not exist")
         return found
+
+
+def preview(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterImage:
+    """The image that the records would make; its end offset is that of `image`."""
+    delta = Delta(image)
+    for record in records:
+        delta.replay(record)
+    return delta.image(image.end_offset)
 
 
 def _either(new: tuple[T, ...] | None, old: tuple[T, ...]) -> tuple[T, ...]:

@@ -99,7 +99,21 @@ class Topic:
 
     @property
     def replication_factor(self) -> int:
-        return len(self.partitions[0].replicas) if self.partitions else 0
+        """Replicas of each partition; the fewest if they differ, or while they are reassigned."""
+        return min(
+            (len(p.replicas) - max(len(p.adding), len(p.removing)) for p in self.partitions),
+            default=0,
+        )
+
+    def partition(self, number: int) -> PartitionRegistration:
+        """The partition of that number. Raises `ApiError`."""
+        if not 0 <= number < len(self.partitions):
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Topic {self.name!r} has no partition {number}; it has 0 to "
+                f"{len(self.partitions) - 1}",
+            )
+        return self.partitions[number]
 
     def numbers_of(self, broker_id: int) -> Iterator[int]:
         """The partitions of which a broker has a replica."""

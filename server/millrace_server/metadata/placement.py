@@ -1,8 +1,11 @@
 """Placement: which brokers get the replicas of new partitions.
 
-Leaders go around the brokers, and the replicas of a partition are on consecutive ones. Neighbours
-are in different racks as far as there are racks, so a rack that fails takes one replica of a
-partition (Kafka's `AdminUtils.assignReplicasToBrokers`).
+Leaders go around the brokers. The other replicas of a partition are on the brokers behind its
+leader, as many steps further with every round, so that the partitions of a broker that fails find
+their next leaders on all others. Each replica goes to a rack with the fewest of the partition, so a
+rack that fails takes as few as possible.
+
+Source: Kafka's `AdminUtils.assignReplicasToBrokers`, and `StripedReplicaPlacer` for the racks.
 """
 
 from __future__ import annotations
@@ -19,19 +22,39 @@ def place(
     """The replicas of each partition, the leader first; `1 <= replication_factor <= brokers`.
 
     `start` is any number; it says where the round begins, so that not every topic begins on the
-    same broker.
+    same broker. Of the partitions of one call any two brokers lead as many, or one more.
     """
-    ids = _alternated(brokers)
-    return [
-        tuple(ids[(start + number + n) % len(ids)] for n in range(replication_factor))
-        for number in numbers
-    ]
+    ring = _alternated(brokers)
+    return [_replicas(ring, start + number, replication_factor) for number in numbers]
 
 
-def _alternated(brokers: Sequence[BrokerRegistration]) -> list[int]:
-    """Broker ids, one of each rack in turn."""
-    racks: dict[str, list[int]] = {}
+def turn_of(brokers: Sequence[BrokerRegistration], leader: int) -> int | None:
+    """The `start` with which a broker leads partition 0, None if it is not there."""
+    ids = [broker.broker_id for broker in _alternated(brokers)]
+    return ids.index(leader) if leader in ids else None
+
+
+def _replicas(
+    ring: Sequence[BrokerRegistration], turn: int, replication_factor: int
+) -> tuple[int, ...]:
+    count = len(ring)
+    first = turn % count
+    chosen = [ring[first]]
+    steps = max(count - 1, 1)
+    rest = [ring[(first + 1 + (turn // count + n) % steps) % count] for n in range(count - 1)]
+    used = {chosen[0].rack: 1}
+    while len(chosen) < replication_factor:
+        following = min(rest, key=lambda broker: used.get(broker.rack, 0))
+        rest.remove(following)
+        chosen.append(following)
+        used[following.rack] = used.get(following.rack, 0) + 1
+    return tuple(broker.broker_id for broker in chosen)
+
+
+def _alternated(brokers: Sequence[BrokerRegistration]) -> list[BrokerRegistration]:
+    """The brokers, one of each rack in turn."""
+    racks: dict[str, list[BrokerRegistration]] = {}
     for broker in sorted(brokers, key=lambda b: b.broker_id):
-        racks.setdefault(broker.rack or "", []).append(broker.broker_id)
+        racks.setdefault(broker.rack or "", []).append(broker)
     rounds = zip_longest(*(racks[name] for name in sorted(racks)))
-    return [broker_id for turn in rounds for broker_id in turn if broker_id is not None]
+    return [broker for turn in rounds for broker in turn if broker is not None]

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from millrace_protocol.metadata_records import MetadataRecord
 from millrace_server.controller.active_controller import ActiveController
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.metadata.controller import PRODUCER_ID_BLOCK, reserve_producer_ids
 from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.producer_ids import PRODUCER_ID_BLOCK, reserve_producer_ids
 
 EPOCH_MAX = 2**15 - 1
 FENCED = EPOCH_MAX + 1
@@ -122,4 +122,7 @@ class ProducerIds:
                 self._known_from = self._given_from = self._next
 
     def _block(self, image: ClusterImage) -> Sequence[MetadataRecord]:
-        return reserve_producer_ids(image, self._broker_id, at_least=self._floor)
+        epoch = image.brokers[self._broker_id].epoch
+        return reserve_producer_ids(
+            image, self._broker_id, broker_epoch=epoch, at_least=self._floor
+        )

@@ -1,6 +1,6 @@
 """Topics: create, widen, configure, delete, describe.
 
-Plain values in and out, over the rules of `metadata.controller`, the commits of the active
+Plain values in and out, over the rules of `metadata.topics`, the commits of the active
 controller and the image.
 """
 
@@ -18,8 +18,9 @@ from millrace_server.controller.applier import NotApplied
 from millrace_server.environment.seams import Environment
 from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.metadata.controller import Controller, preview
+from millrace_server.metadata.delta import preview
 from millrace_server.metadata.image import ClusterImage, Topic
+from millrace_server.metadata.topics import TopicChanges
 from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
 from millrace_server.topic_config import TopicConfig
 
@@ -49,7 +50,7 @@ class Topics:
         broker_id: int,
         partitions: PartitionTable,
         active: ActiveController,
-        controller: Controller,
+        rules: TopicChanges,
         cache: MetadataCache,
         defaults: Mapping[str, str],
     ) -> None:
@@ -57,7 +58,7 @@ class Topics:
         self._broker_id = broker_id
         self._partitions = partitions
         self._active = active
-        self._controller = controller
+        self._rules = rules
         self._cache = cache
         self._defaults = defaults
 
@@ -96,7 +97,7 @@ class Topics:
         start = self._rng.randrange(PLACEMENT_STARTS)
 
         def decide(image: ClusterImage) -> Sequence[MetadataRecord]:
-            return self._controller.create_topic(
+            return self._rules.create_topic(
                 image,
                 name,
                 topic_id=topic_id,
@@ -108,7 +109,7 @@ class Topics:
             )
 
         def undo(image: ClusterImage) -> Sequence[MetadataRecord]:
-            return self._controller.remove_topic(topic_id)
+            return self._rules.remove_topic(topic_id)
 
         image = await self._change(decide, validate_only=validate_only, undo=undo)
         topic = image.topics[name]
@@ -127,7 +128,7 @@ class Topics:
         start = self._rng.randrange(PLACEMENT_STARTS)
         try:
             await self._change(
-                lambda image: self._controller.add_partitions(image, name, partitions, start=start),
+                lambda image: self._rules.add_partitions(image, name, partitions, start=start),
                 validate_only=validate_only,
             )
         except NotApplied as refused:
@@ -144,7 +145,7 @@ class Topics:
     ) -> None:
         """Changes a topic's settings, all or none; None goes back to the default."""
         await self._change(
-            lambda image: self._controller.change_config(image, name, changes),
+            lambda image: self._rules.change_config(image, name, changes),
             validate_only=validate_only,
         )
         if not validate_only:
@@ -154,7 +155,7 @@ class Topics:
         """Deletes a topic with its records. Raises `ApiError`."""
 
         def decide(image: ClusterImage) -> Sequence[MetadataRecord]:
-            records = self._controller.delete_topic(image, name)
+            records = self._rules.delete_topic(image, name)
             self._refuse_unopened(image.topics[name])
             return records
 
