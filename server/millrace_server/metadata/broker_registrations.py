@@ -96,7 +96,7 @@ def register_broker(
             f"Broker {start.broker_id} is in service as another process; give this one another "
             "node_id, or start it again when the session of the other is over",
         )
-    _check_directory(image, start)
+    _check_start(image, start)
     records = _registration(image, start, cluster_id)
     after = preview(image, records)
     is_clean = known is not None and known.epoch == start.previous_broker_epoch
@@ -222,7 +222,13 @@ def _registration(
     ]
 
 
-def _check_directory(image: ClusterImage, start: BrokerStart) -> None:
+def _check_start(image: ClusterImage, start: BrokerStart) -> None:
+    if start.broker_id < 0 or not start.directory_ids:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Broker {start.broker_id} registers with {len(start.directory_ids)} data directories; "
+            "a broker has an id from 0 on and one directory at least",
+        )
     for broker in image.brokers.values():
         is_other = broker.broker_id != start.broker_id
         if is_other and not set(start.directory_ids).isdisjoint(broker.directory_ids):

@@ -133,8 +133,12 @@ def elect_leaders(
     """
     changes = PartitionChanges(image, defaults)
     refused: list[ApiError | None] = []
+    seen: set[tuple[str, int]] = set()
     for name, number in partitions:
         try:
+            if (name, number) in seen:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "A partition stands once in a request")
+            seen.add((name, number))
             _elect(changes, image.topic(name), number, election)
             refused.append(None)
         except ApiError as error:

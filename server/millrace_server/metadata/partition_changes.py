@@ -25,7 +25,7 @@ Sources: KIP-966, KIP-841, KIP-858; Kafka's PartitionChangeBuilder.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -112,7 +112,7 @@ class PartitionChanges:
         self,
         topic: Topic,
         number: int,
-        isr: Iterable[int],
+        isr: Collection[int],
         *,
         start: PartitionRegistration | None = None,
         election: Election = Election.ONLINE,
@@ -136,7 +136,7 @@ class PartitionChanges:
 
 def next_state(
     partition: PartitionRegistration,
-    isr: Iterable[int],
+    isr: Collection[int],
     *,
     settings: ReplicationSettings,
     active: ActiveBrokers,
@@ -146,20 +146,16 @@ def next_state(
 
     The epochs are as before; they count the record.
     """
-    eligible = {*partition.isr, *partition.elr}
-    wished = set(isr)
-    target = replace(
-        partition,
-        isr=_in_order(partition, wished),
-        elr=_in_order(partition, eligible - wished),
-    )
+    wished = _in_order(partition, isr)
+    eligible = [r for r in (*partition.isr, *partition.elr) if r not in wished]
+    target = replace(partition, isr=wished, elr=_in_order(partition, eligible))
     target = _with_reassignment_done(target, settings, active)
     target = _with_leader(target, settings, active, election)
     if target.leader == NO_LEADER:
         return target
-    if len(target.isr) >= _isr_needed(settings, target.replicas):
-        return replace(target, elr=(), last_known_elr=())
-    return replace(target, last_known_elr=())
+    if target.elr and len(target.isr) >= _isr_needed(settings, target.replicas):
+        target = replace(target, elr=())
+    return replace(target, last_known_elr=()) if target.last_known_elr else target
 
 
 def _isr_needed(settings: ReplicationSettings, replicas: tuple[int, ...]) -> int:
@@ -167,8 +163,8 @@ def _isr_needed(settings: ReplicationSettings, replicas: tuple[int, ...]) -> int
     return min(settings.min_isr, len(replicas))
 
 
-def _in_order(partition: PartitionRegistration, brokers: set[int]) -> tuple[int, ...]:
-    return tuple(replica for replica in partition.replicas if replica in brokers)
+def _in_order(partition: PartitionRegistration, brokers: Collection[int]) -> tuple[int, ...]:
+    return tuple([replica for replica in partition.replicas if replica in brokers])
 
 
 def _with_reassignment_done(
@@ -207,15 +203,15 @@ def _with_leader(
     active: ActiveBrokers,
     election: Election,
 ) -> PartitionRegistration:
-    candidates = [r for r in partition.replicas if active.can_lead(partition, r)]
-    in_sync = [r for r in candidates if r in partition.isr]
+    in_sync = [r for r in partition.isr if active.can_lead(partition, r)]
     if in_sync:
         wants_first = election is Election.PREFERRED and in_sync[0] == partition.replicas[0]
-        keeps_leader = partition.leader in in_sync and not wants_first
-        return replace(partition, leader=partition.leader if keeps_leader else in_sync[0])
-    eligible = [r for r in candidates if r in partition.elr]
+        if partition.leader in in_sync and not wants_first:
+            return partition
+        return replace(partition, leader=in_sync[0])
+    eligible = [r for r in partition.elr if active.can_lead(partition, r)]
     if not partition.isr and not partition.elr:
-        eligible = [r for r in candidates if r in partition.last_known_elr[:1]]
+        eligible = [r for r in partition.last_known_elr[:1] if active.can_lead(partition, r)]
     if eligible:
         alone = eligible[0]
         others = {*partition.isr, *partition.elr} - {alone}
