@@ -161,6 +161,18 @@ class NotLeaderOrFollower(BrokerError):
     """Another broker leads the partition."""
 
 
+class LeaderNotAvailable(BrokerError):
+    """The partition has no leader now."""
+
+
+class NotEnoughReplicas(BrokerError):
+    """The partition has fewer in-sync replicas than `min.insync.replicas`."""
+
+
+class NotController(BrokerError):
+    """Another broker is the active controller."""
+
+
 class MessageTooLarge(BrokerError):
     """A record or batch larger than allowed."""
 
@@ -183,6 +195,10 @@ class InvalidPartitions(BrokerError):
 
 class InvalidReplicationFactor(BrokerError):
     """A replication factor that is not allowed."""
+
+
+class InvalidReplicaAssignment(BrokerError):
+    """Replicas on brokers that are not registered, or two of them on one broker."""
 
 
 class InvalidConfig(BrokerError):
@@ -302,14 +318,18 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
     ErrorCode.CORRUPT_MESSAGE: CorruptMessage,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicOrPartition,
+    ErrorCode.LEADER_NOT_AVAILABLE: LeaderNotAvailable,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: NotLeaderOrFollower,
     ErrorCode.REQUEST_TIMED_OUT: BrokerTimedOut,
+    ErrorCode.REPLICA_NOT_AVAILABLE: NotLeaderOrFollower,
     ErrorCode.MESSAGE_TOO_LARGE: MessageTooLarge,
     ErrorCode.OFFSET_METADATA_TOO_LARGE: MetadataTooLarge,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorUnavailable,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: CoordinatorUnavailable,
     ErrorCode.NOT_COORDINATOR: CoordinatorUnavailable,
     ErrorCode.INVALID_TOPIC_EXCEPTION: InvalidTopic,
+    ErrorCode.NOT_ENOUGH_REPLICAS: NotEnoughReplicas,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: NotEnoughReplicas,
     ErrorCode.INVALID_REQUIRED_ACKS: InvalidRequest,
     ErrorCode.ILLEGAL_GENERATION: IllegalGeneration,
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: InconsistentProtocol,
@@ -323,7 +343,9 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.TOPIC_ALREADY_EXISTS: TopicAlreadyExists,
     ErrorCode.INVALID_PARTITIONS: InvalidPartitions,
     ErrorCode.INVALID_REPLICATION_FACTOR: InvalidReplicationFactor,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: InvalidReplicaAssignment,
     ErrorCode.INVALID_CONFIG: InvalidConfig,
+    ErrorCode.NOT_CONTROLLER: NotController,
     ErrorCode.INVALID_REQUEST: InvalidRequest,
     ErrorCode.POLICY_VIOLATION: PolicyViolation,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
@@ -346,7 +368,7 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.UNKNOWN_API: UnsupportedVersion,
     ErrorCode.FRAME_TOO_LARGE: MessageTooLarge,
 }
-"""The class of every code but NONE; a code that a later broker adds has no entry."""
+"""The class of each code. NONE has no entry, nor a code between brokers or of a later broker."""
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
