@@ -18,7 +18,7 @@ TRANSCRIPTS = sorted(HERE.glob("*.txt"))
 def test_replica_does_what_the_transcript_says(path: Path, request: pytest.FixtureRequest) -> None:
     text = path.read_text()
     now = replayed(text)
-    if request.config.getoption("--rewrite-transcripts", default=False):
+    if request.config.getoption("--rewrite-transcripts"):
         path.write_text(now)
     else:
         assert now == text

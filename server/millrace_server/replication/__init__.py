@@ -1,0 +1,1 @@
+"""The replicas of a partition: what its leader and its followers decide."""
