@@ -84,6 +84,24 @@ async def test_a_follower_copies_and_truncates_and_its_high_watermark_stays(
         assert (await wire.produce("t", batch(b"b"))).base_offset == 1
 
 
+async def test_a_follower_takes_records_of_an_epoch_before_one_that_it_began_without_any(
+    tmp_path: Path,
+) -> None:
+    copied = bytearray(batch(b"copied"))
+    assign(copied, base_offset=1, leader_epoch=2)
+    async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
+        await wire.create("t")
+        await wire.produce("t", batch(b"a"))
+        partition = broker.node.broker.partitions.get("t", 0)
+        await partition.become_leader(5)
+        await partition.become_follower(6, leader_id=7)
+        assert (partition.log.leader_epoch, partition.log.durable_epoch) == (0, 0)
+        assert partition.append_as_follower(memoryview(copied), now_ms=1) == 2
+    async with Broker(data=tmp_path) as broker:
+        partition = broker.node.broker.partitions.get("t", 0)
+        assert partition.log.end_offset_for_epoch(5) == (2, 2)
+
+
 async def test_a_leadership_never_goes_back_to_an_older_epoch(tmp_path: Path) -> None:
     async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
         await wire.create("t")

@@ -317,12 +317,12 @@ class PartitionLog:
         return self._durability.durable_epoch
 
     def begin_epoch(self, epoch: int) -> None:
-        """Begins the epoch of a new leader at the end of the log.
+        """See `LogState.begin_epoch`."""
+        self._state.begin_epoch(epoch)
 
-        The leader may serve once a flush has moved `durable_epoch` there (KAFKA-7415). Raises
-        `ValueError` if the epoch is older than the log's.
-        """
-        self._state.epochs = self._state.epochs.begin(epoch, self._state.end_offset)
+    def forget_unused_epochs(self) -> bool:
+        """See `LogState.forget_unused_epochs`."""
+        return self._state.forget_unused_epochs()
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
         """The largest epoch that is not above `epoch`, and where its records end (KIP-279).

@@ -15,7 +15,7 @@ from millrace_server.environment.seams import Disk
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.cleanliness import Cleanliness
 from millrace_server.log.config import LogConfig
-from millrace_server.log.epochs import EpochEnd, EpochTable
+from millrace_server.log.epochs import FIRST_EPOCH, EpochEnd, EpochTable
 from millrace_server.log.errors import LogClosed, LogFailed, ReadOnlyLog
 from millrace_server.log.producers import Producers
 from millrace_server.log.recovered import Recovered
@@ -70,6 +70,30 @@ class LogState:
         if self.failure is not None:
             return LogFailed(self.directory, self.failure)
         return LogClosed(self.directory)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Begins the epoch of a new leader at the end of the log.
+
+        The leader may serve once a flush has moved `durable_epoch` there (KAFKA-7415). Raises
+        `ValueError` if the epoch is older than the log's.
+        """
+        self.epochs = self.epochs.begin(epoch, self.end_offset)
+
+    def forget_unused_epochs(self) -> bool:
+        """Forgets the epochs of which the log holds no record; False if it has none.
+
+        A leader may send records of an older epoch than one that this replica began and in which it
+        wrote nothing. Before they are appended a flush has made the table durable: recovery would
+        count them to the epoch that was begun.
+        """
+        used = EpochTable()
+        if self.start_offset < self.end_offset:
+            used = self.epochs.truncate_to(self.end_offset)
+        used = used if used.entries else FIRST_EPOCH
+        if used == self.epochs:
+            return False
+        self.epochs = used
+        return True
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
         """See `PartitionLog.end_offset_for_epoch`."""

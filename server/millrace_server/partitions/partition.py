@@ -59,7 +59,7 @@ class Partition:
     __slots__ = (
         "_acks",
         "_env",
-        "_epoch_begun",
+        "_epochs_saved",
         "_flusher",
         "_high_watermark",
         "_on_corruption",
@@ -96,7 +96,7 @@ class Partition:
         self.number = number
         self.log = log
         self.leadership = Leadership(Role.LEADER, log.leader_epoch)
-        self._epoch_begun: asyncio.Future[None] | None = None
+        self._epochs_saved: asyncio.Future[None] | None = None
         self.is_abandoned = False
         """Whether its topic was deleted: nothing more will come."""
         self.is_cleanable = True
@@ -171,17 +171,15 @@ class Partition:
             raise LogFailed(self.log.directory, self.log.failure)
         self.log.begin_epoch(epoch)
         if self.log.durable_epoch < epoch:
-            self._epoch_begun = asyncio.get_running_loop().create_future()
-            self._flusher.request()
-            await self._epoch_begun
+            await self._epochs_durable()
         self.leadership = Leadership(Role.LEADER, epoch)
         self.watchers.call()
 
     async def become_follower(self, epoch: int, leader_id: int) -> None:
         """Follows `leader_id` in `epoch`: from now on requests of clients are refused.
 
-        Returns when no flush is in flight. Raises `ValueError` if the epoch is older than the
-        partition's.
+        Returns when no flush of the leadership is in flight, and the log has no epoch without a
+        record. Raises `ValueError` if the epoch is older than the partition's, and `LogFailed`.
         """
         self.leadership.check_next(epoch)
         self.leadership = Leadership(Role.FOLLOWER, epoch, leader_id)
@@ -189,6 +187,14 @@ class Partition:
         self._start_acks.end(self._not_leader())
         self.watchers.call()
         await self._settle_flusher()
+        if self.log.failure is None and self.log.forget_unused_epochs():
+            await self._epochs_durable()
+
+    async def _epochs_durable(self) -> None:
+        """Returns when the epoch table is on the disk as it is now."""
+        self._epochs_saved = asyncio.get_running_loop().create_future()
+        self._flusher.request()
+        await self._epochs_saved
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int) -> int:
         """Appends what the leader sent, and requests a flush; returns the log's end.
@@ -229,11 +235,7 @@ class Partition:
         self._flusher = self._make_flusher()
 
     def _not_leader(self) -> ApiError:
-        return ApiError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"Broker {self.leadership.leader_id} leads partition {self.topic}-{self.number} in "
-            f"epoch {self.leadership.epoch}; refresh the metadata",
-        )
+        return self.leadership.not_leader(f"{self.topic}-{self.number}")
 
     def append(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> Appended:
         """Appends one checked batch, and requests the flush that its topic's durability needs.
@@ -413,17 +415,14 @@ class Partition:
             self._start_acks.end(ApiError(ErrorCode.DISK_FULL, _START_NOT_DURABLE))
 
     def _advance(self) -> None:
-        if self._epoch_begun is not None and self.log.durable_epoch >= self.log.leader_epoch:
-            begun, self._epoch_begun = self._epoch_begun, None
-            _settle(begun, None)
+        if self._epochs_saved is not None and self.log.durable_epoch == self.log.leader_epoch:
+            _settle(self._epochs_saved, None)
         # The high watermark of a follower is the leader's.
         if self.leadership.role is Role.LEADER:
             self._move_high_watermark(self.log.durable_offset)
 
     def _fail_acks(self, error: BaseException) -> None:
-        if self._epoch_begun is not None:
-            begun, self._epoch_begun = self._epoch_begun, None
-            _settle(begun, LogFailed(self.log.directory, error))
+        _settle(self._epochs_saved, LogFailed(self.log.directory, error))
         self._fail_waiting(LogFailed(self.log.directory, error))
         self._on_failure(error)
 
@@ -441,8 +440,8 @@ class Partition:
             self.watchers.call()
 
 
-def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
-    if future.done():
+def _settle(future: asyncio.Future[None] | None, error: Exception | None) -> None:
+    if future is None or future.done():
         return
     if error is None:
         future.set_result(None)

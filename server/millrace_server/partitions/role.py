@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
+
 
 class Role(Enum):
     """What this broker does for a partition."""
@@ -28,3 +31,11 @@ class Leadership:
         """Raises `ValueError` unless `epoch` may follow."""
         if epoch < self.epoch:
             raise ValueError(f"leader epoch {epoch} is older than the partition's, {self.epoch}")
+
+    def not_leader(self, partition: str) -> ApiError:
+        """The refusal of a client that asks a follower."""
+        return ApiError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"Broker {self.leader_id} leads partition {partition} in epoch {self.epoch}; refresh "
+            "the metadata",
+        )

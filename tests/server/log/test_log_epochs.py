@@ -99,6 +99,32 @@ def test_an_epoch_without_records_gives_way_to_the_next() -> None:
     assert FIRST_EPOCH.begin(2, 0) == table((2, 0))
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_epochs_without_a_record_are_forgotten_durably(cut: bool) -> None:
+    disk, log = log_of(0, 2)
+    log.begin_epoch(5)
+    log.flush()
+    assert log.forget_unused_epochs()
+    log.flush()
+    assert log.durable_epoch == 2
+    assert not log.forget_unused_epochs()
+    log.append_as_follower(from_leader(b"new", 2, 3), now_ms=1)
+    left = disk.after_power_cut(random.Random(1)) if cut else disk.after_kill()
+    again = reopened(left)
+    assert again.leader_epoch in ((2, 3) if cut else (3,))
+    assert again.end_offset_for_epoch(5) == EpochEnd(again.leader_epoch, again.end_offset)
+
+
+def test_log_without_records_keeps_no_epoch() -> None:
+    _, log = log_of(0, 2)
+    log.advance_start(2, high_watermark=2)
+    log.flush()
+    assert log.forget_unused_epochs()
+    assert log.leader_epoch == 0
+    log.append_as_follower(from_leader(b"of another history", 2, 1), now_ms=1)
+    assert log.end_offset_for_epoch(9) == EpochEnd(1, 3)
+
+
 def test_an_epoch_never_goes_back() -> None:
     with pytest.raises(ValueError, match="older"):
         table((0, 0), (4, 5)).begin(3, 9)
