@@ -1,22 +1,12 @@
-"""A cluster under one controller: brokers that live and die, and their replicas' records.
-
-Every change goes through the controller's rules, as records that are encoded, appended to a log and
-replayed. After each change `Violation` is raised where an invariant does not hold.
-"""
+"""A cluster under one controller: brokers that live and die, leaders and operators."""
 
 from __future__ import annotations
 
 import uuid
-from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from millrace_protocol.metadata_records import (
     NO_LEADER,
-    UNASSIGNED_DIRECTORY,
-    MetadataRecord,
-    RegisterBrokerRecord,
-    encode_metadata_record,
 )
 from millrace_server.api_error import ApiError
 from millrace_server.metadata.broker_registrations import (
@@ -35,79 +25,28 @@ from millrace_server.metadata.partition_changes import Election
 from millrace_server.metadata.reassignments import Reassignment, plan_retirement, reassign
 from millrace_server.metadata.records import decode_record
 from millrace_server.metadata.replica_directories import assign_directories
-from millrace_server.metadata.replication_settings import ReplicationSettings, replication_settings
 from millrace_server.metadata.snapshot import decode_snapshot, encode_snapshot
 from millrace_server.metadata.topics import TopicChanges, TopicDefaults
-from tests.server.metadata.partition_model import PartitionModel, Violation
+from tests.server.metadata.invariants import check
+from tests.server.metadata.metadata_model import (
+    DEFAULTS,
+    MetadataModel,
+    Process,
+    all_partitions,
+)
 
 CLUSTER = uuid.UUID(int=1)
-DEFAULTS: dict[str, str] = {}
 SESSION_MS = 100
-IMAGES_KEPT = 8
-"""Older images that a leader may still act on."""
 
 
-@dataclass(slots=True)
-class Process:
-    """One broker's process and disk. `clean_epoch`: where it was stopped cleanly, if it was."""
-
-    broker_id: int
-    directory_id: uuid.UUID
-    incarnation: int = 0
-    epoch: int = -1
-    is_running: bool = False
-    applied: int = 0
-    moved_at: int | None = None
-    """The end of the metadata when its leaders had moved away for its shutdown."""
-    clean_epoch: int = UNCLEAN_SHUTDOWN
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What a change may do to a partition: who entered the ISR, and whose process is a new one."""
-
-    before: PartitionRegistration
-    entered: Sequence[int]
-    restarted: set[int]
-    may_lose: bool
-
-
-def check(holds: bool, invariant: str) -> None:
-    """Raises `Violation` unless the invariant holds."""
-    if not holds:
-        raise Violation(invariant)
-
-
-class ClusterModel:
-    """`image` is in force at the controller and at every broker that runs."""
+class ClusterModel(MetadataModel):
+    """What brokers, leaders and operators do, under one controller."""
 
     def __init__(self) -> None:
-        self.image = ClusterImage()
+        super().__init__()
         self.sessions = BrokerSessions(timeout_ms=SESSION_MS)
         self.rules = TopicChanges(TopicDefaults(2, 3, DEFAULTS))
-        self.log: list[bytes] = []
         self.now_ms = 0
-        self.processes: dict[int, Process] = {}
-        self.partitions: dict[tuple[uuid.UUID, int], PartitionModel] = {}
-        self.images: deque[ClusterImage] = deque(maxlen=IMAGES_KEPT)
-        self.situations: Counter[str] = Counter()
-        self._serial = 1_000
-
-    def running(self, choice: int) -> int | None:
-        """One of the brokers that run, None without one."""
-        found = sorted(p.broker_id for p in self.processes.values() if p.is_running)
-        return found[choice % len(found)] if found else None
-
-    def stopped(self, choice: int, brokers_max: int) -> int | None:
-        """One of the brokers up to `brokers_max` that do not run, None without one."""
-        running = {p.broker_id for p in self.processes.values() if p.is_running}
-        found = sorted(set(range(1, brokers_max + 1)) - running)
-        return found[choice % len(found)] if found else None
-
-    def leader(self, choice: int) -> int | None:
-        """The leader of a partition, None without one that runs."""
-        found = self._led(choice)
-        return None if found is None else found[2].leader
 
     # What brokers do.
 
@@ -299,7 +238,7 @@ class ClusterModel:
         if not self.images:
             return
         old = self.images[age % len(self.images)]
-        found = _all_partitions(old)
+        found = all_partitions(old)
         if found:
             topic, number, known = found[choice % len(found)]
             if known.leader != NO_LEADER and known.leader in old.brokers:
@@ -424,132 +363,16 @@ class ClusterModel:
         self.situations["a broker is retired"] += 1
         before = self.image
         self.take(records)
-        for topic, number, known in _all_partitions(self.image):
+        for topic, number, known in all_partitions(self.image):
             old = before.topics[topic.name].partitions[number]
             is_kept = bool(known.isr or known.elr) or not (old.isr or old.elr)
             check(is_kept, "a broker that is retired leaves every partition a replica")
         self.sessions.end(broker_id)
 
-    # The log, and what holds behind every change.
-
-    def take(
-        self,
-        records: Sequence[MetadataRecord],
-        *,
-        entered: Sequence[int] = (),
-        may_lose: bool = False,
-    ) -> None:
-        """Appends and replays the records of one change.
-
-        `entered` have caught up; `may_lose`: an unclean election was asked for.
-        """
-        if not records:
-            return
-        before = self.image
-        delta = Delta(before)
-        for record in records:
-            self.log.append(encode_metadata_record(record))
-            delta.replay(record)
-        self.image = delta.image(len(self.log))
-        self.images.append(before)
-        restarted = {r.broker_id for r in records if isinstance(r, RegisterBrokerRecord)}
-        for topic, number, known in _all_partitions(self.image):
-            self._check_state(topic, known)
-            old = before.topic_by_id(topic.topic_id)
-            if old is not None and number < old.partition_count:
-                self._check_step(old.partitions[number], known)
-                change = _Change(old.partitions[number], entered, restarted, may_lose)
-                self._check_leader(topic, number, change)
-        for topic, number, _ in _all_partitions(self.image):
-            self._commit(topic, number)
-        self.check_records()
-
-    def check_records(self) -> None:
-        """Every eligible replica of a registered process has all that is committed."""
-        for topic, number, known in _all_partitions(self.image):
-            model = self._model(topic, number)
-            for replica in (*known.isr, *known.elr):
-                process, broker = self.processes[replica], self.image.brokers.get(replica)
-                if broker is None or broker.incarnation_id.int != process.incarnation:
-                    continue
-                directory_id = known.directory_of(replica)
-                is_there = directory_id in (process.directory_id, UNASSIGNED_DIRECTORY)
-                if process.is_running and (is_there or replica == known.leader):
-                    check(model.has_committed(replica), "eligible replicas miss no record")
-
-    def _check_state(self, topic: Topic, known: PartitionRegistration) -> None:
-        replicas, isr, elr = set(known.replicas), set(known.isr), set(known.elr)
-        check(len(replicas) == len(known.replicas) > 0, "a broker has one replica at most")
-        check(isr | elr | set(known.last_known_elr) <= replicas, "ISR and ELR are replicas")
-        check(not isr & elr, "ISR and ELR share no broker")
-        check(not (isr | elr) & set(known.last_known_elr), "who is eligible has lost nothing")
-        check(
-            set(known.adding) | set(known.removing) <= replicas, "what is reassigned are replicas"
-        )
-        check(not set(known.adding) & set(known.removing), "a replica is added or removed")
-        settings = self._settings(topic)
-        check(settings.min_isr <= topic.replication_factor, "acks=all can be answered")
-        active = {b.broker_id for b in self.image.brokers.values() if b.is_active}
-        if known.leader == NO_LEADER:
-            check(len(isr) <= 1 or isr <= active, "only the last replica stays in the ISR")
-            able = {r for r in (isr | elr) & active if self._has_directory(known, r)}
-            check(not able, "a partition has a leader while one is eligible")
-            return
-        check(known.leader in isr, "the leader is in the ISR")
-        check(isr <= active, "no broker that is fenced or stops is in an ISR with a leader")
-        check(not known.last_known_elr, "last known leaders are for partitions without a leader")
-        is_enough = len(isr) >= min(settings.min_isr, len(replicas))
-        check(not elr or not is_enough, "there is an ELR only below min.insync.replicas")
-
-    def _check_step(self, old: PartitionRegistration, new: PartitionRegistration) -> None:
-        check(new.leader_epoch >= old.leader_epoch, "leader epochs do not fall")
-        check(new == old or new.partition_epoch > old.partition_epoch, "a change is counted")
-        self._note(old, new)
-        is_led_anew = new.leader != old.leader or not set(old.replicas) <= set(new.replicas)
-        check(not is_led_anew or new.leader_epoch > old.leader_epoch, "a new leader, a new epoch")
-
-    def _note(self, old: PartitionRegistration, new: PartitionRegistration) -> None:
-        if new.leader != NO_LEADER and new.leader != old.leader:
-            if new.leader in old.elr:
-                self.situations["a leader is elected from the ELR"] += 1
-            if new.leader in old.last_known_elr:
-                self.situations["the last known leader is elected"] += 1
-        if old.removing and not new.removing:
-            self.situations["a reassignment is done or cancelled"] += 1
-        if new.adding and not old.adding:
-            self.situations["a replica is being added"] += 1
-        if new.elr and not old.elr:
-            self.situations["a replica enters the ELR"] += 1
-
-    def _check_leader(self, topic: Topic, number: int, change: _Change) -> None:
-        """A leader that was not eligible is one that the topic or an operator has asked for."""
-        old, new = change.before, topic.partitions[number]
-        leader = new.leader
-        is_made_anew = new.directory_of(leader) == UNASSIGNED_DIRECTORY != old.directory_of(leader)
-        eligible = {*old.isr, *old.elr, *change.entered}
-        if leader == NO_LEADER or (leader in eligible and not is_made_anew):
-            return
-        settings = self._settings(topic)
-        is_last_known = leader in old.last_known_elr and eligible <= change.restarted
-        check(
-            change.may_lose
-            or settings.allows_unclean
-            or (is_last_known and not settings.is_synced),
-            "only an eligible replica is elected unless the topic says otherwise",
-        )
-        if not is_last_known:
-            self.situations["an unclean leader is elected"] += 1
-        self._model(topic, number).accept_loss(leader)
-
-    def _has_directory(self, known: PartitionRegistration, broker_id: int) -> bool:
-        directory_id = known.directory_of(broker_id)
-        directories = self.image.brokers[broker_id].directory_ids
-        return directory_id == UNASSIGNED_DIRECTORY or directory_id in directories
-
     def _create_replicas(self, process: Process) -> None:
         created = [
             (topic.topic_id, number)
-            for topic, number, known in _all_partitions(self.image)
+            for topic, number, known in all_partitions(self.image)
             if process.broker_id in known.replicas and not known.is_created(process.broker_id)
         ]
         self.take(
@@ -561,48 +384,3 @@ class ClusterModel:
                 broker_epoch=process.epoch,
             )
         )
-
-    def _commit(self, topic: Topic, number: int) -> None:
-        """The leader moves the high watermark, if it runs and has created its replica."""
-        known = self.image.topics[topic.name].partitions[number]
-        process = self.processes.get(known.leader)
-        if process is not None and process.is_running and known.is_created(known.leader):
-            self._model(topic, number).commit(known, min_isr=self._settings(topic).min_isr)
-
-    def _settings(self, topic: Topic) -> ReplicationSettings:
-        return replication_settings(topic, DEFAULTS)
-
-    def _model(self, topic: Topic, number: int) -> PartitionModel:
-        return self.partitions.setdefault((topic.topic_id, number), PartitionModel())
-
-    def _topic(self, choice: int) -> Topic | None:
-        topics = list(self.image.topics.values())
-        return topics[choice % len(topics)] if topics else None
-
-    def _any(self, choice: int) -> tuple[Topic, int, PartitionRegistration] | None:
-        found = _all_partitions(self.image)
-        return found[choice % len(found)] if found else None
-
-    def _led(self, choice: int) -> tuple[Topic, int, PartitionRegistration] | None:
-        """A partition whose leader runs under its registration and has created its replica."""
-        found = self._any(choice)
-        if found is None or found[2].leader == NO_LEADER:
-            return None
-        leader = self.processes[found[2].leader]
-        is_there = leader.is_running and found[2].is_created(leader.broker_id)
-        return found if is_there else None
-
-    def _new_id(self) -> uuid.UUID:
-        return uuid.UUID(int=self._next_serial())
-
-    def _next_serial(self) -> int:
-        self._serial += 1
-        return self._serial
-
-
-def _all_partitions(image: ClusterImage) -> list[tuple[Topic, int, PartitionRegistration]]:
-    return [
-        (topic, number, known)
-        for topic in image.topics.values()
-        for number, known in enumerate(topic.partitions)
-    ]

@@ -27,7 +27,7 @@ from millrace_server.metadata.partition_changes import ActiveBrokers
 from millrace_server.metadata.replication_settings import ReplicationSettings, with_shared_settings
 from millrace_server.metadata.topics import TopicChanges
 from tests.server.metadata.controller_machine import ControllerMachine
-from tests.server.metadata.partition_model import Violation
+from tests.server.metadata.invariants import Violation
 
 Patch = Callable[[Any, str, Any], None]
 

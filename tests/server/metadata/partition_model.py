@@ -14,10 +14,6 @@ Entry = tuple[int, int]
 """The leader epoch, and a serial number."""
 
 
-class Violation(AssertionError):
-    """An invariant does not hold."""
-
-
 @dataclass(slots=True)
 class Fetched:
     """How far a follower had fetched, in which leader epoch, and under which registration."""

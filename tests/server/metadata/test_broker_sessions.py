@@ -1,4 +1,4 @@
-"""Heartbeats and sessions: who is unfenced, fenced, and told that it may stop."""
+"""Heartbeats and sessions: brokers are unfenced, fenced, and told that they may stop."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_broker_that_leads_nothing_stops_at_once() -> None:
     assert seen(controller.image) == (2, (2,), ())
 
 
-def test_the_last_broker_stops_without_anybody_to_lead_after_it() -> None:
+def test_the_last_broker_stops_though_its_partitions_have_no_leader_then() -> None:
     controller = Controller(with_topic(cluster(1), partition((1,), (1,))))
     controller.beat(1, wants_shutdown=True)
     assert controller.beat(1, wants_shutdown=True).should_shut_down

@@ -10,7 +10,7 @@ from hypothesis import settings
 from tests.server.metadata.controller_machine import ControllerMachine
 from tests.server.metadata.mutants import MUTANTS, Patch, is_found, run
 
-EXAMPLES = 150
+EXAMPLES = 300
 HUNTED = 2_000
 """Examples in which each planted bug must show; most show in the first ten."""
 WANTED = (

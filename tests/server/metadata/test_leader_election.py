@@ -1,4 +1,4 @@
-"""Leaders: who is elected when brokers go and come back, and who is not."""
+"""Leaders: the elections that follow when brokers go and come back."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_last_replica_stays_in_the_isr_and_leads_when_it_is_back() -> None:
     assert seen(unfenced(image, 1)) == (1, (1,), ())
 
 
-def test_below_min_isr_who_leaves_the_isr_stays_eligible() -> None:
+def test_below_min_isr_a_replica_that_leaves_the_isr_stays_eligible() -> None:
     image = with_topic(cluster(1, 2, 3), partition((1, 2, 3), (1, 2, 3)), configs=MIN_2)
     image = fenced(image, 3)
     assert seen(image) == (1, (1, 2), ()), "two are enough, so 3 falls behind"
