@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -18,6 +19,8 @@ settings.load_profile("same")
 
 # Hundreds of processes that the tests start import the package: the first compiles it for all.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# A process started under nohup ignores SIGHUP, and so would the commands that the tests start.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
