@@ -1,5 +1,6 @@
 """The log of a partition: pure decisions and plain reads and writes over the `Disk` seam."""
 
+from millrace_server.log.appended import Appended
 from millrace_server.log.compaction.cleaning import PASSING_ERRNOS, Cleaning, Swap
 from millrace_server.log.config import LogConfig
 from millrace_server.log.epochs import EpochEnd
@@ -18,7 +19,7 @@ from millrace_server.log.errors import (
 )
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket
 from millrace_server.log.integrity.corrupt_ranges import CorruptRange, CorruptRecords
-from millrace_server.log.partition_log import Appended, PartitionLog
+from millrace_server.log.partition_log import PartitionLog
 from millrace_server.log.reading import LogRead
 from millrace_server.log.recovered import RecoveryReport
 from millrace_server.log.scrub import DurableSegment

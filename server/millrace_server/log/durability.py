@@ -46,6 +46,7 @@ class Durability:
         "_state",
         "_ticket",
         "_wants_checkpoint",
+        "are_epochs_refused",
         "batches_behind",
         "bytes_behind",
         "durable_end",
@@ -66,6 +67,8 @@ class Durability:
         self.batches_behind = recovered.batches_behind_checkpoint
         self.has_clean_checkpoint = recovered.report.is_clean
         self._saved_epochs = recovered.saved_epochs
+        self.are_epochs_refused = False
+        """Whether the last flush was to write the epoch table, and the disk was too full."""
         self._gap_end = recovered.gap_end
         self._is_gap_end_dirty = False
         self._is_directory_dirty = False
@@ -187,6 +190,7 @@ class Durability:
         """Moves `durable_offset` to where the ticket's `sync` has made the log durable."""
         self.durable_end = Boundary(ticket.end_position, ticket.end_offset)
         self._note_epochs(ticket)
+        self.are_epochs_refused = ticket.epochs is not None and not ticket.are_epochs_saved
 
     def finish_settle(self, ticket: FlushTicket) -> None:
         """Ends a ticket, whatever became of it, and releases its files."""

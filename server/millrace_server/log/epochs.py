@@ -83,6 +83,11 @@ class EpochTable:
             end_offset = entry.start_offset
         return None
 
+    def epoch_before(self, offset: int) -> int:
+        """The epoch of the last record before `offset`, `NO_EPOCH` if the table has none there."""
+        starts = (entry.epoch for entry in reversed(self.entries) if entry.start_offset < offset)
+        return next(starts, NO_EPOCH)
+
     def truncate_to(self, end_offset: int) -> EpochTable:
         """The table of a log that ends at `end_offset`: epochs that begin there or later go."""
         return EpochTable(tuple(e for e in self.entries if e.start_offset < end_offset))

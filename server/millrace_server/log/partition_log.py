@@ -11,15 +11,14 @@ of it is on the disk.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from millrace_protocol.records import BatchHeader, BatchTooLarge, assign, stamp_log_append_time
 from millrace_server.environment.seams import Disk, ReadBuffer
+from millrace_server.log.appended import Appended
 from millrace_server.log.compaction.cleaner import LogCleaner
 from millrace_server.log.config import LogConfig
 from millrace_server.log.creation import create_files
 from millrace_server.log.durability import Durability, is_disk_full
-from millrace_server.log.epochs import EpochEnd
+from millrace_server.log.epochs import EpochEnd, EpochTable
 from millrace_server.log.errors import CorruptLog, OffsetOutOfRange, ReadOnlyLog
 from millrace_server.log.flush import FlushTicket
 from millrace_server.log.follower_batches import check_for_follower
@@ -31,22 +30,9 @@ from millrace_server.log.recovery import recover
 from millrace_server.log.rolling import must_roll, roll
 from millrace_server.log.segment import Segment
 from millrace_server.log.state import LogState
-from millrace_server.log.truncation import truncate
+from millrace_server.log.truncation import begin_at, truncate
 
 WriteBuffer = bytearray | memoryview
-
-
-class Appended(NamedTuple):
-    """Where a batch is: `base_offset` to `last_offset`, inclusive.
-
-    `log_append_time_ms` is -1 unless the broker's clock set the timestamp. A `duplicate` was
-    there before; it is acknowledged like any other, once `last_offset` is durable.
-    """
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    duplicate: bool
 
 
 class PartitionLog:
@@ -316,6 +302,11 @@ class PartitionLog:
         """The latest epoch of the table that is on the disk, -1 if none is."""
         return self._durability.durable_epoch
 
+    @property
+    def are_epochs_refused(self) -> bool:
+        """Whether the last flush has left the epoch table to a later one, on a full disk."""
+        return self._durability.are_epochs_refused
+
     def begin_epoch(self, epoch: int) -> None:
         """See `LogState.begin_epoch`."""
         self._state.begin_epoch(epoch)
@@ -324,11 +315,13 @@ class PartitionLog:
         """See `LogState.forget_unused_epochs`."""
         return self._state.forget_unused_epochs()
 
-    def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
-        """The largest epoch that is not above `epoch`, and where its records end (KIP-279).
+    @property
+    def epochs(self) -> EpochTable:
+        """Which leader wrote which part of what can be read."""
+        return self._state.epochs.trim_to(self._state.start_offset)
 
-        None if the log has no record of so old an epoch any more.
-        """
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
+        """See `EpochTable.end_offset_for` (KIP-279)."""
         return self._state.end_offset_for_epoch(epoch)
 
     def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> int:
@@ -347,6 +340,16 @@ class PartitionLog:
             truncate(state, self._durability, offset, now_ms=now_ms)
             self.flush()
         return state.end_offset
+
+    def begin_at(self, offset: int) -> int:
+        """Gives up every record and begins the log at `offset`, behind its end; returns `offset`.
+
+        Blocking, with the faults and crash states of `truncate_to`.
+        """
+        self.flush(checkpoint=True)
+        begin_at(self._state, self._durability, offset)
+        self.flush(checkpoint=True)
+        return offset
 
     # The start of the log
 
@@ -415,7 +418,7 @@ class PartitionLog:
             self._durability.run(ticket)
 
     def fail(self, error: BaseException) -> None:
-        """Stops the log after a disk error: no append or flush again, what is there can be read."""
+        """Stops the log after a disk error: what is there can be read."""
         self._state.fail(error)
 
     def close(self) -> None:
@@ -441,9 +444,6 @@ class PartitionLog:
         self._durability.recovery_point.close()
 
     def close_idle_files(self) -> None:
-        """Closes what only a log that is written to needs; call it now and then.
-
-        Nothing happens to one that was flushed since the last call.
-        """
+        """Closes what only a log needs that was flushed lately; call it now and then."""
         if not self._durability.is_in_flight:
             self._durability.recovery_point.close_if_unused()
