@@ -18,7 +18,8 @@ from millrace._kafka_settings import NAMES, NOTES
 from millrace.config import ClientConfig, ConsumerConfig, ProducerConfig
 from millrace_cli.commands.serve import serve
 from millrace_server.broker_settings import BrokerSetting, broker_settings
-from millrace_server.config import ENVIRONMENT_PREFIX, BrokerConfig
+from millrace_server.config import BrokerConfig
+from millrace_server.config_sources import ENVIRONMENT_PREFIX
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, ConfigKey
 
 _UNBOUNDED = 2**63 - 1

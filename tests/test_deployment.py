@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from millrace_server.config import BrokerConfig, load
+from millrace_server.config import BrokerConfig
+from millrace_server.config_sources import load
 from tests.command_line import COMMAND, write_script
 from tests.hang_timeout import HANG_TIMEOUT_S
 

@@ -26,7 +26,8 @@ import millrace.sync
 from manual import site
 from millrace.config import ClientConfig, ConsumerConfig, ProducerConfig
 from millrace_cli.main import app
-from millrace_server.config import BrokerConfig, load
+from millrace_server.config import BrokerConfig
+from millrace_server.config_sources import load
 from millrace_server.limits import Limits
 from millrace_server.testing import BrokerThread
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS

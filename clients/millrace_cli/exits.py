@@ -43,7 +43,7 @@ _MEANINGS = {
     Exit.LISTEN: "serve: the broker cannot listen on the address",
     Exit.DISK: "the broker's data, or the output, cannot be read or written",
     Exit.INPUT: "the input is not in the given format",
-    Exit.UNAVAILABLE: "no broker answers",
+    Exit.UNAVAILABLE: "no broker answers; serve: the cluster's quorum does not answer",
     Exit.HUNG_UP: "the terminal was closed (SIGHUP)",
     Exit.INTERRUPTED: "interrupted by ^C (SIGINT)",
     Exit.PIPE_CLOSED: "the reader of the output closed the pipe",

@@ -118,11 +118,25 @@ _CLIENT_APIS = (
         producer_id.InitProducerIdRequest,
         producer_id.InitProducerIdResponse,
     ),
-    Api(ApiKey.CREATE_TOPICS, admin.CreateTopicsRequest, admin.CreateTopicsResponse),
-    Api(ApiKey.DELETE_TOPICS, admin.DeleteTopicsRequest, admin.DeleteTopicsResponse),
-    Api(ApiKey.CREATE_PARTITIONS, admin.CreatePartitionsRequest, admin.CreatePartitionsResponse),
+    Api(
+        ApiKey.CREATE_TOPICS, admin.CreateTopicsRequest, admin.CreateTopicsResponse, listeners=_BOTH
+    ),
+    Api(
+        ApiKey.DELETE_TOPICS, admin.DeleteTopicsRequest, admin.DeleteTopicsResponse, listeners=_BOTH
+    ),
+    Api(
+        ApiKey.CREATE_PARTITIONS,
+        admin.CreatePartitionsRequest,
+        admin.CreatePartitionsResponse,
+        listeners=_BOTH,
+    ),
     Api(ApiKey.DESCRIBE_CONFIGS, configs.DescribeConfigsRequest, configs.DescribeConfigsResponse),
-    Api(ApiKey.ALTER_CONFIGS, configs.AlterConfigsRequest, configs.AlterConfigsResponse),
+    Api(
+        ApiKey.ALTER_CONFIGS,
+        configs.AlterConfigsRequest,
+        configs.AlterConfigsResponse,
+        listeners=_BOTH,
+    ),
     Api(
         ApiKey.FIND_COORDINATOR,
         group_membership.FindCoordinatorRequest,

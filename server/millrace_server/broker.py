@@ -11,39 +11,48 @@ dialects, which call the services.
 from __future__ import annotations
 
 import asyncio
-import uuid
-from functools import partial
+import errno
+from collections.abc import Awaitable, Callable, Sequence
 
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.broker_lifecycle import (
+    AssignedReplica,
+    AssignReplicasRequest,
+    AssignReplicasResponse,
+)
+from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
-from millrace_server.controller.active_controller import ActiveController
-from millrace_server.controller.applier import MetadataApplier
-from millrace_server.controller.metadata_log import METADATA_TOPIC, MetadataLog, NotWritten
-from millrace_server.controller.metadata_storage import METADATA_DIRECTORY, open_metadata_log
+from millrace_server.controller.applier import MetadataApplier, Replica
+from millrace_server.controller.broker_lifecycle import BrokerLifecycle
+from millrace_server.controller.cluster_metadata import ClusterMetadata
+from millrace_server.controller.controller_calls import ControllerCalls
+from millrace_server.controller.controller_requests import ControllerRequests
+from millrace_server.controller.metadata_storage import METADATA_DIRECTORY
 from millrace_server.environment.seams import ColdReads, Environment
-from millrace_server.log import CorruptRange, PartitionLog
-from millrace_server.logs import LogRateLimiter, get_logger
+from millrace_server.log import PartitionLog
+from millrace_server.logs import get_logger
 from millrace_server.loop.fair_scheduler import FairScheduler
-from millrace_server.metadata.broker_registrations import BrokerStart, register_single_broker
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
-from millrace_server.metadata.topics import (
-    REPLICATION_FACTOR_DEFAULT,
-    TopicChanges,
-    TopicDefaults,
-)
+from millrace_server.metadata.topics import TopicChanges, TopicDefaults
 from millrace_server.partitions.compactor import Compactor
 from millrace_server.partitions.log_statistics import LogStatistics
 from millrace_server.partitions.opening import Opening
 from millrace_server.partitions.partition import Partition
+from millrace_server.partitions.partition_factory import PartitionFactory
 from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.partitions.purgatory import Purgatory
 from millrace_server.partitions.retention import RetentionLoop
 from millrace_server.partitions.scrub import Scrub
 from millrace_server.partitions.storage import remove_leftovers
+from millrace_server.peers.calls import NoPeers, PeerCalls
+from millrace_server.replicas.replica_manager import ReplicaManager
+from millrace_server.replication.config import ReplicationConfig
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.delete_records import DeleteRecordsService
 from millrace_server.services.fetch import FetchService
+from millrace_server.services.forwarded_topics import ForwardedTopics
 from millrace_server.services.groups import GroupCoordinatorService
 from millrace_server.services.list_offsets import OffsetService
 from millrace_server.services.log_dirs import LogDirService
@@ -51,6 +60,7 @@ from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.quorum import QuorumService
 from millrace_server.services.records import RecordService
+from millrace_server.services.replica_fetch import ReplicaFetchService
 from millrace_server.services.services import Services
 from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
@@ -58,64 +68,211 @@ from millrace_server.services.topics import Topics
 from millrace_server.statistics import Registry, Sample, metrics
 
 log = get_logger("millrace.broker")
+REPORT_TIMEOUT_MS = 30_000
+"""For the report of new replicas to the active controller."""
 
 
 class Broker:
     """Started once, stopped once. `failed` is done when a disk fault makes going on unsafe."""
 
     def __init__(
-        self, config: BrokerConfig, env: Environment, *, cold_reads: ColdReads | None = None
+        self,
+        config: BrokerConfig,
+        env: Environment,
+        *,
+        cold_reads: ColdReads | None = None,
+        peers: PeerCalls | None = None,
+        listen_for_brokers: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`listen_for_brokers()` is awaited when other brokers may ask this one who it is."""
         self.config = config
+        self._listen_for_brokers = listen_for_brokers
         self.env = env
         self.cache = MetadataCache()
         self.partitions = PartitionTable()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._topic_defaults = TopicDefaults(
             config.partitions,
-            REPLICATION_FACTOR_DEFAULT,
+            config.replication_factor,
             config.topic,
             config.partitions_max,
         )
         self.scheduler = FairScheduler(asyncio.get_running_loop())
         self.statistics = Registry()
-        self._log_statistics = LogStatistics(self.statistics)
         self.lookups = BatchLookups(env.spawn, self.scheduler)
         self._produce_purgatory = Purgatory(env)
         self._fetch_purgatory = Purgatory(env)
         self._statistics_service = StatisticsService(self.statistics, env.clock, self.scheduler)
         self._register_gauges()
-        self.cluster = ClusterService(config, self.cache)
+        self._background_tasks: list[asyncio.Task[None]] = []
+        self._factory = PartitionFactory(
+            env, self.scheduler, LogStatistics(self.statistics), self._end
+        )
+        self._make_background(cold_reads)
+        self._make_metadata(peers or NoPeers())
+        self._make_replication(peers or NoPeers())
+        self._make_services()
+
+    def _make_background(self, cold_reads: ColdReads | None) -> None:
         self.housekeeping = RetentionLoop(
-            self.partitions, env, interval_ms=config.housekeeping_interval_ms
+            self.partitions, self.env, interval_ms=self.config.housekeeping_interval_ms
         )
         self.compactor = Compactor(
             self.partitions,
-            env,
-            interval_ms=config.housekeeping_interval_ms,
-            bytes_per_second=config.compaction_bytes_per_second,
-            keys_max=config.compaction_keys_max,
+            self.env,
+            interval_ms=self.config.housekeeping_interval_ms,
+            bytes_per_second=self.config.compaction_bytes_per_second,
+            keys_max=self.config.compaction_keys_max,
         )
         self.scrub = Scrub(
             self.partitions,
-            env,
-            bytes_per_second=config.scrub_bytes_per_second,
-            interval_ms=config.scrub_interval_ms,
+            self.env,
+            bytes_per_second=self.config.scrub_bytes_per_second,
+            interval_ms=self.config.scrub_interval_ms,
             cold_reads=cold_reads,
         )
-        self._background_tasks: list[asyncio.Task[None]] = []
-        # A disk that fails does so in many places, and each is told of once.
-        self._corruption_lines = LogRateLimiter(env.clock)
+
+    def _make_metadata(self, peers: PeerCalls) -> None:
         self._opening = Opening(
-            env,
+            self.env,
             self.partitions,
             self.cache,
-            config.topic,
-            broker_id=config.node_id,
-            assign=lambda topic_id, number: self.active.assign(topic_id, number),
-            make_partition=self._make_partition,
+            self.config.topic,
+            broker_id=self.config.node_id,
+            assign=lambda *replica: self._report_replicas([replica]),
+            make_partition=self._make_replica,
+            take_role=lambda *role: self.replicas.take_role(*role),
             on_opened=lambda opened: self.producer_ids.on_partition_opened(opened.producer_ids()),
             on_failure=self._fail_opening,
+        )
+        self.metadata = ClusterMetadata(
+            self.env,
+            self.cache,
+            MetadataApplier(
+                env=self.env,
+                partitions=self.partitions,
+                cache=self.cache,
+                opening=self._opening,
+                defaults=self.config.topic,
+                broker_id=self.config.node_id,
+                on_deleted=lambda topic: self.groups.on_topic_deleted(topic),
+                take_role=lambda *role: self.replicas.take_role(*role),
+                on_changed=lambda *changed: self.replicas.on_changed(*changed),
+                end_roles=lambda topic: self.replicas.remove(topic),
+                on_leader_changed=lambda *change: self.groups.on_leader_changed(*change),
+            ),
+            peers,
+            node_id=self.config.node_id,
+            members=self.config.quorum_members,
+            voters_wait_ms=self.config.quorum_wait_ms,
+            snapshot_bytes=self.config.metadata_snapshot_bytes,
+            make_partition=self._factory.make,
+            report=self._report_replicas,
+            on_failure=self._fail_metadata,
+        )
+
+    def _make_replication(self, peers: PeerCalls) -> None:
+        self.active = self.metadata.active
+        self.quorum = QuorumService(self.env, self.metadata)
+        self.is_alone = is_alone = self.config.broker_address is None
+        self.requests = ControllerRequests(
+            self.active,
+            self.cache,
+            self.env,
+            broker_id=self.config.node_id,
+            is_alone=is_alone,
+            defaults=self.config.topic,
+            session_timeout_ms=self.config.broker_session_timeout_ms,
+        )
+        self.controller = ControllerCalls(
+            self.env, self.metadata, self.requests, peers, is_alone=is_alone
+        )
+        self.lifecycle = BrokerLifecycle(
+            self.env,
+            self.metadata,
+            self.controller,
+            broker_id=self.config.node_id,
+            rack=self.config.rack or None,
+            broker_address=lambda: self.config.broker_address or ("", 0),
+            is_alone=is_alone,
+            heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
+            session_timeout_ms=self.config.broker_session_timeout_ms,
+            register_timeout_ms=self.config.quorum_wait_ms,
+            on_registered=lambda: self.replicas.on_registered(),
+        )
+        self.replicas = ReplicaManager(
+            self.env,
+            self.partitions,
+            self.cache,
+            self.controller,
+            peers,
+            broker_id=self.config.node_id,
+            broker_epoch=lambda: self.lifecycle.epoch,
+            defaults=self.config.topic,
+            config=ReplicationConfig(),
+            on_failure=self._fail_metadata,
+        )
+        self.cluster = ClusterService(self.config, self.cache, self.metadata)
+        self.replica_fetch = ReplicaFetchService(self.env, self.replicas)
+
+    def _make_services(self) -> None:
+        self.topics = Topics(
+            env=self.env,
+            broker_id=self.config.node_id,
+            partitions=self.partitions,
+            active=self.active,
+            rules=TopicChanges(self._topic_defaults),
+            cache=self.cache,
+            defaults=self.config.topic,
+            controller=self.controller,
+            forwarded=ForwardedTopics(self.controller, self.metadata),
+        )
+        self.groups = GroupCoordinatorService(
+            env=self.env,
+            scheduler=self.scheduler,
+            partitions=self.partitions,
+            topics=self.topics,
+            cluster=self.cluster,
+            cache=self.cache,
+            config=self.config.group,
+            offsets_partitions=self.config.offsets_topic_partitions,
+        )
+        self.statistics.collect(
+            metrics.GROUPS, lambda: (Sample((state,), 1) for state in self.groups.states())
+        )
+        self.producer_ids = ProducerIds(
+            self.controller,
+            self.cache,
+            broker_id=self.config.node_id,
+            broker_epoch=lambda: self.lifecycle.epoch,
+        )
+        self.services = Services(
+            produce=ProduceService(
+                self.partitions,
+                self.env,
+                self.scheduler,
+                self._produce_purgatory,
+                self.producer_ids,
+                self.lookups,
+            ),
+            fetch=FetchService(self.partitions, self.scheduler, self._fetch_purgatory),
+            offsets=OffsetService(self.partitions, self.scheduler, self.lookups),
+            topics=self.topics,
+            groups=self.groups,
+            producer_ids=self.producer_ids,
+            cluster=self.cluster,
+            records=RecordService(self.partitions),
+            ranges=SplitRangeService(self.partitions, self.scheduler),
+            delete_records=DeleteRecordsService(self.partitions, self.scheduler),
+            log_dirs=LogDirService(self.partitions, self.env, self.scheduler),
+            quorum=self.quorum,
+            controller=self.controller,
+            requests=self.requests,
+            replica_fetch=self.replica_fetch,
+            lookups=self.lookups,
+            scheduler=self.scheduler,
+            statistics=self._statistics_service,
+            env=self.env,
         )
 
     def _register_gauges(self) -> None:
@@ -147,6 +304,9 @@ class Broker:
         except (Exception, asyncio.CancelledError):
             # Not GeneratorExit: a coroutine that is thrown away cannot wait for anything.
             await self._opening.stop()
+            await self.lifecycle.shut_down(0)
+            await self.requests.close()
+            await self.metadata.close()
             await self._shut_partitions()
             raise
         self._background_tasks = [
@@ -157,118 +317,60 @@ class Broker:
             self._background_tasks.append(self.env.spawn.task(self.scrub.run(), name="scrub"))
 
     async def _open(self) -> None:
-        await self._open_metadata()
-        self.topics = Topics(
-            env=self.env,
-            broker_id=self.config.node_id,
-            partitions=self.partitions,
-            active=self.active,
-            rules=TopicChanges(self._topic_defaults),
-            cache=self.cache,
-            defaults=self.config.topic,
-        )
-        self.groups = GroupCoordinatorService(
-            env=self.env,
-            scheduler=self.scheduler,
-            partitions=self.partitions,
-            topics=self.topics,
-            cluster=self.cluster,
-            cache=self.cache,
-            config=self.config.group,
-            offsets_partitions=self.config.offsets_topic_partitions,
-        )
-        self.statistics.collect(
-            metrics.GROUPS, lambda: (Sample((state,), 1) for state in self.groups.states())
-        )
-        self.producer_ids = ProducerIds(self.active, self.cache, broker_id=self.config.node_id)
-        self.services = Services(
-            produce=ProduceService(
-                self.partitions,
-                self.env,
-                self.scheduler,
-                self._produce_purgatory,
-                self.producer_ids,
-                self.lookups,
-            ),
-            fetch=FetchService(self.partitions, self.scheduler, self._fetch_purgatory),
-            offsets=OffsetService(self.partitions, self.scheduler, self.lookups),
-            topics=self.topics,
-            groups=self.groups,
-            producer_ids=self.producer_ids,
-            cluster=self.cluster,
-            records=RecordService(self.partitions),
-            ranges=SplitRangeService(self.partitions, self.scheduler),
-            delete_records=DeleteRecordsService(self.partitions, self.scheduler),
-            log_dirs=LogDirService(self.partitions, self.env, self.scheduler),
-            quorum=QuorumService(self.partitions, self.cache, broker_id=self.config.node_id),
-            lookups=self.lookups,
-            scheduler=self.scheduler,
-            statistics=self._statistics_service,
-            env=self.env,
-        )
+        self.partitions.add(await self.metadata.load())
+        if self._listen_for_brokers is not None:
+            await self._listen_for_brokers()
+        await self.metadata.join()
+        self.metadata.publisher.on_brokers_changed = self.replicas.on_brokers_changed
+        self.requests.start()
+        await self.lifecycle.load()
         await self.register()
         await self.env.spawn.blocking(
             remove_leftovers, self.env.disk, self.image, frozenset({METADATA_DIRECTORY})
         )
+        if not self.is_alone:
+            await self.replicas.load()
         self._opening.begin()
+        self.metadata.publisher.begin()
+        self.lifecycle.begin()
         await self._opening.wait(self.config.start_wait_ms)
         await self.groups.start(self.config.start_wait_ms)
-
-    async def _open_metadata(self) -> None:
-        env = self.env
-        opened = await env.spawn.blocking(
-            open_metadata_log, env.disk, env.clock.wall_ms(), self.config.metadata_snapshot_bytes
-        )
-        partition = self._make_partition(METADATA_TOPIC, 0, opened)
-        self.partitions.add(partition)
-        applier = MetadataApplier(
-            env=env,
-            partitions=self.partitions,
-            cache=self.cache,
-            opening=self._opening,
-            defaults=self.config.topic,
-            broker_id=self.config.node_id,
-            on_deleted=lambda topic: self.groups.on_topic_deleted(topic),
-            on_leader_changed=lambda *change: self.groups.on_leader_changed(*change),
-        )
-        self.active = ActiveController(
-            MetadataLog(partition, env.clock),
-            self.cache,
-            applier,
-            env,
-            broker_id=self.config.node_id,
-            snapshot_bytes=self.config.metadata_snapshot_bytes,
-        )
-        self.active.load()
 
     async def register(self) -> None:
         """Registers this start of the broker, with its advertised address. Raises `ApiError`.
 
         A full disk keeps the registration of an earlier start in force: reads go on.
         """
-        rng, config = self.env.rng, self.config
-        cluster_id, incarnation_id, directory_id = (
-            uuid.UUID(int=rng.getrandbits(128), version=4) for _ in range(3)
-        )
-        known = self.image.brokers.get(config.node_id)
-        host, port = self.cluster.address
-        start = BrokerStart(
-            config.node_id,
-            incarnation_id,
-            host,
-            port,
-            config.rack or None,
-            # The metadata log lies in the data directory, so it knows the directory's identity.
-            (directory_id,) if known is None else known.directory_ids,
+        try:
+            await self.lifecycle.register(self.cluster.address)
+        except ApiError as error:
+            known = self.image.brokers.get(self.config.node_id)
+            if known is None or error.code is not ErrorCode.DISK_FULL:
+                raise
+            self.lifecycle.epoch = known.epoch
+            log.warning("broker not registered anew", reason=error.message)
+
+    async def _report_replicas(self, created: Sequence[Replica]) -> None:
+        """Commits that this broker has created replicas. Raises `ApiError`."""
+        request = AssignReplicasRequest(
+            self.config.node_id,
+            self.lifecycle.epoch,
+            self.metadata.identity.directory_id,
+            tuple(AssignedReplica(*replica) for replica in created),
         )
         try:
-            await self.active.change(
-                lambda image: register_single_broker(image, start, cluster_id=cluster_id)
+            await self.controller.call(
+                request, AssignReplicasResponse, timeout_ms=REPORT_TIMEOUT_MS
             )
-        except NotWritten as error:
-            if known is None:
-                raise
-            log.warning("broker not registered anew", reason=error.message)
+        except ApiError as error:
+            if error.code is ErrorCode.DISK_FULL:
+                # It may pass, so the partitions are tried again.
+                raise error from OSError(errno.ENOSPC, error.message)
+            raise
+
+    async def hand_over(self) -> None:
+        """Has other brokers lead in place of this one, as far as there are any."""
+        await self.lifecycle.shut_down(self.config.drain_timeout_ms)
 
     def answer_waiting(self) -> None:
         """Answers long polls with what there is; a stopping broker does not wait for more."""
@@ -281,9 +383,13 @@ class Broker:
             task.cancel()
             await asyncio.wait([task])
         await self._opening.stop()
+        self.replica_fetch.close()
+        await self.replicas.close()
         await self.groups.stop()
-        await self.active.close()
+        await self.requests.close()
+        await self.metadata.close()
         await self._shut_partitions()
+        await self.lifecycle.note_clean()
         self._produce_purgatory.close()
         self._fetch_purgatory.close()
 
@@ -302,37 +408,17 @@ class Broker:
                 error=str(error),
             )
 
-    def _make_partition(self, topic: str, number: int, opened: PartitionLog) -> Partition:
-        return Partition(
-            topic,
-            number,
-            opened,
-            self.env,
-            self.scheduler,
-            on_failure=partial(self._fail, topic, number),
-            on_corruption=self._report_corruption,
-            statistics=self._log_statistics,
-        )
+    def _make_replica(self, topic: str, number: int, opened: PartitionLog) -> Partition:
+        """A partition that may have replicas on other brokers."""
+        known = self.image.topics[topic]
+        hooks = self.replicas.hooks(known, number)
+        partition = self._factory.make(topic, number, opened, hooks)
+        self.replicas.restore(known, number, partition)
+        return partition
 
-    def _report_corruption(self, partition: Partition, found: CorruptRange) -> None:
-        suppressed = self._corruption_lines.take()
-        if suppressed is not None:
-            log.error(
-                "bytes on the disk are not what was written",
-                topic=partition.topic,
-                partition=partition.number,
-                path=found.path,
-                position=found.position,
-                offset=found.offset,
-                end_offset=found.end_offset,
-                reason=found.message,
-                suppressed=suppressed,
-            )
-
-    def _fail(self, topic: str, number: int, error: BaseException) -> None:
-        # After a failed fsync it is unknown what is on the disk: the kernel has marked the pages
-        # clean, and a second fsync would succeed without writing them.
-        log.critical("disk fault, stopping", topic=topic, partition=number, error=str(error))
+    def _fail_metadata(self, error: BaseException) -> None:
+        log.critical("the metadata cannot be followed, stopping", error=repr(error))
+        self.active.fail(error)
         self._end(error)
 
     def _fail_opening(self, error: BaseException) -> None:

@@ -6,10 +6,11 @@ import asyncio
 
 from millrace_server.broker import Broker
 from millrace_server.config import BrokerConfig
-from millrace_server.dialects import dialects_of
+from millrace_server.dialects import broker_dialects_of, dialects_of
 from millrace_server.environment.seams import ColdReads, Environment
 from millrace_server.logs import get_logger
 from millrace_server.net.server import Server
+from millrace_server.peers.connections import PeerConnections
 
 log = get_logger("millrace.node")
 
@@ -21,7 +22,20 @@ class Node:
         self, config: BrokerConfig, env: Environment, *, cold_reads: ColdReads | None = None
     ) -> None:
         self.config = config
-        self.broker = Broker(config, env, cold_reads=cold_reads)
+        self.peers = PeerConnections(
+            env,
+            address_of=lambda broker_id: self.broker.metadata.address_of(broker_id),
+            hello=lambda broker_id: self.broker.metadata.hello(broker_id),
+        )
+        self.broker = Broker(
+            config,
+            env,
+            cold_reads=cold_reads,
+            peers=self.peers,
+            listen_for_brokers=self._listen_for_brokers,
+        )
+        self.broker_server: Server | None = None
+        """Listens for the other brokers of the cluster; None in a cluster of one."""
         self.server = Server(
             env,
             config.limits,
@@ -36,14 +50,18 @@ class Node:
 
         Raises `ListenError` and what `Broker.start` raises; nothing is left running then.
         """
-        await self.broker.start()
+        try:
+            await self.broker.start()
+        except BaseException:
+            await self._stop_listening_for_brokers()
+            raise
         try:
             dialects = dialects_of(self.broker.services, self.config)
             self.address = await self.server.start(dialects, *self.config.listen_address)
             await self._advertise(self.config.advertised_address or self.address)
         except (Exception, asyncio.CancelledError):
             await self.server.drain(0)
-            await self.broker.stop()
+            await self._stop_broker()
             raise
         log.info("listening", host=self.address[0], port=self.address[1])
         return self.address
@@ -56,10 +74,31 @@ class Node:
     async def stop(self) -> None:
         """Lets requests finish, closes connections, and makes everything durable."""
         log.info("stopping", connections=len(self.server.connections))
+        await self.broker.hand_over()
         self.broker.answer_waiting()
         await self.server.drain(self.config.drain_timeout_ms)
-        await self.broker.stop()
+        await self._stop_broker()
         log.info("stopped")
+
+    async def _listen_for_brokers(self) -> None:
+        address = self.config.broker_listen_address
+        if address is None:
+            return
+        self.broker_server = Server(
+            self.broker.env, self.config.limits, scheduler=self.broker.scheduler
+        )
+        dialects = broker_dialects_of(self.broker.services, self.config)
+        host, port = await self.broker_server.start(dialects, *address)
+        log.info("listening for brokers", host=host, port=port)
+
+    async def _stop_broker(self) -> None:
+        await self.broker.stop()
+        await self._stop_listening_for_brokers()
+
+    async def _stop_listening_for_brokers(self) -> None:
+        await self.peers.close()
+        if self.broker_server is not None:
+            await self.broker_server.drain(0)
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set; raises the disk's error when the broker cannot go on."""

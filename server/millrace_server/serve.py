@@ -21,9 +21,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from millrace_protocol.errors import ErrorCode
 from millrace_server import logs
 from millrace_server.api_error import ApiError
-from millrace_server.config import BrokerConfig, ConfigError, load
+from millrace_server.config import BrokerConfig, ConfigError
+from millrace_server.config_sources import load
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.lock import DataDirectoryLocked, DirectoryLock
 from millrace_server.disk.os_disk import DIRECTORY_MODE, DiskError
@@ -50,6 +52,8 @@ class Exit(IntEnum):
     """The address cannot be listened on."""
     DISK = 5
     """The data cannot be read at the start, or written while running."""
+    UNAVAILABLE = 69
+    """The cluster's metadata quorum did not answer in time, at the start."""
 
 
 GC_THRESHOLDS = (400, 2, 12_500)
@@ -141,14 +145,16 @@ async def _run(config: BrokerConfig) -> Exit:
     try:
         node = Node(config, this_machine(config.data, spawn), cold_reads=PageCache())
         try:
-            host, port = await node.start()
+            address = await _start(node, stop, spawn)
         except ListenError as error:
             return _ended(Exit.LISTEN, error)
         except (OSError, CorruptLog, LogFailed, UnreadableMetadata) as error:
             return _ended(Exit.DISK, error)
         except ApiError as refused:
-            return _ended(Exit.DISK, refused.message)
-        _announce(host, port)
+            return _refused(config, refused)
+        if address is None:
+            return Exit.OK
+        _announce(*address)
         try:
             await node.run_until(stop)
         except Exception as error:
@@ -159,6 +165,39 @@ async def _run(config: BrokerConfig) -> Exit:
         return Exit.OK
     finally:
         spawn.close()
+
+
+async def _start(node: Node, stop: asyncio.Event, spawn: LoopSpawn) -> tuple[str, int] | None:
+    """The address bound, or None if the node was asked to stop before it had started.
+
+    A start may wait for other brokers. Raises what `Node.start` raises.
+    """
+    starting = spawn.task(node.start(), name="start")
+    stopping = spawn.task(stop.wait(), name="stop")
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+    if starting.cancelled():
+        log.info("stopped before it had started")
+        return None
+    return starting.result()
+
+
+def _refused(config: BrokerConfig, refused: ApiError) -> Exit:
+    if refused.code is ErrorCode.REQUEST_TIMED_OUT:
+        return _ended(Exit.UNAVAILABLE, refused.message)
+    if refused.code is ErrorCode.NOT_CONTROLLER:
+        members = ", ".join(map(str, config.quorum_members))
+        return _ended(
+            Exit.UNAVAILABLE,
+            f"not registered within {config.quorum_wait_ms} ms: {refused.message}; start a "
+            f"majority of brokers {members}, and check `quorum` in their configuration",
+        )
+    return _ended(Exit.DISK, refused.message)
 
 
 def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:

@@ -10,6 +10,7 @@ import pytest
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import assign
 from millrace_server.api_error import ApiError
+from millrace_server.partitions.following import append_fetched, truncate_to
 from millrace_server.partitions.role import Leadership, Role
 from millrace_server.testing import Broker
 from tests.broker.failing_disk import Faults, node_on
@@ -71,15 +72,15 @@ async def test_a_follower_copies_and_truncates_and_its_high_watermark_stays(
         for offset in (1, 2):
             copied = bytearray(batch(b"copied"))
             assign(copied, base_offset=offset, leader_epoch=2)
-            assert partition.append_as_follower(memoryview(copied), now_ms=1) == offset + 1
+            assert append_fetched(partition, memoryview(copied), now_ms=1) == offset + 1
         await until(lambda: partition.log.durable_offset == 3)
         assert partition.high_watermark == 1
-        assert await partition.truncate_to(1, now_ms=1) == 1
+        assert await truncate_to(partition, 1, now_ms=1) == 1
         with pytest.raises(Exception, match="outside the log"):
-            await partition.truncate_to(0, now_ms=1)
+            await truncate_to(partition, 0, now_ms=1)
         await partition.become_leader(4)
         with pytest.raises(ValueError, match="led here"):
-            await partition.truncate_to(1, now_ms=1)
+            await truncate_to(partition, 1, now_ms=1)
         assert values_of(await wire.fetch("t", 0)) == [b"a"]
         assert (await wire.produce("t", batch(b"b"))).base_offset == 1
 
@@ -96,7 +97,7 @@ async def test_a_follower_takes_records_of_an_epoch_before_one_that_it_began_wit
         await partition.become_leader(5)
         await partition.become_follower(6, leader_id=7)
         assert (partition.log.leader_epoch, partition.log.durable_epoch) == (0, 0)
-        assert partition.append_as_follower(memoryview(copied), now_ms=1) == 2
+        assert append_fetched(partition, memoryview(copied), now_ms=1) == 2
     async with Broker(data=tmp_path) as broker:
         partition = broker.node.broker.partitions.get("t", 0)
         assert partition.log.end_offset_for_epoch(5) == (2, 2)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from millrace_server.config import BrokerConfig, ConfigError, load
+from millrace_server.config import BrokerConfig, ConfigError
+from millrace_server.config_sources import load
 from millrace_server.group_config import GroupConfig
 from millrace_server.limits import Limits
 
@@ -190,3 +191,62 @@ def test_loopback_needs_no_permission(listen: str) -> None:
 def test_the_advertised_address_is_another_or_none() -> None:
     assert loaded().advertised_address is None
     assert loaded(advertise="log.example:9").advertised_address == ("log.example", 9)
+
+
+QUORUM = "1@127.0.0.1:11,2@127.0.0.1:12,3@127.0.0.1:13"
+BROKER_1: dict[str, Any] = {"quorum": QUORUM, "node_id": 1, "listen": "127.0.0.1:9092"}
+
+
+def test_a_broker_of_a_cluster_listens_where_the_quorum_says_it_is() -> None:
+    config = loaded(**BROKER_1)
+    assert config.quorum_members[3] == ("127.0.0.1", 13)
+    assert config.broker_listen_address == config.broker_address == ("127.0.0.1", 11)
+    assert loaded().broker_listen_address is None
+
+
+def test_other_brokers_are_told_the_address_in_the_quorum_and_not_the_one_listened_on() -> None:
+    config = loaded(**BROKER_1, broker_listen="0.0.0.0:11", insecure_listen=True)
+    assert config.broker_listen_address == ("0.0.0.0", 11)
+    assert config.broker_address == ("127.0.0.1", 11)
+    without_vote = loaded(**{**BROKER_1, "node_id": 7}, broker_listen="127.0.0.1:17")
+    assert without_vote.broker_address == ("127.0.0.1", 17)
+
+
+@pytest.mark.parametrize(
+    ("changed", "key", "words"),
+    [
+        ({"quorum": "1@nowhere"}, "quorum", "'nowhere' is not HOST:PORT"),
+        ({"quorum": "127.0.0.1:11"}, "quorum", "is not ID@HOST:PORT"),
+        ({"quorum": "one@127.0.0.1:11"}, "quorum", "is not ID@HOST:PORT"),
+        ({"quorum": "²@127.0.0.1:11"}, "quorum", "is not ID@HOST:PORT"),
+        ({"quorum": f"{QUORUM},2@127.0.0.1:14"}, "quorum", "broker 2 is named twice"),
+        ({"quorum": f"{2**31}@127.0.0.1:11"}, "quorum", "is more than 2147483647"),
+        ({"quorum": "1@127.0.0.1:0"}, "quorum", "cannot connect to port 0 of broker 1"),
+        ({"quorum": "1@:11"}, "quorum", "cannot connect to 0.0.0.0 of broker 1"),
+        ({"quorum": "1@10.0.0.1:11"}, "quorum", "--insecure-listen"),
+        ({"node_id": 0}, "quorum", "names brokers 1, 2, 3 and not this one, 0; set node_id"),
+        ({"node_id": 2**31}, "node_id", "is more than 2147483647"),
+        ({"listen": "127.0.0.1:0"}, "listen", "a broker of a cluster needs a fixed port"),
+        ({"listen": "127.0.0.1:11"}, "quorum", "brokers need a port of their own"),
+        ({"broker_listen": "11"}, "broker_listen", "is not HOST:PORT"),
+        ({"broker_listen": "127.0.0.1:0"}, "broker_listen", "give a HOST:PORT"),
+        ({"broker_listen": "0.0.0.0:11"}, "broker_listen", "--insecure-listen"),
+        (
+            {"broker_listen": "0.0.0.0:17", "node_id": 7, "insecure_listen": True},
+            "broker_listen", "other brokers cannot connect to 0.0.0.0:17",
+        ),
+        ({"quorum": "", "broker_listen": "127.0.0.1:11"}, "broker_listen", "needs quorum"),
+        ({"broker_heartbeat_interval_ms": 0}, "broker_heartbeat_interval_ms", "less than 1"),
+        (
+            {"broker_heartbeat_interval_ms": 500, "broker_session_timeout_ms": 500},
+            "broker_session_timeout_ms", "not more than broker_heartbeat_interval_ms, 500",
+        ),
+        ({"replication_factor": 0}, "replication_factor", "less than 1"),
+    ],
+)  # fmt: skip
+def test_a_mistake_about_a_cluster_names_the_setting_and_the_remedy(
+    changed: dict[str, Any], key: str, words: str
+) -> None:
+    error = mistake(**{**BROKER_1, **changed})
+    assert (error.key, error.source) == (key, "configuration")
+    assert words in error.reason

@@ -11,13 +11,14 @@ import pytest
 
 from millrace_protocol.metadata_records import TopicRecord
 from millrace_server.controller import snapshots
-from millrace_server.controller.metadata_log import MetadataLog
 from millrace_server.controller.snapshots import find_snapshots, write_snapshot
 from millrace_server.log.checkpoint import read_checkpoint
 from millrace_server.metadata.delta import preview
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.metadata.snapshot import TornSnapshot, decode_snapshot, encode_snapshot
+from millrace_server.quorum.metadata_log import MetadataLog
+from millrace_server.raft.messages import SnapshotId
 from tests.crash.durable_states import MomentDisk, Tally, states
 from tests.crash.machine_in_memory import broker_on
 from tests.sim.disk import FaultyDisk
@@ -43,8 +44,8 @@ def log_start(disk: FaultyDisk) -> int:
     return checkpoint.start_offset
 
 
-def path(end_offset: int) -> str:
-    return f"{DIRECTORY}/{end_offset:020}.checkpoint"
+def path(snapshot: SnapshotId) -> str:
+    return snapshots.snapshot_path(DIRECTORY, snapshot)
 
 
 async def test_a_start_reads_the_newest_snapshot_and_the_log_behind_it(
@@ -63,7 +64,7 @@ async def test_a_start_reads_the_newest_snapshot_and_the_log_behind_it(
 
     monkeypatch.setattr(MetadataLog, "read", noted)
     assert await live(disk, snapshot_bytes=1 << 20) == known
-    assert read_from == [kept[-1]]
+    assert read_from[0] == kept[-1].end_offset
 
 
 async def test_the_log_grows_by_the_setting_from_one_snapshot_to_the_next() -> None:
@@ -86,7 +87,7 @@ async def test_a_torn_snapshot_is_passed_over_for_the_one_before_it(end: int) ->
 
 async def test_the_log_is_whole_until_two_snapshots_stand_for_its_begin() -> None:
     disk = FaultyDisk()
-    known = await live(disk, create="a", snapshot_bytes=300)
+    known = await live(disk, create="a", snapshot_bytes=500)
     (only,) = find_snapshots(disk, DIRECTORY)
     assert log_start(disk) == 0
     disk.flip_bit(path(only), 100, 3)
@@ -97,7 +98,7 @@ async def test_what_lies_before_the_older_snapshot_is_deleted() -> None:
     disk = FaultyDisk()
     await live(disk, create="abcdefgh", snapshot_bytes=500)
     older, _ = find_snapshots(disk, DIRECTORY)
-    assert log_start(disk) == older
+    assert log_start(disk) == older.end_offset
     segments = [n for n in disk.list_directory(DIRECTORY) if n.endswith(".log")]
     assert 1 <= len(segments) <= 6
     assert int(segments[0][:20]) > 0
@@ -106,8 +107,8 @@ async def test_what_lies_before_the_older_snapshot_is_deleted() -> None:
 async def test_a_start_without_any_whole_snapshot_is_refused_when_the_log_begins_later() -> None:
     disk = FaultyDisk()
     await live(disk, create="abc")
-    for end_offset in find_snapshots(disk, DIRECTORY):
-        disk.flip_bit(path(end_offset), 100, 3)
+    for snapshot in find_snapshots(disk, DIRECTORY):
+        disk.flip_bit(path(snapshot), 100, 3)
     with pytest.raises(UnreadableMetadata, match="is needed from 0 on: restore the whole"):
         await live(disk)
     assert disk.open_files == []
@@ -147,7 +148,7 @@ async def test_a_snapshot_behind_the_end_of_the_log_is_refused() -> None:
     disk = FaultyDisk()
     await live(disk, create="a")
     image = ClusterImage(end_offset=1_000, cluster_id=uuid.UUID(int=1), feature_level=1)
-    write_snapshot(disk, DIRECTORY, image, now_ms=1)
+    write_snapshot(disk, DIRECTORY, image, epoch=1, now_ms=1)
     with pytest.raises(UnreadableMetadata, match="is needed from 1000 on: restore the whole"):
         await live(disk)
     assert disk.open_files == []
@@ -178,15 +179,15 @@ def test_a_power_cut_while_a_snapshot_is_written_leaves_a_whole_one() -> None:
     written = 0
     disk.facts = lambda: written
     for image in images:
-        write_snapshot(disk, DIRECTORY, image, now_ms=1)
+        write_snapshot(disk, DIRECTORY, image, epoch=1, now_ms=1)
         written = image.end_offset
     tally = Tally()
     for moment in disk.moments:
         for found in states(moment, tally, limit=50, rng=random.Random(1)):
             whole = []
-            for end_offset in find_snapshots(found, DIRECTORY):
-                data = found.file_bytes(path(end_offset))
-                whole.append(decode_snapshot(data, end_offset=end_offset).end_offset)
+            for snapshot in find_snapshots(found, DIRECTORY):
+                data = found.file_bytes(path(snapshot))
+                whole.append(decode_snapshot(data, end_offset=snapshot.end_offset).end_offset)
             assert max(whole, default=0) >= int(str(moment.facts))
     assert tally.checked > 15
 

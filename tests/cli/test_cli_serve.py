@@ -174,6 +174,44 @@ def test_wrong_setting_is_one_line_that_says_where_and_exit_2(
     assert not (tmp_path / "data").exists()
 
 
+def test_a_broker_that_finds_no_quorum_says_which_brokers_are_missing_and_is_exit_69(
+    millrace: Millrace, tmp_path: Path, voters: list[str]
+) -> None:
+    millrace.environment["MILLRACE_QUORUM_WAIT_MS"] = "1"
+    ended = millrace.process("serve", "--data", str(tmp_path), *voters)
+    assert ended.returncode == 69
+    assert ended.stdout == b""
+    assert "broker(s) 2, 3 did not answer within 1 ms" in ended.stderr.decode().splitlines()[-1]
+
+
+def test_a_broker_that_waits_for_a_quorum_says_so_and_ends_at_sigterm(
+    millrace: Millrace, tmp_path: Path, voters: list[str]
+) -> None:
+    with millrace.running("serve", "--data", str(tmp_path), *voters) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            event = json.loads(line)
+            if event["event"] == "waiting for the metadata quorum":
+                break
+        assert event["brokers"] == "1, 2, 3"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=HANG_TIMEOUT_S) == 0
+        assert b"stopped before it had started" in process.stderr.read()
+
+
+@pytest.fixture
+def voters(closed_port: str) -> list[str]:
+    """Flags of a broker whose two companions are not there."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+    ):
+        ports = [server.getsockname()[1] for server in (first, second)]
+    quorum = f"1@127.0.0.1:{ports[0]},2@{closed_port},3@{closed_port}"
+    flags = ["--node-id", "1", "--listen", f"127.0.0.1:{ports[1]}", "--quorum", quorum]
+    return [*flags, "--log-format", "json"]
+
+
 def test_config_file_that_is_not_there_is_exit_2(millrace: Millrace, tmp_path: Path) -> None:
     ended = millrace("serve", "--config", str(tmp_path / "absent.toml"))
     assert ended.exit_code == 2

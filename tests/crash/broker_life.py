@@ -14,9 +14,9 @@ from typing import Any, cast
 from millrace_protocol.records import decode_fetch, encode_batch
 from millrace_server.api_error import ApiError
 from millrace_server.broker import Broker
-from millrace_server.controller.metadata_log import METADATA_TOPIC
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.storage import is_partition, partition_directory
+from millrace_server.quorum.metadata_log import METADATA_TOPIC
 from millrace_server.services.delete_records import Deletion
 from millrace_server.services.produce import ACKS_ALL, Produced
 from tests.crash.machine_in_memory import broker_on

@@ -141,6 +141,7 @@ async def test_any_operation_of_a_broker_may_fail(live: broker_life.Live, code: 
 
 def without_directory_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     def sync(ticket: FlushTicket) -> None:
+        ticket._save_epochs()
         for file in ticket.dirty:
             file.sync()
 

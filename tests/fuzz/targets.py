@@ -75,7 +75,8 @@ from millrace_protocol.records import (
     decompress,
 )
 from millrace_protocol.schema import Message
-from millrace_server.config import ConfigError, load
+from millrace_server.config import ConfigError
+from millrace_server.config_sources import load
 from millrace_server.log.checkpoint import Checkpoint, ClosedSegment
 from millrace_server.log.offset_index import OffsetIndex
 from millrace_server.log.producers import Producers

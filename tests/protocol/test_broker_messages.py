@@ -49,10 +49,17 @@ def replica_response(*records: object) -> ReplicaFetchResponse:
     )
 
 
-def test_a_listener_has_its_own_apis_and_both_have_hello_and_describe_quorum() -> None:
+def test_a_listener_has_its_own_apis_and_both_have_what_brokers_pass_on() -> None:
     """W-12"""
     clients, brokers = apis_of(Listener.CLIENT), apis_of(Listener.BROKER)
-    assert clients.keys() & brokers.keys() == {ApiKey.HELLO, ApiKey.DESCRIBE_QUORUM}
+    assert clients.keys() & brokers.keys() == {
+        ApiKey.HELLO,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+    }
     assert clients.keys() | brokers.keys() == APIS.keys()
 
 

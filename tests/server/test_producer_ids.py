@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
 from typing import cast
 
-from millrace_protocol.metadata_records import MetadataRecord
-from millrace_server.controller.active_controller import ActiveController
+from millrace_protocol.messages.broker_lifecycle import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.metadata.broker_registrations import BrokerStart, register_single_broker
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.delta import preview
-from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.producer_ids import PRODUCER_ID_BLOCK, reserve_producer_ids
 from millrace_server.services.producer_ids import FENCED, ProducerIds
 
@@ -24,11 +25,22 @@ class DirectController:
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
 
-    async def change(
-        self, decide: Callable[[ClusterImage], Sequence[MetadataRecord]]
-    ) -> ClusterImage:
-        self._cache.image = preview(self._cache.image, decide(self._cache.image))
-        return self._cache.image
+    async def call(
+        self,
+        request: AllocateProducerIdsRequest,
+        response: type[AllocateProducerIdsResponse],
+        *,
+        timeout_ms: int,
+    ) -> AllocateProducerIdsResponse:
+        records = reserve_producer_ids(
+            self._cache.image,
+            request.broker_id,
+            broker_epoch=request.broker_epoch,
+            at_least=request.at_least,
+        )
+        self._cache.image = image = preview(self._cache.image, records)
+        first = image.next_producer_id - PRODUCER_ID_BLOCK
+        return response(0, None, first, PRODUCER_ID_BLOCK)
 
 
 def make_ids() -> tuple[ProducerIds, MetadataCache]:
@@ -37,8 +49,9 @@ def make_ids() -> tuple[ProducerIds, MetadataCache]:
     cache.image = preview(
         cache.image, register_single_broker(cache.image, START, cluster_id=cluster_id)
     )
-    active = cast(ActiveController, DirectController(cache))
-    return ProducerIds(active, cache, broker_id=0), cache
+    controller = cast(ControllerCalls, DirectController(cache))
+    epoch = cache.image.brokers[0].epoch
+    return ProducerIds(controller, cache, broker_id=0, broker_epoch=lambda: epoch), cache
 
 
 async def test_ids_begin_above_every_id_that_a_partition_knows() -> None:

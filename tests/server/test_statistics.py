@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millrace_protocol.api import ApiKey
+from millrace_protocol.api import ApiKey, Listener
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.quorum import DescribeQuorumResponse
 from millrace_server.dialects.native.request_statistics import api_table, count_errors
@@ -62,7 +62,7 @@ def test_the_error_of_a_whole_response_is_counted() -> None:
     key = ApiKey.DESCRIBE_QUORUM
     for code in (ErrorCode.NOT_CONTROLLER, ErrorCode.NONE):
         response = DescribeQuorumResponse(code, None, -1, -1, -1, ())
-        count_errors(api_table(registry)[key], key, response)
+        count_errors(api_table(registry, Listener.CLIENT)[key], key, response)
     errors = registry.statistics()
     assert errors.value("millrace_request_errors_total", error="NOT_CONTROLLER") == 1
     assert errors.value("millrace_request_errors_total") == 1

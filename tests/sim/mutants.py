@@ -106,7 +106,7 @@ def shows_consumers_what_is_not_durable(patch: Patch) -> None:
 
     def append(self: Partition, *args: Any, **options: Any) -> Any:
         appended = original(self, *args, **options)
-        self._move_high_watermark(self.log.end_offset)
+        self.advance_high_watermark(self.log.end_offset)
         return appended
 
     patch(Partition, "append", append)

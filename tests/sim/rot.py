@@ -10,8 +10,8 @@ words enough.
 from __future__ import annotations
 
 from millrace.errors import MillraceError
-from millrace_server.controller.metadata_log import METADATA_TOPIC
 from millrace_server.log.recovery_point import RECOVERY_POINT_NAME, RecoveryPoint
+from millrace_server.quorum.metadata_log import METADATA_TOPIC
 from tests.sim.disk import SECTOR_BYTES, FaultyDisk
 from tests.sim.host import Rng, Trace
 from tests.sim.ledger import partition_name

@@ -22,6 +22,20 @@ Advertise = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Address that the broker advertises to clients."),
 ]
+Quorum = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID@HOST:PORT,...",
+        help="The brokers of a cluster, each with its address for brokers; the same on each.",
+    ),
+]
+BrokerListen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address to listen on for other brokers.  [default: this broker's in --quorum]",
+    ),
+]
 InsecureListen = Annotated[
     bool | None,
     typer.Option(
@@ -55,6 +69,12 @@ def serve(
     advertise: Advertise = None,
     insecure_listen: InsecureListen = None,
     node_id: Annotated[int | None, typer.Option(help="This broker's id.  [default: 0]")] = None,
+    quorum: Quorum = None,
+    broker_listen: BrokerListen = None,
+    rack: Annotated[
+        str | None,
+        typer.Option(help="Where the broker is: replicas go to different racks."),
+    ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(help="Default number of partitions of a topic.  [default: 1]"),
@@ -71,6 +91,10 @@ def serve(
 
     Prints `listening on HOST:PORT` when it accepts connections. Flags override MILLRACE_*
     variables, which override FILE. A second signal ends the broker without draining.
+
+    With --quorum the broker is one of a cluster. It waits for a majority of the brokers named
+    there, and the first time for all of them. `millrace cluster start` runs a cluster on this
+    machine.
     """
     from millrace_server.serve import serve as run
 
@@ -80,6 +104,9 @@ def serve(
         "advertise": advertise,
         "insecure_listen": insecure_listen,
         "node_id": node_id,
+        "quorum": quorum,
+        "broker_listen": broker_listen,
+        "rack": rack,
         "partitions": partitions,
         "text_dialect": text_dialect,
         "loop": loop,

@@ -1,65 +1,91 @@
 """The active controller: one change of the metadata at a time, from request to answer.
 
-    decide(image) ──► append ──► committed ──► new image ──► applied on this broker ──► answer
+    decide(image) ──► append ──► committed ──► published on this broker ──► answer
 
-A change is decided on the image that has every change before it. Its records are one batch, so it
-is in the log whole or not at all. It is answered when this broker has applied it, so that a topic
-that was created takes records.
+The broker that leads the quorum is the active controller. A change is decided on the image that has
+every change before it. Its records are one batch, so it is in the log whole or not at all. It is
+answered when this broker has applied it, so that a topic that was created takes records.
 """
 
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.metadata_records import MetadataRecord
 from millrace_server.api_error import ApiError
-from millrace_server.controller.applier import MetadataApplier, NotApplied
-from millrace_server.controller.metadata_log import MetadataLog
-from millrace_server.controller.snapshots import SnapshotWriter, load_image
+from millrace_server.controller.applier import NotApplied
+from millrace_server.controller.metadata_publisher import MetadataPublisher
 from millrace_server.environment.seams import Environment
 from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.metadata.delta import Delta
 from millrace_server.metadata.image import ClusterImage
-from millrace_server.metadata.replica_directories import assign_directories
+from millrace_server.partitions.core_errors import as_api_error
+from millrace_server.quorum.metadata_log import MetadataLog, NotWritten
+from millrace_server.quorum.replica import QuorumReplica
 
 log = get_logger("millrace.controller")
 Decide = Callable[[ClusterImage], Sequence[MetadataRecord]]
 
 
-class ActiveController:
-    """The only writer of the metadata log and of the cache. `load` once, `close` at the end."""
+class _Parts(NamedTuple):
+    log: MetadataLog
+    replica: QuorumReplica
+    publisher: MetadataPublisher
 
-    def __init__(
-        self,
-        metadata_log: MetadataLog,
-        cache: MetadataCache,
-        applier: MetadataApplier,
-        env: Environment,
-        *,
-        broker_id: int,
-        snapshot_bytes: int,
-    ) -> None:
-        self._log = metadata_log
+    def check_usable(self) -> None:
+        self.log.check_usable()
+        if self.replica.refusal is not None:
+            refused = as_api_error(self.replica.refusal)
+            raise NotWritten(refused.code, refused.message)
+
+    async def published(self, end_offset: int) -> asyncio.Future[None] | None:
+        await self.log.committed(end_offset)
+        return await self.publisher.published(end_offset)
+
+
+class ActiveController:
+    """Takes changes while this broker leads the quorum; `close` at the end."""
+
+    def __init__(self, cache: MetadataCache, env: Environment, *, leader_wait_ms: int) -> None:
         self._cache = cache
-        self._applier = applier
         self._env = env
-        self._broker_id = broker_id
-        self._snapshots = SnapshotWriter(env, metadata_log, bytes_between=snapshot_bytes)
+        self._parts: _Parts | None = None
+        self._leader_wait_ms = leader_wait_ms
         # Held across the waits for commit and disk on purpose: the next change is decided on an
         # image that has this one.
         self._one_change = asyncio.Lock()
+        self._leader_changed = asyncio.Event()
         self._is_closed = False
+        self._failure: BaseException | None = None
 
-    def load(self) -> None:
-        """Makes the image of the newest snapshot and the log behind it. Blocking.
+    def attach(
+        self, metadata_log: MetadataLog, replica: QuorumReplica, publisher: MetadataPublisher
+    ) -> None:
+        """Works with the log from now on; before it no change is possible."""
+        self._parts = _Parts(metadata_log, replica, publisher)
 
-        Raises `UnreadableMetadata`, `CorruptLog` and `OSError`.
-        """
-        self._cache.image = load_image(self._env.disk, self._log)
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker leads the quorum."""
+        return self._parts is not None and self._parts.replica.leading_epoch is not None
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of the quorum in which this broker leads it, None if it does not."""
+        return None if self._parts is None else self._parts.replica.leading_epoch
+
+    def check_active(self) -> None:
+        """Raises `ApiError` unless this broker leads the quorum."""
+        if not self.is_active:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+    def on_leader_changed(self) -> None:
+        """The quorum has another leader, or waits for the disk."""
+        changed, self._leader_changed = self._leader_changed, asyncio.Event()
+        changed.set()
 
     async def change(self, decide: Decide, *, undo: Decide | None = None) -> ClusterImage:
         """Commits and applies the records that `decide` returns; returns the image behind them.
@@ -70,67 +96,79 @@ class ActiveController:
         hangs up must not leave a record that is committed and not applied.
         """
         task = self._env.spawn.task(self._change(decide, undo), name="metadata change")
+        task.add_done_callback(_retrieve)
         return await asyncio.shield(task)
 
-    async def assign(self, topic_id: uuid.UUID, number: int) -> None:
-        """Commits that this broker has created a replica. Raises `ApiError`."""
-        await self.change(lambda image: self._assigned(image, [(topic_id, number)]))
+    def fail(self, error: BaseException) -> None:
+        """The metadata cannot be followed any more: every change fails with `error`."""
+        self._failure = self._failure or error
+        self.on_leader_changed()
 
     async def close(self) -> None:
         """Refuses every further change; returns when the one in progress, if any, is done."""
         self._is_closed = True
+        self.on_leader_changed()
         async with self._one_change:
             pass
-        await self._snapshots.close()
 
     async def _change(self, decide: Decide, undo: Decide | None) -> ClusterImage:
-        async with self._one_change:
-            if self._is_closed:
-                raise ApiError(ErrorCode.BROKER_STOPPING)
-            self._log.check_usable()
-            try:
-                await self._commit(decide(self._cache.image))
-            except NotApplied as failed:
-                if undo is not None:
-                    await self._take_back(undo, failed)
-                raise
-            return self._cache.image
+        try:
+            created = await self._commit(decide)
+            if created is not None:
+                await created
+        except NotApplied as failed:
+            if undo is not None:
+                await self._take_back(undo, failed)
+            raise
+        return self._cache.image
 
     async def _take_back(self, undo: Decide, failed: NotApplied) -> None:
         try:
-            await self._commit(undo(self._cache.image))
+            await self._commit(undo)
         except ApiError as error:
             # The change stays; the broker goes on trying to apply it.
             log.error("metadata change not taken back", reason=error.message)
             raise failed from error
 
-    async def _commit(self, records: Sequence[MetadataRecord]) -> None:
-        if not records:
-            return
-        end_offset = self._log.append(records)
-        await self._log.committed(end_offset)
-        delta = Delta(self._cache.image)
-        for record in records:
-            delta.replay(record)
-        self._cache.image = image = delta.image(end_offset)
-        self._snapshots.note_commit(image)
-        created = await self._applier.apply(delta)
-        if created:
-            await self._commit_created(image, created)
+    async def _commit(self, decide: Decide) -> asyncio.Future[None] | None:
+        """The result is done when the replicas that the change has created here are in service."""
+        async with self._one_change:
+            if self._is_closed:
+                raise ApiError(ErrorCode.BROKER_STOPPING)
+            parts = await self._until_active()
+            # What an earlier leader has left in the log is part of the image first.
+            await parts.published(parts.log.end_offset)
+            records = decide(self._cache.image)
+            if not records:
+                return None
+            end_offset = parts.log.append(records)
+            parts.replica.on_appended()
+            return await parts.published(end_offset)
 
-    async def _commit_created(
-        self, image: ClusterImage, created: Sequence[tuple[uuid.UUID, int]]
-    ) -> None:
+    async def _until_active(self) -> _Parts:
+        """Returns when this broker leads. Raises `NotWritten` if it does not before long."""
         try:
-            await self._commit(self._assigned(image, created))
-        except ApiError as error:
-            self._applier.give_up(created, error)
-            raise NotApplied(error.code, error.message) from error
+            async with asyncio.timeout(self._leader_wait_ms / 1000):
+                while True:
+                    if self._failure is not None:
+                        raise self._failure
+                    parts = self._parts
+                    if parts is not None:
+                        parts.check_usable()
+                        if self.is_active:
+                            return parts
+                    if self._is_closed:
+                        raise ApiError(ErrorCode.BROKER_STOPPING)
+                    await self._leader_changed.wait()
+        except TimeoutError:
+            raise NotWritten(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The metadata log has no leader since {self._leader_wait_ms} ms: a majority of "
+                "the voters must be running and reach each other; try again then",
+            ) from None
 
-    def _assigned(
-        self, image: ClusterImage, created: Sequence[tuple[uuid.UUID, int]]
-    ) -> Sequence[MetadataRecord]:
-        broker = image.brokers[self._broker_id]
-        return assign_directories(
-            image, self._broker_id, broker.directory_ids[0], created, broker_epoch=broker.epoch
-        )
+
+def _retrieve(task: asyncio.Task[ClusterImage]) -> None:
+    """Marks the exception of a change as seen: its caller may have been cancelled."""
+    if not task.cancelled():
+        task.exception()

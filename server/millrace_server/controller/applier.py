@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
@@ -27,8 +27,10 @@ from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.delta import Delta
 from millrace_server.metadata.image import PartitionRegistration, Topic
+from millrace_server.metadata.image_difference import ImageDifference
 from millrace_server.partitions.core_errors import as_api_error
-from millrace_server.partitions.opening import Opening, take_role
+from millrace_server.partitions.opening import Opening
+from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
 from millrace_server.partitions.storage import (
     create_logs,
@@ -62,6 +64,9 @@ class MetadataApplier:
         defaults: Mapping[str, str],
         broker_id: int,
         on_deleted: Callable[[str], None],
+        take_role: Callable[[Topic, int, Partition], Awaitable[None]],
+        on_changed: Callable[[Topic, int], None],
+        end_roles: Callable[[Topic], Awaitable[None]],
         on_leader_changed: Callable[[str, int, PartitionRegistration], None],
     ) -> None:
         self._env = env
@@ -71,11 +76,14 @@ class MetadataApplier:
         self._defaults = defaults
         self._broker_id = broker_id
         self._on_deleted = on_deleted
+        self._take_role = take_role
+        self._on_changed = on_changed
+        self._end_roles = end_roles
         self._on_leader_changed = on_leader_changed
         self._created: dict[Replica, PartitionLog] = {}
         """Logs that are created, and whose directory is not committed."""
 
-    async def apply(self, delta: Delta) -> list[Replica]:
+    async def apply(self, delta: Delta | ImageDifference) -> list[Replica]:
         """Applies a committed change; the cache has its image already.
 
         Returns the replicas that were created and wait for the commit of their directory. Raises
@@ -105,7 +113,10 @@ class MetadataApplier:
     def give_up(self, created: Sequence[Replica], cause: ApiError | OSError) -> None:
         """Takes replicas whose directory could not be committed out of hand, to be tried again."""
         for topic_id, number in created:
-            self._created.pop((topic_id, number)).discard()
+            unused = self._created.pop((topic_id, number), None)
+            if unused is None:
+                continue  # Its topic is deleted, or the report came through after all.
+            unused.discard()
             topic = self._cache.image.topic_by_id(topic_id)
             if topic is not None:
                 self._opening.open_later(topic, number, cause)
@@ -127,14 +138,16 @@ class MetadataApplier:
         old, new = before.partitions[number], topic.partitions[number]
         if new == old:
             return
-        created = self._created.pop((topic.topic_id, number), None)
-        if created is not None:
+        if new.is_created(self._broker_id) and (topic.topic_id, number) in self._created:
+            created = self._created.pop((topic.topic_id, number))
             await self._opening.put_in_service(topic, number, created)
         elif new.leader_epoch != old.leader_epoch:
             partition = self._partitions.find(topic.name, number)
             if partition is not None:
-                await take_role(partition, new, self._broker_id)
+                await self._take_role(topic, number, partition)
             self._on_leader_changed(topic.name, number, new)
+        else:
+            self._on_changed(topic, number)
 
     async def _create(
         self, topic: Topic, numbers: Sequence[int], config: LogConfig
@@ -186,6 +199,11 @@ class MetadataApplier:
 
     async def _delete(self, topic: Topic) -> None:
         self._on_deleted(topic.name)
+        for number in range(topic.partition_count):
+            created = self._created.pop((topic.topic_id, number), None)
+            if created is not None:
+                created.discard()
+        await self._end_roles(topic)
         for partition in self._partitions.remove_topic(topic.name):
             await partition.abandon()
         await self._partitions.until_not_being_opened(topic.name)

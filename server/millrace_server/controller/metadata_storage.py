@@ -6,7 +6,6 @@ import uuid
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
-from millrace_server.controller.metadata_log import METADATA_TOPIC
 from millrace_server.environment.seams import Disk
 from millrace_server.log import LogConfig, PartitionLog
 from millrace_server.log.config import SEGMENT_BYTES_MAX
@@ -18,6 +17,7 @@ from millrace_server.partitions.storage import (
     open_log,
     partition_directory,
 )
+from millrace_server.quorum.metadata_log import METADATA_TOPIC
 
 METADATA_TOPIC_ID = str(uuid.UUID(int=1))
 """The metadata topic has no record of its creation, so its identity is fixed."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from millrace_protocol.api import Listener
 from millrace_server.config import BrokerConfig
 from millrace_server.dialects.native.dialect import NativeDialect
+from millrace_server.dialects.native.peer_handlers import PEER_HANDLERS
 from millrace_server.dialects.text.dialect import TextDialect
 from millrace_server.net.dialect import Dialect
 from millrace_server.services.services import Services
+
+
+def broker_dialects_of(services: Services, config: BrokerConfig) -> tuple[Dialect, ...]:
+    """The dialect of the listener for brokers."""
+    return (NativeDialect(services, config, PEER_HANDLERS, Listener.BROKER),)
 
 
 def dialects_of(services: Services, config: BrokerConfig) -> tuple[Dialect, ...]:

@@ -61,5 +61,14 @@ def as_api_error(error: Exception) -> ApiError:
     raise error
 
 
+def start_not_durable() -> ApiError:
+    """The answer to a deletion of records that a full disk keeps from being written down."""
+    return ApiError(
+        ErrorCode.DISK_FULL,
+        "The records cannot be read any more, and the disk is too full to write that down: a "
+        "restart may bring them back. Free space and send the request again",
+    )
+
+
 def _capitalized(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]

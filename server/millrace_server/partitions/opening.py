@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-from millrace_protocol.metadata_records import NO_LEADER
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
 from millrace_server.log import LogConfig, LogFailed, PartitionLog
@@ -69,6 +68,7 @@ class Opening:
         broker_id: int,
         assign: Callable[[uuid.UUID, int], Awaitable[None]],
         make_partition: Callable[[str, int, PartitionLog], Partition],
+        take_role: Callable[[Topic, int, Partition], Awaitable[None]],
         on_opened: Callable[[PartitionLog], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -79,6 +79,7 @@ class Opening:
         self._broker_id = broker_id
         self._assign = assign
         self._make_partition = make_partition
+        self._take_role = take_role
         self._on_opened = on_opened
         self._on_failure = on_failure
         self._waiting: deque[tuple[Topic, int]] = deque()
@@ -136,7 +137,7 @@ class Opening:
         current = self._cache.image.topic_by_id(topic.topic_id)
         partition = self._partitions.find(topic.name, number)
         if current is not None and partition is not None and opened.read_only_cause is None:
-            await take_role(partition, current.partitions[number], self._broker_id)
+            await self._take_role(current, number, partition)
 
     def open_later(self, topic: Topic, number: int, cause: ApiError | OSError) -> None:
         """Keeps a partition offline that could not be created, and tries again if that may help."""
@@ -310,13 +311,12 @@ async def take_role(partition: Partition, known: PartitionRegistration, broker_i
     """
     epoch = known.leader_epoch
     if known.leader == broker_id:
-        if epoch <= partition.leader_epoch or partition.log.read_only_cause is not None:
+        leads = partition.leadership.role is Role.LEADER and epoch <= partition.leader_epoch
+        if leads or partition.log.read_only_cause is not None:
             return
         try:
             await partition.become_leader(epoch)
         except LogFailed as error:
             raise as_api_error(error) from error
-    elif known.leader != NO_LEADER and (
-        epoch > partition.leader_epoch or partition.leadership.role is Role.LEADER
-    ):
+    elif epoch > partition.leader_epoch or partition.leadership.role is Role.LEADER:
         await partition.become_follower(epoch, known.leader)

@@ -1,25 +1,24 @@
 """A partition on this broker: its log, its high watermark, and what waits for that to move.
 
-Invariant: `log_start <= high_watermark <= log_end`, and the high watermark never goes back. It
-is the durable end of the log when the topic's `durability` is `fsync`, so consumers never read a
-record that a power cut could take back; with `os` it is the end of the log.
+Invariant: `log_start <= high_watermark <= log_end`, and the high watermark never goes back. Of a
+partition with one replica it is the *stored end*: the durable end of the log when the topic's
+`durability` is `fsync`, so consumers never read a record that a power cut could take back; with
+`os` the end of the log. A partition with a `replica` is told where its records are
+committed: the metadata log by its quorum, a replicated one by its leader.
 
-Two things wait for the high watermark: appends, for their acks (`ack_purgatory`), and fetches, for
-more to read (`watchers`).
+Appends wait for it, for their acks (`ack_purgatory`), and fetches, for more (`watchers`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import errno
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
-from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import BatchHeader
-from millrace_server.api_error import ApiError
 from millrace_server.disk.flusher import Flusher
-from millrace_server.disk.worker import shielded
 from millrace_server.environment.seams import Environment, Spawn
 from millrace_server.log import (
     Appended,
@@ -36,6 +35,8 @@ from millrace_server.log import (
 )
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.ack_purgatory import AckPurgatory, OnAck
+from millrace_server.partitions.core_errors import start_not_durable
+from millrace_server.partitions.high_watermark import HighWatermark
 from millrace_server.partitions.log_statistics import LogStatistics
 from millrace_server.partitions.role import Leadership, Role
 from millrace_server.partitions.watchers import Watchers
@@ -44,12 +45,22 @@ UNSYNCED_BYTES_MAX = 64 << 20
 """With `durability=os`, a sync is started in the background after this much: an unbounded
 amount of dirty pages would stall the disk for everybody when the kernel writes it back."""
 
-_START_NOT_DURABLE = (
-    "The records cannot be read any more, and the disk is too full to write that down: a restart "
-    "may bring them back. Free space and send the request again"
-)
+_EPOCH_NOT_DURABLE = "the disk is too full to write down a leader epoch"
 PRODUCER_SILENT_MS_MAX = 86_400_000
 """An idempotent producer that wrote nothing for this long is forgotten, as in Kafka."""
+
+
+class ReplicaHooks(Protocol):
+    """What decides about the high watermark of a partition with several replicas."""
+
+    def check_append(self) -> None:
+        """Raises `ApiError` unless an append with acks=all can be acked."""
+
+    def on_appended(self) -> None:
+        """The leader's log has grown."""
+
+    def on_stored(self) -> None:
+        """More of the log is stored as the topic demands, or as much as before."""
 
 
 class Partition:
@@ -57,25 +68,23 @@ class Partition:
     taken out of service."""
 
     __slots__ = (
-        "_acks",
-        "_env",
         "_epochs_saved",
         "_flusher",
-        "_high_watermark",
         "_on_corruption",
         "_on_failure",
         "_start_acks",
         "_statistics",
-        "_unreadable",
         "_unsynced_bytes",
         "background",
+        "committed",
         "ending",
+        "env",
         "is_abandoned",
         "is_cleanable",
         "leadership",
         "log",
         "number",
-        "readable_bytes",
+        "replica",
         "topic",
         "watchers",
     )
@@ -91,11 +100,15 @@ class Partition:
         on_failure: Callable[[BaseException], None],
         on_corruption: Callable[[Partition, CorruptRange], None],
         statistics: LogStatistics,
+        replica: ReplicaHooks | None = None,
     ) -> None:
+        """With `replica` the partition follows at first, and only `advance_high_watermark` moves
+        its high watermark."""
         self.topic = topic
         self.number = number
         self.log = log
-        self.leadership = Leadership(Role.LEADER, log.leader_epoch)
+        role = Role.LEADER if replica is None else Role.FOLLOWER
+        self.leadership = Leadership(role, log.leader_epoch)
         self._epochs_saved: asyncio.Future[None] | None = None
         self.is_abandoned = False
         """Whether its topic was deleted: nothing more will come."""
@@ -106,24 +119,19 @@ class Partition:
         """Held across the work of who reads and replaces old segments in the background, so that
         nothing is closed or removed under it: it is given up soon after `ending` is set."""
         self.watchers = Watchers(scheduler)
-        self._acks = AckPurgatory()
         self._start_acks = AckPurgatory()
         self._on_failure = on_failure
-        self._env = env
+        self.env = env
         self._statistics = statistics
         self._flusher = self._make_flusher()
         self._on_corruption = partial(on_corruption, self)
         log.reader.watch_corruption(self._on_corruption)
+        self.replica = replica
         # All that an opened log holds is durable, but for a log that is read-only. With `os` the
         # high watermark was the log's end before the start, and it never goes back.
-        is_os = log.config.durability == "os"
-        self._high_watermark = log.end_offset if is_os else log.durable_offset
+        end_offset = self.stored_offset if replica is None else log.start_offset
+        self.committed = HighWatermark(end_offset, self.watchers)
         self._unsynced_bytes = 0
-        self.readable_bytes = 0
-        """Bytes of the batches that the high watermark has passed since the partition was opened:
-        a parked fetch counts with it what has come."""
-        self._unreadable: deque[tuple[int, int]] = deque()
-        """End offset and size of the batches that it has not passed, in order."""
 
     @property
     def config(self) -> LogConfig:
@@ -148,7 +156,13 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         """The first offset that consumers may not read yet."""
-        return self._high_watermark
+        return self.committed.offset
+
+    @property
+    def stored_offset(self) -> int:
+        """Every record before it is stored as safely as the topic's `durability` asks for."""
+        log = self.log
+        return log.end_offset if log.config.durability == "os" else log.durable_offset
 
     @property
     def leader_epoch(self) -> int:
@@ -158,12 +172,13 @@ class Partition:
     def check_leader(self) -> None:
         """Raises `ApiError` unless this broker leads the partition."""
         if self.leadership.role is not Role.LEADER:
-            raise self._not_leader()
+            raise self.leadership.not_leader(f"{self.topic}-{self.number}")
 
     async def become_leader(self, epoch: int) -> None:
         """Leads in `epoch`, once the epoch and where it begins are durable (KAFKA-7415).
 
-        Raises `ValueError` if the epoch is older than the partition's, and `LogFailed`.
+        Raises `ValueError` if the epoch is older than the partition's, `LogFailed`, and, if it has
+        replicas elsewhere, `OSError` on a full disk: another may lead. One without them waits.
         """
         self.leadership.check_next(epoch)
         if self.log.failure is not None:
@@ -179,14 +194,15 @@ class Partition:
         """Follows `leader_id` in `epoch`: from now on requests of clients are refused.
 
         Returns when no flush of the leadership is in flight, and the log has no epoch without a
-        record. Raises `ValueError` if the epoch is older than the partition's, and `LogFailed`.
+        record. Raises as `become_leader`.
         """
         self.leadership.check_next(epoch)
         self.leadership = Leadership(Role.FOLLOWER, epoch, leader_id)
-        self._acks.end(self._not_leader())
-        self._start_acks.end(self._not_leader())
+        refusal = self.leadership.not_leader(f"{self.topic}-{self.number}")
+        self.committed.acks.end(refusal)
+        self._start_acks.end(refusal)
         self.watchers.call()
-        await self._settle_flusher()
+        await self.settle_flusher()
         if self.log.failure is None and self.log.forget_unused_epochs():
             await self._epochs_durable()
 
@@ -196,46 +212,23 @@ class Partition:
         self._flusher.request()
         await self._epochs_saved
 
-    def append_as_follower(self, batches: memoryview, *, now_ms: int) -> int:
-        """Appends what the leader sent, and requests a flush; returns the log's end.
+    def note_fetched(self, end_offset: int, size_bytes: int) -> None:
+        """Takes what was appended from the leader, and requests a flush."""
+        self.committed.unreadable.append((end_offset, size_bytes))
+        self._unsynced_bytes += size_bytes
+        is_due = self._unsynced_bytes >= UNSYNCED_BYTES_MAX or self.log.is_flush_due
+        if is_due or self.log.config.durability == "fsync":
+            self._unsynced_bytes = 0
+            self._flusher.request()
 
-        Raises what `PartitionLog.append_as_follower` raises.
-        """
-        try:
-            end_offset = self.log.append_as_follower(batches, now_ms=now_ms)
-        except OSError as error:
-            if self.log.is_failed:
-                self._flusher.fail(error)
-            raise
-        self._flusher.request()
-        return end_offset
+    def note_truncated(self, end_offset: int) -> None:
+        """Takes where the log ends, after its tail has gone."""
+        self.committed.note_truncated(end_offset)
 
-    async def truncate_to(self, offset: int, *, now_ms: int) -> int:
-        """Takes off what the leader does not have, never below the high watermark.
-
-        Returns the log's end. Raises what `PartitionLog.truncate_to` raises.
-        """
-        if self.leadership.role is Role.LEADER:
-            raise ValueError(f"{self.topic}-{self.number} is led here and cannot be truncated")
-        async with self.background:
-            await self._settle_flusher()
-            truncate = partial(
-                self.log.truncate_to, offset, high_watermark=self._high_watermark, now_ms=now_ms
-            )
-            try:
-                return await shielded(self._env.spawn.blocking(truncate))
-            except OSError as error:
-                if self.log.is_failed:
-                    self._flusher.fail(error)
-                raise
-
-    async def _settle_flusher(self) -> None:
+    async def settle_flusher(self) -> None:
         """Returns when no flush is in flight; a new flusher takes later requests."""
         await self._flusher.close()
         self._flusher = self._make_flusher()
-
-    def _not_leader(self) -> ApiError:
-        return self.leadership.not_leader(f"{self.topic}-{self.number}")
 
     def append(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> Appended:
         """Appends one checked batch, and requests the flush that its topic's durability needs.
@@ -253,7 +246,9 @@ class Partition:
             statistics = self._statistics
             statistics.appends += 1
             statistics.appended_bytes += header.size_bytes
-            self._unreadable.append((appended.last_offset + 1, header.size_bytes))
+            self.committed.unreadable.append((appended.last_offset + 1, header.size_bytes))
+            if self.replica is not None:
+                self.replica.on_appended()
         if log.config.durability == "fsync":
             self._flusher.request()
             return appended
@@ -261,12 +256,15 @@ class Partition:
         if self._unsynced_bytes >= UNSYNCED_BYTES_MAX or log.is_flush_due:
             self._unsynced_bytes = 0
             self._flusher.request()
-        self._move_high_watermark(log.end_offset)
+        if self.replica is None:
+            self.committed.advance(log.end_offset)
+        else:
+            self.replica.on_stored()
         return appended
 
     def is_acked(self, end_offset: int) -> bool:
         """Whether every record before `end_offset` is below the high watermark."""
-        return end_offset <= self._high_watermark
+        return end_offset <= self.committed.offset
 
     def on_ack(self, end_offset: int, on_ack: OnAck) -> None:
         """Calls `on_ack(None)` when every record before `end_offset` is below the high watermark.
@@ -277,7 +275,7 @@ class Partition:
         if self.is_acked(end_offset):
             on_ack(None)
         else:
-            self._acks.wait(end_offset, on_ack)
+            self.committed.acks.wait(end_offset, on_ack)
 
     def acked(self, end_offset: int) -> asyncio.Future[None]:
         """The same as a future, for a task that waits for its own records."""
@@ -287,12 +285,12 @@ class Partition:
 
     def read(self, offset: int, *, max_bytes: int) -> LogRead:
         """What consumers may read from `offset`; the caller releases the slice."""
-        return self.log.reader.read(offset, max_bytes=max_bytes, end_offset=self._high_watermark)
+        return self.log.reader.read(offset, max_bytes=max_bytes, end_offset=self.high_watermark)
 
     def check_readable(self, offset: int) -> None:
         """Raises `OffsetOutOfRange` unless consumers may read from `offset`, now or later."""
-        if not self.log.start_offset <= offset <= self._high_watermark:
-            raise OffsetOutOfRange(offset, self.log.start_offset, self._high_watermark)
+        if not self.log.start_offset <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(offset, self.log.start_offset, self.high_watermark)
 
     def split(
         self, start_offset: int, *, end_offset: int, piece_bytes: int, pieces_max: int
@@ -307,8 +305,7 @@ class Partition:
     def reconfigure(self, config: LogConfig) -> None:
         """Takes changed topic settings. The high watermark does not go back with them."""
         self.log.config = config
-        if config.durability == "os":
-            self._move_high_watermark(self.log.end_offset)
+        self._note_stored()
         self._flusher.request()
 
     def replace_log(self, log: PartitionLog) -> None:
@@ -319,16 +316,16 @@ class Partition:
         log.reader.watch_corruption(self._on_corruption)
         self._flusher = self._make_flusher()
         # More than recovery has added: every parked fetch is answered with what there is.
-        self.readable_bytes += log.size_bytes
+        self.committed.readable_bytes += log.size_bytes
         read_only.discard()
-        self._move_high_watermark(log.durable_offset)
+        self._note_stored()
 
     def run_retention(self, now_ms: int) -> int:
         """Retention, and a flush if there is something to write; returns segments removed."""
         log = self.log
         if log.is_failed:
             return 0
-        removed = len(log.retention(now_ms, high_watermark=self._high_watermark))
+        removed = len(log.retention(now_ms, high_watermark=self.high_watermark))
         log.expire_producers(now_ms, silent_ms=PRODUCER_SILENT_MS_MAX)
         log.close_idle_files()
         if log.is_flush_due or log.durable_offset < log.end_offset:
@@ -340,7 +337,7 @@ class Partition:
 
         Raises what `PartitionLog.advance_start` raises.
         """
-        self.log.advance_start(offset, high_watermark=self._high_watermark)
+        self.log.advance_start(offset, high_watermark=self.high_watermark)
         self._flusher.request()
 
     def start_durable(self, offset: int) -> asyncio.Future[None]:
@@ -358,9 +355,7 @@ class Partition:
         """A pass of compaction if one is due; the caller holds `background`."""
         if self.ending.is_set() or not self.is_cleanable:
             return None
-        return self.log.cleaner.begin(
-            now_ms, high_watermark=self._high_watermark, keys_max=keys_max
-        )
+        return self.log.cleaner.begin(now_ms, high_watermark=self.high_watermark, keys_max=keys_max)
 
     def swap(self, swap: Swap) -> bool:
         """Puts cleaned segments in force, and has that written down; False if that cannot be."""
@@ -401,7 +396,7 @@ class Partition:
     def _make_flusher(self) -> Flusher:
         return Flusher(
             self.log,
-            self._env,
+            self.env,
             on_durable=self._advance,
             on_failure=self._fail_acks,
             durations=self._statistics.flush_durations,
@@ -412,14 +407,28 @@ class Partition:
         if is_written:
             self._start_acks.advance(self.log.durable_start_offset)
         else:
-            self._start_acks.end(ApiError(ErrorCode.DISK_FULL, _START_NOT_DURABLE))
+            self._start_acks.end(start_not_durable())
 
     def _advance(self) -> None:
-        if self._epochs_saved is not None and self.log.durable_epoch == self.log.leader_epoch:
+        if self.log.durable_epoch == self.log.leader_epoch:
             _settle(self._epochs_saved, None)
-        # The high watermark of a follower is the leader's.
-        if self.leadership.role is Role.LEADER:
-            self._move_high_watermark(self.log.durable_offset)
+        elif self.log.are_epochs_refused and self.replica is not None:
+            _settle(self._epochs_saved, OSError(errno.ENOSPC, _EPOCH_NOT_DURABLE))
+        self._note_stored()
+
+    def _note_stored(self) -> None:
+        if self.replica is not None:
+            self.replica.on_stored()
+        elif self.leadership.role is Role.LEADER:
+            self.committed.advance(self.stored_offset)
+
+    def lower_high_watermark(self, offset: int) -> None:
+        """An unclean election has given up records: what was committed ends at `offset`."""
+        self.committed.offset = min(self.committed.offset, offset)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Takes the decision of a quorum: all before `offset` is committed."""
+        self.committed.advance(offset)
 
     def _fail_acks(self, error: BaseException) -> None:
         _settle(self._epochs_saved, LogFailed(self.log.directory, error))
@@ -427,17 +436,8 @@ class Partition:
         self._on_failure(error)
 
     def _fail_waiting(self, error: Exception) -> None:
-        self._acks.fail(error)
+        self.committed.acks.fail(error)
         self._start_acks.fail(error)
-
-    def _move_high_watermark(self, offset: int) -> None:
-        if offset > self._high_watermark:
-            self._high_watermark = offset
-            unreadable = self._unreadable
-            while unreadable and unreadable[0][0] <= offset:
-                self.readable_bytes += unreadable.popleft()[1]
-            self._acks.advance(offset)
-            self.watchers.call()
 
 
 def _settle(future: asyncio.Future[None] | None, error: Exception | None) -> None:

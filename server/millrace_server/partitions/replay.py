@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from millrace_protocol.records import decode_records, read_header
 from millrace_protocol.records.encode import Record
-from millrace_server.environment.seams import FileSlice
+from millrace_server.environment.seams import FileSlice, ReadBuffer
 
 READ_BYTES = 1 << 20
 """Read at once: some 10,000 records."""
@@ -22,9 +22,14 @@ def records_in(found: FileSlice, from_offset: int) -> list[Record]:
         data = found.read()
     finally:
         found.release()
+    return [record for record in decoded(data) if record[0] >= from_offset]
+
+
+def decoded(data: ReadBuffer) -> list[Record]:
+    """The records of whole batches. Raises `CorruptBatch`."""
     records: list[Record] = []
     position = 0
     while position < len(data):
-        records += (r for r in decode_records(data, position) if r[0] >= from_offset)
+        records += decode_records(data, position)
         position += read_header(data, position).size_bytes
     return records

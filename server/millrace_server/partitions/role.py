@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from millrace_protocol.errors import ErrorCode
+from millrace_protocol.metadata_records import NO_LEADER
 from millrace_server.api_error import ApiError
 
 
@@ -34,8 +35,9 @@ class Leadership:
 
     def not_leader(self, partition: str) -> ApiError:
         """The refusal of a client that asks a follower."""
+        is_known = self.leader_id not in (None, NO_LEADER)
+        leader = f"Broker {self.leader_id}" if is_known else "No broker that is known here"
         return ApiError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"Broker {self.leader_id} leads partition {partition} in epoch {self.epoch}; refresh "
-            "the metadata",
+            f"{leader} leads partition {partition} in epoch {self.epoch}; refresh the metadata",
         )

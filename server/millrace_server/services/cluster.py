@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millrace_protocol.errors import ErrorCode
+from millrace_protocol.metadata_records import NO_LEADER
 from millrace_server.api_error import ApiError
 from millrace_server.broker_settings import BrokerSetting, broker_settings
 from millrace_server.config import BrokerConfig
+from millrace_server.controller.cluster_metadata import ClusterMetadata
 from millrace_server.limits import Limits
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import BrokerRegistration, Topic
@@ -31,9 +33,11 @@ class ClusterService:
         self,
         config: BrokerConfig,
         cache: MetadataCache,
+        metadata: ClusterMetadata,
     ) -> None:
         self._config = config
         self._cache = cache
+        self._metadata = metadata
         self.address: tuple[str, int] = config.advertised_address or config.listen_address
 
     @property
@@ -62,8 +66,9 @@ class ClusterService:
 
     @property
     def controller_id(self) -> int:
-        """The id of the broker that is the active controller."""
-        return self._config.node_id
+        """The id of the broker that is the active controller, -1 when none is known."""
+        leader_id = self._metadata.leader_id
+        return NO_LEADER if leader_id is None else leader_id
 
     @property
     def brokers(self) -> Sequence[BrokerAddress]:

@@ -55,7 +55,7 @@ class Fetched:
     log_start_offset: int = -1
     records: FileSlice | None = None
     readable_bytes: int = 0
-    """`Partition.readable_bytes` at the moment of the read."""
+    """`HighWatermark.readable_bytes` at the moment of the read."""
 
     @property
     def size(self) -> int:
@@ -166,7 +166,9 @@ class FetchService:
             partition = self._partitions.get(want.topic, want.partition)
         except ApiError as error:
             return Fetched(want.topic, want.partition, error.code, error.message)
-        fetched = Fetched(want.topic, want.partition, readable_bytes=partition.readable_bytes)
+        fetched = Fetched(
+            want.topic, want.partition, readable_bytes=partition.committed.readable_bytes
+        )
         try:
             if want.leader_epoch not in (-1, partition.leader_epoch):
                 raise _epoch_error(want, partition)
@@ -258,7 +260,7 @@ class _WatchedPartition:
         if partition.is_abandoned or self.offset < partition.start_offset:
             self._fetch.expire()
             return
-        grown = partition.readable_bytes - self._readable_before
+        grown = partition.committed.readable_bytes - self._readable_before
         size = self._size_before
         if grown:
             size = min(max(self._max_bytes, size), size + grown)

@@ -105,6 +105,8 @@ class ProduceService:
                         partition, header = self._check(topic, number, batch)
                     else:
                         check_keys(topic, batch, header)
+                if acks == ACKS_ALL and partition.replica is not None:
+                    partition.replica.check_append()
                 appended = partition.append(batch, header, now_ms=self._env.clock.wall_ms())
             except CORE_ERRORS as error:
                 results.append(Produced.refused(topic, number, self._refusal(topic, number, error)))

@@ -10,13 +10,16 @@ acked, and stored nowhere. So the ids that each opened partition knows are passe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from millrace_protocol.metadata_records import MetadataRecord
-from millrace_server.controller.active_controller import ActiveController
+from millrace_protocol.messages.broker_lifecycle import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.metadata.image import ClusterImage
-from millrace_server.metadata.producer_ids import PRODUCER_ID_BLOCK, reserve_producer_ids
+
+RESERVE_TIMEOUT_MS = 20_000
 
 EPOCH_MAX = 2**15 - 1
 FENCED = EPOCH_MAX + 1
@@ -39,10 +42,18 @@ class ProducerIds:
     Invariant: no (id, epoch) is given twice.
     """
 
-    def __init__(self, active: ActiveController, cache: MetadataCache, *, broker_id: int) -> None:
-        self._active = active
+    def __init__(
+        self,
+        controller: ControllerCalls,
+        cache: MetadataCache,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._controller = controller
         self._cache = cache
         self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
         # Producers that need a block at the same time share one.
         self._reserving = asyncio.Lock()
         self._next = 0
@@ -115,14 +126,11 @@ class ProducerIds:
             if self._next < self._end:
                 return
             is_first = self._end == 0
-            image = await self._active.change(self._block)
-            self._end = image.next_producer_id
-            self._next = self._end - PRODUCER_ID_BLOCK
+            request = AllocateProducerIdsRequest(self._broker_id, self._broker_epoch(), self._floor)
+            block = await self._controller.call(
+                request, AllocateProducerIdsResponse, timeout_ms=RESERVE_TIMEOUT_MS
+            )
+            self._next = block.first_producer_id
+            self._end = self._next + block.count
             if is_first:
                 self._known_from = self._given_from = self._next
-
-    def _block(self, image: ClusterImage) -> Sequence[MetadataRecord]:
-        epoch = image.brokers[self._broker_id].epoch
-        return reserve_producer_ids(
-            image, self._broker_id, broker_epoch=epoch, at_least=self._floor
-        )

@@ -17,5 +17,9 @@ class RequestContext:
     principal: str = ANONYMOUS
     client_id: str = ""
     listener: str = "default"
+    broker_id: int | None = None
+    """The broker at the other end, after its BrokerHello; None for clients."""
+    fetch_session: object | None = None
+    """What the broker at the other end fetches: `services.replica_fetch.FollowerSession`."""
     parked_fetches: int = 0
     """Fetches of the connection that wait for more to read."""

@@ -7,6 +7,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from millrace_server.controller.controller_calls import ControllerCalls
+from millrace_server.controller.controller_requests import ControllerRequests
 from millrace_server.environment.seams import Environment
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.services.batch_lookups import BatchLookups
@@ -20,6 +22,7 @@ from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.quorum import QuorumService
 from millrace_server.services.records import RecordService
+from millrace_server.services.replica_fetch import ReplicaFetchService
 from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
@@ -42,6 +45,9 @@ class Services:
     ranges: SplitRangeService
     delete_records: DeleteRecordsService
     log_dirs: LogDirService
+    controller: ControllerCalls
+    replica_fetch: ReplicaFetchService
+    requests: ControllerRequests
     quorum: QuorumService
     lookups: BatchLookups
     scheduler: FairScheduler

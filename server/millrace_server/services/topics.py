@@ -15,6 +15,7 @@ from millrace_protocol.metadata_records import NO_LEADER, MetadataRecord
 from millrace_server.api_error import ApiError
 from millrace_server.controller.active_controller import ActiveController
 from millrace_server.controller.applier import NotApplied
+from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.environment.seams import Environment
 from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
@@ -22,6 +23,7 @@ from millrace_server.metadata.delta import preview
 from millrace_server.metadata.image import ClusterImage, Topic
 from millrace_server.metadata.topics import TopicChanges
 from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
+from millrace_server.services.forwarded_topics import ForwardedTopics
 from millrace_server.topic_config import TopicConfig
 
 log = get_logger("millrace.topics")
@@ -53,8 +55,12 @@ class Topics:
         rules: TopicChanges,
         cache: MetadataCache,
         defaults: Mapping[str, str],
+        controller: ControllerCalls,
+        forwarded: ForwardedTopics,
     ) -> None:
         self._rng = env.rng
+        self._controller = controller
+        self._forwarded = forwarded
         self._broker_id = broker_id
         self._partitions = partitions
         self._active = active
@@ -93,6 +99,8 @@ class Topics:
         take the topic back: the answer is the disk's error, and the caller can try again. Only when
         that cannot be committed either, the topic stays, offline, until the disk takes it.
         """
+        if not (validate_only or self._controller.is_here):
+            return await self._forwarded.create(name, partitions, replication_factor, configs or {})
         topic_id = uuid.UUID(int=self._rng.getrandbits(128), version=4)
         start = self._rng.randrange(PLACEMENT_STARTS)
 
@@ -125,6 +133,9 @@ class Topics:
         New partitions that the disk refuses stay, offline, until the disk takes them: a topic
         cannot become narrower.
         """
+        if not (validate_only or self._controller.is_here):
+            await self._forwarded.add_partitions(name, partitions)
+            return
         start = self._rng.randrange(PLACEMENT_STARTS)
         try:
             await self._change(
@@ -144,6 +155,9 @@ class Topics:
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
         """Changes a topic's settings, all or none; None goes back to the default."""
+        if not (validate_only or self._controller.is_here):
+            await self._forwarded.change_config(name, changes)
+            return
         await self._change(
             lambda image: self._rules.change_config(image, name, changes),
             validate_only=validate_only,
@@ -153,6 +167,9 @@ class Topics:
 
     async def delete(self, name: str) -> None:
         """Deletes a topic with its records. Raises `ApiError`."""
+        if not self._controller.is_here:
+            await self._forwarded.delete(name)
+            return
 
         def decide(image: ClusterImage) -> Sequence[MetadataRecord]:
             records = self._rules.delete_topic(image, name)

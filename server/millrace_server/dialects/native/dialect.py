@@ -10,10 +10,10 @@ between which the fair scheduler lets other requests go.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from millrace_protocol.api import APIS, ApiKey
+from millrace_protocol.api import APIS, ApiKey, Listener
 from millrace_protocol.codec import Decoder, Encoder, decode, encode, entry_count
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_protocol.framing import (
@@ -50,11 +50,8 @@ LONG_PRODUCE_BYTES = 1 << 10
 CHUNK_ENTRIES = 100
 """Array elements decoded or encoded in one chunk, some 200 us."""
 
-_ROUTES: dict[tuple[int, int], tuple[type[Message], Handler]] = {
-    (key, version): (APIS[ApiKey(key)].request, handle)
-    for key, handle in HANDLERS.items()
-    for version in range(APIS[ApiKey(key)].min_version, APIS[ApiKey(key)].max_version + 1)
-}
+Routes = dict[tuple[int, int], tuple[type[Message], Handler]]
+"""The message and the handler of each api in each version."""
 
 log = get_logger("millrace.native")
 
@@ -62,11 +59,22 @@ log = get_logger("millrace.native")
 class NativeDialect:
     """The dialect of length-prefixed frames (wire_spec.md W-2)."""
 
-    def __init__(self, services: Services, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        services: Services,
+        config: BrokerConfig,
+        handlers: Mapping[int, Handler] = HANDLERS,
+        listener: Listener = Listener.CLIENT,
+    ) -> None:
         self.services = services
+        self.routes: Routes = {
+            (key, version): (APIS[ApiKey(key)].request, handle)
+            for key, handle in handlers.items()
+            for version in range(APIS[ApiKey(key)].min_version, APIS[ApiKey(key)].max_version + 1)
+        }
         self.config = config
         self.refused_frames = LogRateLimiter(services.env.clock)
-        self.apis = api_table(services.statistics.registry)
+        self.apis = api_table(services.statistics.registry, listener)
 
     def recognizes(self, first_bytes: ReadBuffer) -> bool | None:
         """Every binary frame: a wrong one is refused in this dialect."""
@@ -79,7 +87,7 @@ class NativeDialect:
 class NativeSession:
     """The requests and responses of one connection."""
 
-    __slots__ = ("_apis", "_connection", "_context", "_dialect", "_now_ns", "_services")
+    __slots__ = ("_apis", "_connection", "_context", "_dialect", "_now_ns", "_routes", "_services")
 
     is_sequential = False
 
@@ -89,6 +97,7 @@ class NativeSession:
         self._connection = connection
         self._context = RequestContext(client_host=connection.peer)
         self._apis = dialect.apis
+        self._routes = dialect.routes
         self._now_ns = dialect.services.env.clock.monotonic_ns
 
     def next_request(self, reader: FrameReader) -> memoryview | None:
@@ -145,7 +154,7 @@ class NativeSession:
             kept = frame if owned else memoryview(bytearray(frame))
             return self._respond_in_chunks(header, kept, counted, began_ns)
         try:
-            request_type, handle = _route(header)
+            request_type, handle = _route(self._routes, header)
             try:
                 message = decode(request_type, frame[header.body_position :], header.version)
             except WireError as error:
@@ -194,7 +203,7 @@ class NativeSession:
         scheduler = self._services.scheduler
         try:
             await scheduler.yield_()
-            request_type, handle = _route(header)
+            request_type, handle = _route(self._routes, header)
             decoder = Decoder(request_type, frame[header.body_position :], header.version)
             try:
                 while not decoder.step(CHUNK_ENTRIES):
@@ -261,15 +270,15 @@ class NativeSession:
         connection.abort(f"no frame of this protocol: {error}")
 
 
-def _route(header: RequestHeader) -> tuple[type[Message], Handler]:
+def _route(routes: Routes, header: RequestHeader) -> tuple[type[Message], Handler]:
     """The message and the handler of a request.
 
     Raises `ApiError` when there is no such api, or not in this version.
     """
-    route = _ROUTES.get((header.api, header.version))
+    route = routes.get((header.api, header.version))
     if route is not None:
         return route
-    if header.api not in HANDLERS:
+    if not any(api == header.api for api, _ in routes):
         raise ApiError(
             ErrorCode.UNKNOWN_API,
             f"The broker has no api with key {header.api}; Hello lists the apis",

@@ -15,8 +15,7 @@ from millrace_server.dialects.native.response_body import Body, BodyParts
 from millrace_server.statistics.registry import Registry
 from millrace_server.statistics.requests import ApiStatistics, ApiTable
 
-DIALECT = "native"
-
+_LABELS = {Listener.CLIENT: "native", Listener.BROKER: "between brokers"}
 Results = Callable[[Any], tuple[Any, ...]]
 """The parts of a response that have an error code: elements of arrays, or the whole."""
 
@@ -47,10 +46,10 @@ RESULTS: dict[int, Results | None] = {
 """Of each api, where its response has results; None for one without."""
 
 
-def api_table(registry: Registry) -> ApiTable[int]:
-    """The apis of the listener for clients by key."""
-    names = {int(key): api.name for key, api in apis_of(Listener.CLIENT).items()}
-    return ApiTable(registry, DIALECT, names)
+def api_table(registry: Registry, listener: Listener) -> ApiTable[int]:
+    """The apis of a listener by key."""
+    names = {int(key): api.name for key, api in apis_of(listener).items()}
+    return ApiTable(registry, _LABELS[listener], names)
 
 
 def count_errors(counted: ApiStatistics, api: int, body: Body) -> None:

@@ -9,20 +9,22 @@ from millrace_protocol.api import APIS, ApiKey, Listener, apis_of
 from millrace_protocol.codec import encode
 from millrace_protocol.messages.hello import ApiRange, HelloRequest, HelloResponse
 from millrace_server.dialects.native.response_body import BodyParts
+from millrace_server.services.cluster import ClusterService
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
-_APIS = tuple(
-    ApiRange(int(api.key), api.min_version, api.max_version)
-    for api in sorted(apis_of(Listener.CLIENT).values(), key=lambda api: api.key)
-)
 _VERSION = version("millrace")
 
 
 def handle(services: Services, context: RequestContext, request: HelloRequest) -> BodyParts:
     """Answers with the limits; the dialect then lifts the limit on frames before Hello."""
-    cluster = services.cluster
+    return hello_body(services.cluster, Listener.CLIENT)
+
+
+def hello_body(cluster: ClusterService, listener: Listener) -> BodyParts:
+    """The response on one of the listeners."""
     return _body(
+        listener,
         cluster.cluster_id,
         cluster.node_id,
         cluster.limits.frame_bytes_max,
@@ -32,7 +34,11 @@ def handle(services: Services, context: RequestContext, request: HelloRequest) -
 
 @lru_cache(maxsize=8)
 def _body(
-    cluster_id: str, node_id: int, frame_bytes_max: int, inflight_requests_max: int
+    listener: Listener,
+    cluster_id: str,
+    node_id: int,
+    frame_bytes_max: int,
+    inflight_requests_max: int,
 ) -> BodyParts:
     """The encoded response. One broker always gives the same, so it is encoded once."""
     response = HelloResponse(
@@ -42,7 +48,10 @@ def _body(
         node_id=node_id,
         frame_bytes_max=frame_bytes_max,
         inflight_requests_max=inflight_requests_max,
-        apis=_APIS,
+        apis=tuple(
+            ApiRange(int(api.key), api.min_version, api.max_version)
+            for api in sorted(apis_of(listener).values(), key=lambda api: api.key)
+        ),
     )
     # The api has one version.
     encoded = encode(response, APIS[ApiKey.HELLO].max_version)

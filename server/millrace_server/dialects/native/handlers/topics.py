@@ -22,6 +22,7 @@ from millrace_server.api_error import ApiError
 from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
+from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
 _NO_ID = uuid.UUID(int=0)
 
@@ -38,12 +39,20 @@ async def create(
     check_once([t.name for t in request.topics], "topic")
     return CreateTopicsResponse(
         await services.run(
-            _each(services, request.topics, lambda t: _create(services, t, request.validate_only))
+            _each(
+                services,
+                request.topics,
+                lambda t: _create(
+                    services, t, request.validate_only, is_from_broker=context.broker_id is not None
+                ),
+            )
         )
     )
 
 
-async def _create(services: Services, new: NewTopic, validate_only: bool) -> CreatedTopic:
+async def _create(
+    services: Services, new: NewTopic, validate_only: bool, *, is_from_broker: bool
+) -> CreatedTopic:
     try:
         topic = await services.topics.create(
             new.name,
@@ -51,6 +60,8 @@ async def _create(services: Services, new: NewTopic, validate_only: bool) -> Cre
             replication_factor=new.replication_factor,
             configs={c.name: c.value for c in new.configs},
             validate_only=validate_only,
+            # A broker asks for what it needs itself, too.
+            is_internal=is_from_broker and new.name.startswith(INTERNAL_TOPIC_PREFIX),
         )
     except ApiError as refused:
         return CreatedTopic(new.name, refused.code, refused.message, _NO_ID, -1, -1)

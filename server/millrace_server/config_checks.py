@@ -1,0 +1,170 @@
+"""Refuses settings of a broker that cannot be, each with what to do.
+
+Owns what one setting may be and what two may not be together. The bounds of `limits` are
+`Limits`' own, those of groups `GroupConfig`'s.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from millrace_server.api_error import ApiError
+from millrace_server.config import (
+    NODE_ID_MAX,
+    Address,
+    BrokerConfig,
+    ConfigError,
+    host_and_port,
+)
+from millrace_server.topic_config import TopicConfig
+
+_WORDS = {
+    "loop": ("uvloop", "asyncio"),
+    "log_level": ("debug", "info", "warning", "error"),
+    "log_format": ("auto", "json", "console"),
+}
+_LEAST = {
+    "node_id": 0,
+    "start_wait_ms": 0,
+    "scrub_bytes_per_second": 0,
+    "partitions": 1,
+    "partitions_max": 1,
+    "housekeeping_interval_ms": 1,
+    "compaction_bytes_per_second": 1,
+    "compaction_keys_max": 1,
+    "scrub_interval_ms": 1,
+    "metadata_snapshot_bytes": 1,
+    "drain_timeout_ms": 1,
+    "quorum_wait_ms": 1,
+    "broker_heartbeat_interval_ms": 1,
+    "broker_session_timeout_ms": 1,
+    "replication_factor": 1,
+    "offsets_topic_partitions": 1,
+    "offsets_retention_minutes": 1,
+    "group_min_session_timeout_ms": 1,
+    "group_max_size": 1,
+    "group_memory_max_bytes": 1,
+    "offsets_memory_max_bytes": 1,
+}
+_ALL_ADDRESSES = ("0.0.0.0", "::")
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises `ConfigError` for the first setting that is not valid."""
+    for name, words in _WORDS.items():
+        if getattr(config, name) not in words:
+            raise _error(name, f"{getattr(config, name)!r}; use {', '.join(words)}")
+    for name, least in _LEAST.items():
+        if getattr(config, name) < least:
+            raise _error(name, f"{getattr(config, name)} is less than {least}")
+    if config.node_id > NODE_ID_MAX:
+        raise _error("node_id", f"{config.node_id} is more than {NODE_ID_MAX}")
+    try:
+        TopicConfig({}, config.topic).changed({})
+    except ApiError as refused:
+        raise _error("topic", refused.message) from None
+    if not config.data:
+        raise _error("data", "is empty; name a directory")
+    _check_addresses(config)
+
+
+def _check_addresses(config: BrokerConfig) -> None:
+    for name in ("listen", "advertise", "broker_listen"):
+        text = getattr(config, name)
+        if text or name == "listen":
+            try:
+                host_and_port(text)
+            except ValueError as error:
+                raise _error(name, str(error)) from None
+    _check_exposure("listen", config.listen_address, config)
+    # Kafka refuses it too: on another machine this address is that machine.
+    advertised, _ = config.advertised_address or config.listen_address
+    if advertised in _ALL_ADDRESSES:
+        raise _error(
+            "advertise",
+            f"clients cannot connect to {advertised}; set advertise (--advertise) to the HOST:PORT "
+            "at which they reach this broker",
+        )
+    _check_quorum(config)
+
+
+def _check_quorum(config: BrokerConfig) -> None:
+    try:
+        members = config.quorum_members
+    except ValueError as error:
+        raise _error("quorum", str(error)) from None
+    for broker_id, (host, port) in members.items():
+        if not port or host in _ALL_ADDRESSES:
+            what = f"port {port}" if not port else host
+            raise _error(
+                "quorum",
+                f"brokers cannot connect to {what} of broker {broker_id}; give the HOST:PORT at "
+                "which the others reach it",
+            )
+    if config.broker_listen_address is None:
+        if members:
+            raise _error(
+                "quorum",
+                f"names brokers {', '.join(map(str, members))} and not this one, {config.node_id}; "
+                "set node_id (--node-id) to its id, or broker_listen (--broker-listen) to the "
+                "HOST:PORT where they reach it",
+            )
+        return
+    _check_listener_for_brokers(config, config.broker_listen_address)
+
+
+def _check_listener_for_brokers(config: BrokerConfig, address: Address) -> None:
+    name = "broker_listen" if config.broker_listen else "quorum"
+    if not config.quorum_members:
+        raise _error(
+            "broker_listen", "needs quorum (--quorum): the brokers of the cluster that may vote"
+        )
+    host, port = config.broker_address or address
+    if not port or not address[1] or host in _ALL_ADDRESSES:
+        raise _error(
+            "broker_listen",
+            f"other brokers cannot connect to {host}:{port}; give a HOST:PORT at which they reach "
+            "this broker",
+        )
+    _check_exposure(name, address, config)
+    host, port = config.listen_address
+    if not port:
+        raise _error(
+            "listen",
+            "port 0 lets the system choose, and a broker of a cluster needs a fixed port; give "
+            "one to --listen",
+        )
+    if address == (host, port):
+        raise _error(
+            name,
+            f"{host}:{port} is the address for clients too; brokers need a port of their own",
+        )
+    if config.broker_session_timeout_ms <= config.broker_heartbeat_interval_ms:
+        raise _error(
+            "broker_session_timeout_ms",
+            f"{config.broker_session_timeout_ms} is not more than broker_heartbeat_interval_ms, "
+            f"{config.broker_heartbeat_interval_ms}: a broker would be fenced between two of them",
+        )
+
+
+def _check_exposure(name: str, address: Address, config: BrokerConfig) -> None:
+    host, _ = address
+    if not config.insecure_listen and not _is_loopback(host):
+        raise _error(
+            name,
+            f"{host} is reachable from other machines and there is no authentication; listen on "
+            "127.0.0.1, or say insecure_listen (--insecure-listen) if you mean it",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _error(name: str, reason: str) -> ConfigError:
+    return ConfigError(name, "configuration", reason)

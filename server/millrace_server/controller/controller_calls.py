@@ -1,0 +1,98 @@
+"""Requests of this broker to the active controller, wherever that is.
+
+A request that finds no active controller waits for one, until its deadline. It is repeated where it
+cannot have taken effect, or where a second effect does no harm; the caller says which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar, cast
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.schema import Message
+from millrace_server.api_error import ApiError
+from millrace_server.controller.active_controller import ActiveController
+from millrace_server.controller.cluster_metadata import ClusterMetadata
+from millrace_server.controller.controller_requests import ControllerRequests
+from millrace_server.environment.seams import Environment
+from millrace_server.peers.calls import Channel, PeerCalls, PeerUnreachable, refusal
+
+M = TypeVar("M", bound=Message)
+RETRY_MS = 50
+_MOVED = (ErrorCode.NOT_CONTROLLER, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_API)
+"""The broker that was asked is not the active controller, or not yet."""
+
+
+class ControllerCalls:
+    """Calls to the active controller."""
+
+    def __init__(
+        self,
+        env: Environment,
+        metadata: ClusterMetadata,
+        requests: ControllerRequests,
+        peers: PeerCalls,
+        *,
+        is_alone: bool,
+    ) -> None:
+        self._env = env
+        self._metadata = metadata
+        self._active: ActiveController = metadata.active
+        self._requests = requests
+        self._peers = peers
+        self._is_alone = is_alone
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this broker is the active controller, or the only one that can be."""
+        return self._is_alone or self._active.is_active
+
+    async def call(self, request: Message, response: type[M], *, timeout_ms: int) -> M:
+        """The controller's response to a request that may be repeated. Raises `ApiError`."""
+        deadline_ms = self._env.clock.monotonic_ms() + timeout_ms
+        while True:
+            try:
+                answered: Any = await self._attempt(request, response, deadline_ms)
+            except PeerUnreachable as error:
+                refused = ApiError(ErrorCode.NOT_CONTROLLER, f"No active controller: {error}")
+            else:
+                if answered.error_code == ErrorCode.NONE:
+                    return cast("M", answered)
+                refused = refusal(answered.error_code, answered.error_message)
+                if refused.code not in _MOVED:
+                    raise refused
+            if self._env.clock.monotonic_ms() + RETRY_MS >= deadline_ms:
+                raise refused
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def forward(self, request: Message, response: type[M], *, timeout_ms: int) -> M:
+        """The response of the active controller to a client's request.
+
+        Raises `ApiError`: NOT_CONTROLLER if the request has not reached it, REQUEST_TIMED_OUT if
+        that is not known.
+        """
+        leader_id = self._metadata.leader_id
+        if leader_id is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        try:
+            return await self._peers.call(
+                leader_id, Channel.CONTROL, request, response, timeout_ms=timeout_ms
+            )
+        except PeerUnreachable as error:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The active controller, broker {leader_id}, gave no response: {error}. The change "
+                "may have been made; look before you try again",
+            ) from error
+
+    async def _attempt(self, request: Message, response: type[M], deadline_ms: int) -> Message:
+        if self.is_here:
+            return await self._requests.handle(request)
+        leader_id = self._metadata.leader_id
+        if leader_id is None:
+            raise PeerUnreachable("the quorum has no leader")
+        timeout_ms = max(1, deadline_ms - self._env.clock.monotonic_ms())
+        return await self._peers.call(
+            leader_id, Channel.CONTROL, request, response, timeout_ms=timeout_ms
+        )

@@ -1,0 +1,305 @@
+"""The requests of brokers to the active controller, and the sessions of the brokers.
+
+A request is a message of the wire whether it comes from another broker or from this one: one way
+for both. Owns what only the active controller knows, the sessions. What is allowed is decided by
+the rules in `metadata`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.alter_partition import (
+    AlteredPartitionResult,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+from millrace_protocol.messages.broker_lifecycle import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AssignReplicasRequest,
+    AssignReplicasResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from millrace_protocol.metadata_records import MetadataRecord
+from millrace_protocol.schema import Message
+from millrace_server.api_error import ApiError
+from millrace_server.controller.active_controller import ActiveController
+from millrace_server.environment.seams import Environment
+from millrace_server.logs import get_logger
+from millrace_server.metadata.broker_registrations import (
+    BrokerStart,
+    fence_broker,
+    register_broker,
+    register_single_broker,
+)
+from millrace_server.metadata.broker_sessions import BrokerSessions, Heartbeat
+from millrace_server.metadata.cache import MetadataCache
+from millrace_server.metadata.image import ClusterImage
+from millrace_server.metadata.isr_changes import IsrChange, change_isrs
+from millrace_server.metadata.leader_election import balance_leaders
+from millrace_server.metadata.producer_ids import PRODUCER_ID_BLOCK, reserve_producer_ids
+from millrace_server.metadata.replica_directories import assign_directories
+
+log = get_logger("millrace.controller")
+BALANCE_INTERVAL_MS = 60_000
+"""Between two steps that give partitions to their preferred leaders. Kafka's interval is 300 s."""
+SESSION_LOOK_MS = 500
+"""The sessions are looked at so often, and when the next one may be over."""
+
+
+class ControllerRequests:
+    """Takes requests while this broker is the active controller; `start` once, `close` once."""
+
+    def __init__(
+        self,
+        active: ActiveController,
+        cache: MetadataCache,
+        env: Environment,
+        *,
+        broker_id: int,
+        is_alone: bool,
+        defaults: Mapping[str, str],
+        session_timeout_ms: int,
+    ) -> None:
+        """`is_alone`: the cluster has no other broker."""
+        self._active = active
+        self._cache = cache
+        self._env = env
+        self._broker_id = broker_id
+        self._is_alone = is_alone
+        self._defaults = defaults
+        self._sessions = BrokerSessions(timeout_ms=session_timeout_ms)
+        self._sessions_epoch: int | None = None
+        """The epoch of the quorum that the sessions are of."""
+        self._balance_ms = env.clock.monotonic_ms() + BALANCE_INTERVAL_MS
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to watch the sessions, while this broker is the active controller."""
+        if not self._is_alone:
+            self._watching = self._env.spawn.task(self._watch(), name="broker sessions")
+
+    async def close(self) -> None:
+        """Ends the watch."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+
+    async def handle(self, request: Message) -> Message:
+        """The response to a request of a broker; errors of the whole request stand in it.
+
+        Raises `TypeError` for a message that is no request to the controller.
+        """
+        try:
+            match request:
+                case BrokerRegistrationRequest():
+                    return await self._register(request)
+                case BrokerHeartbeatRequest():
+                    return await self._heartbeat(request)
+                case AssignReplicasRequest():
+                    return await self._assign(request)
+                case AllocateProducerIdsRequest():
+                    return await self._allocate(request)
+                case AlterPartitionRequest():
+                    return await self._alter(request)
+        except ApiError as error:
+            return _refused(request, error)
+        raise TypeError(f"{type(request).__name__} is no request to the controller")
+
+    def _now_ms(self) -> int:
+        return self._env.clock.monotonic_ms()
+
+    async def _register(self, request: BrokerRegistrationRequest) -> Message:
+        start = BrokerStart(
+            request.broker_id,
+            request.incarnation_id,
+            request.host,
+            request.port,
+            request.rack,
+            request.directory_ids,
+            request.broker_host,
+            request.broker_port,
+            request.previous_broker_epoch,
+        )
+        cluster_id = uuid.UUID(int=self._env.rng.getrandbits(128), version=4)
+
+        def decide(image: ClusterImage) -> Sequence[MetadataRecord]:
+            if self._is_alone:
+                return register_single_broker(image, start, cluster_id=cluster_id)
+            self._begin_sessions(image)
+            has_session = self._sessions.is_alive(start.broker_id, self._now_ms())
+            return register_broker(
+                image, self._defaults, start, cluster_id=cluster_id, has_session=has_session
+            )
+
+        image = await self._active.change(decide)
+        self._sessions.begin(start.broker_id, self._now_ms())
+        epoch = image.brokers[start.broker_id].epoch
+        if not self._is_alone:
+            log.info("broker registered", broker=start.broker_id, epoch=epoch)
+        return BrokerRegistrationResponse(ErrorCode.NONE, None, epoch)
+
+    async def _heartbeat(self, request: BrokerHeartbeatRequest) -> Message:
+        self._active.check_active()
+        heartbeat = Heartbeat(
+            request.broker_id,
+            request.broker_epoch,
+            request.metadata_offset,
+            request.wants_shutdown,
+        )
+        image = self._cache.image
+        self._begin_sessions(image)
+        self._sessions.contact(image, heartbeat, self._now_ms())
+        if self._sessions.heartbeat_records(image, self._defaults, heartbeat):
+            image = await self._active.change(
+                lambda image: self._sessions.heartbeat_records(image, self._defaults, heartbeat)
+            )
+        answer = self._sessions.heartbeat_answer(image, heartbeat)
+        return BrokerHeartbeatResponse(
+            ErrorCode.NONE, None, answer.is_caught_up, answer.is_fenced, answer.should_shut_down
+        )
+
+    async def _assign(self, request: AssignReplicasRequest) -> Message:
+        replicas = [(replica.topic_id, replica.partition) for replica in request.replicas]
+        await self._active.change(
+            lambda image: assign_directories(
+                image,
+                request.broker_id,
+                request.directory_id,
+                replicas,
+                broker_epoch=request.broker_epoch,
+            )
+        )
+        return AssignReplicasResponse(ErrorCode.NONE, None)
+
+    async def _allocate(self, request: AllocateProducerIdsRequest) -> Message:
+        image = await self._active.change(
+            lambda image: reserve_producer_ids(
+                image,
+                request.broker_id,
+                broker_epoch=request.broker_epoch,
+                at_least=request.at_least,
+            )
+        )
+        first = image.next_producer_id - PRODUCER_ID_BLOCK
+        return AllocateProducerIdsResponse(ErrorCode.NONE, None, first, PRODUCER_ID_BLOCK)
+
+    async def _alter(self, request: AlterPartitionRequest) -> Message:
+        wanted = [
+            IsrChange(
+                each.topic_id,
+                each.partition,
+                each.leader_epoch,
+                each.partition_epoch,
+                tuple((member.broker_id, member.broker_epoch) for member in each.isr),
+            )
+            for each in request.partitions
+        ]
+        refused: Sequence[ApiError | None] = ()
+
+        def decide(image: ClusterImage) -> Sequence[MetadataRecord]:
+            nonlocal refused
+            decisions = change_isrs(
+                image,
+                self._defaults,
+                wanted,
+                broker_id=request.broker_id,
+                broker_epoch=request.broker_epoch,
+            )
+            refused = decisions.refused
+            return decisions.records
+
+        image = await self._active.change(decide)
+        results = tuple(
+            _altered(image, change, error) for change, error in zip(wanted, refused, strict=True)
+        )
+        return AlterPartitionResponse(ErrorCode.NONE, None, results)
+
+    def _begin_sessions(self, image: ClusterImage) -> None:
+        """A new active controller has heard no broker yet: all have a whole session to come."""
+        epoch = self._active.epoch
+        if epoch is not None and epoch != self._sessions_epoch:
+            self._sessions_epoch = epoch
+            self._sessions.take_over(image, self._now_ms())
+
+    async def _watch(self) -> None:
+        while True:
+            if self._active.is_active:
+                self._begin_sessions(self._cache.image)
+                for broker_id in self._sessions.overdue(self._now_ms()):
+                    # This broker is alive.
+                    if broker_id != self._broker_id:
+                        await self._fence(broker_id)
+                await self._balance()
+            due_ms = self._sessions.deadline_ms()
+            wait_ms = SESSION_LOOK_MS
+            if due_ms is not None and due_ms > self._now_ms():
+                wait_ms = min(wait_ms, due_ms - self._now_ms())
+            await asyncio.sleep(wait_ms / 1000)
+
+    async def _balance(self) -> None:
+        """Gives some partitions back to their preferred leaders, now and then."""
+        now_ms = self._now_ms()
+        if now_ms < self._balance_ms:
+            return
+        self._balance_ms = now_ms + BALANCE_INTERVAL_MS
+        if not balance_leaders(self._cache.image, self._defaults):
+            return
+        try:
+            await self._active.change(lambda image: balance_leaders(image, self._defaults))
+        except ApiError as error:
+            log.warning("leaders not balanced", reason=error.message)
+
+    async def _fence(self, broker_id: int) -> None:
+        log.warning("broker fenced: no heartbeat in its session", broker=broker_id)
+        try:
+            await self._active.change(lambda image: fence_broker(image, self._defaults, broker_id))
+        except ApiError as error:
+            log.warning("broker not fenced", broker=broker_id, reason=error.message)
+        else:
+            self._sessions.end(broker_id)
+
+
+def _altered(
+    image: ClusterImage, change: IsrChange, error: ApiError | None
+) -> AlteredPartitionResult:
+    key = change.topic_id, change.partition
+    if error is not None:
+        return AlteredPartitionResult(*key, error.code, error.message, -1, -1, -1, ())
+    topic = image.topic_by_id(change.topic_id)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return AlteredPartitionResult(*key, code, "The topic was deleted", -1, -1, -1, ())
+    known = topic.partitions[change.partition]
+    return AlteredPartitionResult(
+        *key,
+        ErrorCode.NONE,
+        None,
+        known.leader,
+        known.leader_epoch,
+        known.partition_epoch,
+        known.isr,
+    )
+
+
+def _refused(request: Message, error: ApiError) -> Message:
+    refused = error.code, error.message
+    match request:
+        case BrokerRegistrationRequest():
+            return BrokerRegistrationResponse(*refused, -1)
+        case BrokerHeartbeatRequest():
+            return BrokerHeartbeatResponse(*refused, False, True, False)
+        case AssignReplicasRequest():
+            return AssignReplicasResponse(*refused)
+        case AllocateProducerIdsRequest():
+            return AllocateProducerIdsResponse(*refused, -1, 0)
+        case AlterPartitionRequest():
+            return AlterPartitionResponse(*refused, ())
+    raise error

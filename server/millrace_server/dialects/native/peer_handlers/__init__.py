@@ -1,0 +1,30 @@
+"""The apis of the listener for brokers: one file per noun, as in `handlers`."""
+
+from __future__ import annotations
+
+from millrace_protocol.api import ApiKey
+from millrace_server.dialects.native.handlers import Handler, configs, topics
+from millrace_server.dialects.native.handlers import quorum as quorum_for_clients
+from millrace_server.dialects.native.peer_handlers import controller, hello, quorum, replica_fetch
+from millrace_server.dialects.native.peer_handlers.introduction import introduced
+
+PEER_HANDLERS: dict[int, Handler] = {
+    ApiKey.HELLO: hello.handle,
+    ApiKey.BROKER_HELLO: hello.introduce,
+    ApiKey.VOTE: introduced(quorum.answer),
+    ApiKey.BEGIN_QUORUM_EPOCH: introduced(quorum.answer),
+    ApiKey.END_QUORUM_EPOCH: introduced(quorum.answer),
+    ApiKey.QUORUM_FETCH: introduced(quorum.answer),
+    ApiKey.FETCH_SNAPSHOT: introduced(quorum.fetch_snapshot),
+    ApiKey.DESCRIBE_QUORUM: quorum_for_clients.describe,
+    ApiKey.BROKER_REGISTRATION: introduced(controller.handle),
+    ApiKey.BROKER_HEARTBEAT: introduced(controller.handle),
+    ApiKey.ASSIGN_REPLICAS: introduced(controller.handle),
+    ApiKey.ALLOCATE_PRODUCER_IDS: introduced(controller.handle),
+    ApiKey.ALTER_PARTITION: introduced(controller.handle),
+    ApiKey.REPLICA_FETCH: introduced(replica_fetch.handle),
+    ApiKey.CREATE_TOPICS: introduced(controller.passed_on(topics.create)),
+    ApiKey.DELETE_TOPICS: introduced(controller.passed_on(topics.delete)),
+    ApiKey.CREATE_PARTITIONS: introduced(controller.passed_on(topics.add_partitions)),
+    ApiKey.ALTER_CONFIGS: introduced(controller.passed_on(configs.alter)),
+}

@@ -1,0 +1,1 @@
+"""Calls from this broker to the other brokers of its cluster."""

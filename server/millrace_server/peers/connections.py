@@ -1,0 +1,158 @@
+"""Connections to the other brokers of the cluster: made when they are needed, one for each channel.
+
+    connect ──► Hello ──► BrokerHello ──► calls, until the first fault
+
+BrokerHello makes sure that the port belongs to the broker that is meant, and to this cluster. A
+connection that has ended is made anew by the next call; between two attempts passes `RETRY_MS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import TypeVar
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.broker_hello import BrokerHelloRequest, BrokerHelloResponse
+from millrace_protocol.schema import Message
+from millrace_server.api_error import ApiError
+from millrace_server.environment.seams import Environment
+from millrace_server.logs import LogRateLimiter, get_logger
+from millrace_server.peers.calls import Channel, PeerUnreachable, refusal
+from millrace_wire.connection import Address, Connection, ConnectionConfig, connect
+from millrace_wire.errors import RequestFailed, RequestRefused
+
+log = get_logger("millrace.peers")
+M = TypeVar("M", bound=Message)
+Key = tuple[int, Channel]
+CONNECT_TIMEOUT_MS = 2_000
+RETRY_MS = 100
+"""A broker that could not be reached is not tried again sooner."""
+RESPONSE_BYTES_MAX = 96 << 20
+"""A change of the metadata is one batch, and a fetch brings at least one."""
+
+
+class PeerConnections:
+    """Implements `PeerCalls`, until `close`."""
+
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        address_of: Callable[[int], Address | None],
+        hello: Callable[[int], BrokerHelloRequest],
+    ) -> None:
+        """`hello(broker_id)` is how this broker introduces itself to another one."""
+        self._env = env
+        self._address_of = address_of
+        self._hello = hello
+        self._connections: dict[Key, Connection] = {}
+        self._connecting: dict[Key, asyncio.Task[Connection]] = {}
+        self._failed: dict[Key, tuple[int, PeerUnreachable]] = {}
+        self._refused_lines = LogRateLimiter(env.clock)
+        self._is_closed = False
+
+    async def call(
+        self,
+        broker_id: int,
+        channel: Channel,
+        request: Message,
+        response: type[M],
+        *,
+        timeout_ms: int,
+    ) -> M:
+        """See `PeerCalls.call`."""
+        connection = await self._connection((broker_id, channel))
+        return await _call(connection, request, response, timeout_ms=timeout_ms)
+
+    async def close(self) -> None:
+        """Closes all connections; calls fail from now on."""
+        self._is_closed = True
+        for connecting in [*self._connecting.values()]:
+            connecting.cancel()
+            await asyncio.wait([connecting])
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    async def _connection(self, key: Key) -> Connection:
+        if self._is_closed:
+            raise PeerUnreachable("the broker is stopping")
+        known = self._connections.get(key)
+        if known is not None and known.fault is None:
+            return known
+        connecting = self._connecting.get(key)
+        if connecting is None:
+            since_ms, error = self._failed.get(key, (-RETRY_MS, None))
+            if error is not None and self._env.clock.monotonic_ms() - since_ms < RETRY_MS:
+                raise PeerUnreachable(str(error))
+            connecting = self._env.spawn.task(self._connect(key), name="connect to broker")
+            self._connecting[key] = connecting
+            connecting.add_done_callback(lambda task: self._end(key, task))
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if connecting.cancelled():
+                raise PeerUnreachable("the broker is stopping") from None
+            raise
+
+    def _end(self, key: Key, task: asyncio.Task[Connection]) -> None:
+        del self._connecting[key]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._failed.pop(key, None)
+            self._connections[key] = task.result()
+        elif isinstance(error, PeerUnreachable):
+            self._failed[key] = self._env.clock.monotonic_ms(), error
+
+    async def _connect(self, key: Key) -> Connection:
+        broker_id, channel = key
+        address = self._address_of(broker_id)
+        if address is None:
+            raise PeerUnreachable(f"the address of broker {broker_id} is not known")
+        config = ConnectionConfig(
+            software="millrace-broker",
+            software_version=version("millrace"),
+            client_id=f"broker-{self._hello(broker_id).broker_id}-{channel.value}",
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            receive_bytes_max=RESPONSE_BYTES_MAX,
+        )
+        try:
+            connection = await connect(self._env.net.connect, address, config)
+        except RequestFailed as error:
+            raise PeerUnreachable(str(error)) from error
+        try:
+            await self._introduce(connection, broker_id)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _introduce(self, connection: Connection, broker_id: int) -> None:
+        try:
+            hello = await _call(
+                connection,
+                self._hello(broker_id),
+                BrokerHelloResponse,
+                timeout_ms=CONNECT_TIMEOUT_MS,
+            )
+            if hello.error_code != ErrorCode.NONE:
+                raise refusal(hello.error_code, hello.error_message)
+        except ApiError as refused:
+            if self._refused_lines.take() is not None:
+                log.error("another broker refuses this one", broker=broker_id, reason=str(refused))
+            raise PeerUnreachable(str(refused)) from refused
+
+
+async def _call(
+    connection: Connection, request: Message, response: type[M], *, timeout_ms: int
+) -> M:
+    try:
+        return await connection.call(request, response, timeout_ms=timeout_ms)
+    except RequestRefused as error:
+        raise refusal(error.error_code, str(error)) from error
+    except RequestFailed as error:
+        raise PeerUnreachable(str(error)) from error

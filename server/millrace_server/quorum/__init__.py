@@ -1,0 +1,1 @@
+"""The replica of the metadata log on this broker: the shell around `raft`."""

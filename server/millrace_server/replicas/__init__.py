@@ -1,0 +1,1 @@
+"""The replicas of partitions on this broker: the shell around `replication`."""
