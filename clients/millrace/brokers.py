@@ -1,10 +1,11 @@
-"""Brokers: where they listen, their settings, and their data directories.
+"""Brokers: where they listen, their settings, their data directories, and their metadata quorum.
 
 Owns the values that the admin client returns.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,11 +24,52 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster as one of its brokers sees it; `controller` is None while there is none."""
+    """The brokers in service, as one of them sees it.
+
+    `controller` is one that takes changes of topics, None while there is none.
+    """
 
     cluster_id: str
     controller: int | None
     brokers: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A broker's replica of the metadata log; what is not known is None.
+
+    `end_offset` is exclusive and counts what is durable. `fetched_ms` is the time since its last
+    fetch from the leader, `caught_up_ms` the time since it last had the leader's whole log; both
+    are 0 for the leader.
+    """
+
+    node_id: int
+    directory_id: uuid.UUID
+    is_voter: bool
+    end_offset: int | None
+    fetched_ms: int | None
+    caught_up_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The metadata quorum. `leader` is the active controller, None while there is none.
+
+    Every record before `high_watermark` is committed. Voters come first, each kind by its ids.
+    """
+
+    leader: int | None
+    leader_epoch: int
+    high_watermark: int | None
+    replicas: tuple[QuorumReplica, ...]
+
+    def lag(self, replica: QuorumReplica) -> int | None:
+        """The records that a replica is behind the leader, None if that is not known."""
+        ends = {each.node_id: each.end_offset for each in self.replicas}
+        end = None if self.leader is None else ends.get(self.leader)
+        if end is None or replica.end_offset is None:
+            return None
+        return max(0, end - replica.end_offset)
 
 
 @dataclass(frozen=True, slots=True)

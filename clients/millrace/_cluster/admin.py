@@ -1,12 +1,14 @@
-"""Brokers for an operator: where they are, their statistics, settings and data directories.
+"""Brokers for an operator: their addresses, quorum, statistics, settings and data directories.
 
-Owns these calls of the admin client. Each broker answers for itself.
+Owns these calls of the admin client. Each broker answers for itself, and the leader of the metadata
+quorum for its followers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from millrace._cluster.cluster import Cluster
@@ -16,8 +18,16 @@ from millrace.brokers import (
     ConfigValue,
     LogDirectory,
     PartitionSize,
+    QuorumDescription,
+    QuorumReplica,
 )
-from millrace.errors import BrokerError, ConnectionFailed, broker_error
+from millrace.errors import (
+    BrokerError,
+    ConnectionFailed,
+    ConnectionLost,
+    RequestTimedOut,
+    broker_error,
+)
 from millrace.records import TopicPartition
 from millrace.statistics import BrokerStatistics, of_response
 from millrace_protocol.messages.configs import (
@@ -32,6 +42,7 @@ from millrace_protocol.messages.log_dirs import (
     LogDirPartition,
 )
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
+from millrace_protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from millrace_protocol.messages.statistics import (
     DescribeStatisticsRequest,
     DescribeStatisticsResponse,
@@ -51,14 +62,38 @@ class ClusterAdmin:
         raise NotImplementedError
 
     async def describe_cluster(self) -> ClusterDescription:
-        """The brokers, and which of them takes changes."""
+        """The brokers in service, by their ids, and one that takes changes."""
         self._check()
         answer = await self._cluster.call(MetadataRequest(()), MetadataResponse)
         return ClusterDescription(
             answer.cluster_id,
-            answer.controller_id if answer.controller_id >= 0 else None,
-            tuple(BrokerDescription(b.node_id, b.host, b.port) for b in answer.brokers),
+            _known(answer.controller_id),
+            tuple(
+                BrokerDescription(b.node_id, b.host, b.port)
+                for b in sorted(answer.brokers, key=lambda broker: broker.node_id)
+            ),
         )
+
+    async def describe_quorum(self) -> QuorumDescription:
+        """The metadata quorum, and how far each replica has come, as its leader knows it.
+
+        Another broker answers while there is no leader, or none that can be reached; it does not
+        know how far the others are.
+        """
+        self._check()
+        request = DescribeQuorumRequest()
+        answer = await self._cluster.call(request, DescribeQuorumResponse)
+        if answer.leader_id not in self._cluster.brokers:
+            await self._cluster.refresh(())
+        if answer.leader_id in self._cluster.brokers:
+            with suppress(ConnectionFailed, ConnectionLost, RequestTimedOut):
+                connection = await self._cluster.connection(answer.leader_id)
+                answer = await connection.call(
+                    request, DescribeQuorumResponse, timeout_ms=self._timeout_ms
+                )
+        if answer.error_code:
+            raise broker_error(answer.error_code, answer.error_message, about="the quorum")
+        return _quorum(answer)
 
     async def describe_statistics(
         self, broker: int | None = None, *, prefix: str = ""
@@ -134,6 +169,29 @@ class ClusterAdmin:
             to=partial(self._cluster.connection, node_id),
         )
         return [_log_directory(answer.node_id, each) for each in answer.log_dirs]
+
+
+def _quorum(answer: DescribeQuorumResponse) -> QuorumDescription:
+    return QuorumDescription(
+        _known(answer.leader_id),
+        answer.leader_epoch,
+        _known(answer.high_watermark),
+        tuple(
+            QuorumReplica(
+                each.broker_id,
+                each.directory_id,
+                each.is_voter,
+                _known(each.end_offset),
+                _known(each.fetched_ms),
+                _known(each.caught_up_ms),
+            )
+            for each in answer.replicas
+        ),
+    )
+
+
+def _known(value: int) -> int | None:
+    return value if value >= 0 else None
 
 
 def config_values(entries: Sequence[ConfigEntry]) -> dict[str, ConfigValue]:

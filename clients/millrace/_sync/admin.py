@@ -15,7 +15,7 @@ from millrace.admin import (
     TopicDescription,
     TopicOutcome,
 )
-from millrace.brokers import ClusterDescription, ConfigValue, LogDirectory
+from millrace.brokers import ClusterDescription, ConfigValue, LogDirectory, QuorumDescription
 from millrace.config import ClientOptions, Servers
 from millrace.groups import CommittedOffset, GroupDescription, GroupListing, Outcome
 from millrace.records import TopicPartition
@@ -111,8 +111,12 @@ class Admin(BlockingClient):
     # Brokers
 
     def describe_cluster(self) -> ClusterDescription:
-        """The brokers, and which of them takes changes."""
+        """The brokers in service, and one that takes changes."""
         return self._run(self._admin.describe_cluster())
+
+    def describe_quorum(self) -> QuorumDescription:
+        """The metadata quorum, and how far each replica has come."""
+        return self._run(self._admin.describe_quorum())
 
     def describe_statistics(
         self, broker: int | None = None, *, prefix: str = ""

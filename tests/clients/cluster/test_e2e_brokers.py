@@ -97,6 +97,18 @@ async def test_settings_say_where_they_come_from(broker: Broker, admin: Admin) -
     assert (policy.value, policy.source, policy.is_read_only) == ("compact", "topic", False)
 
 
+async def test_a_cluster_of_one_is_the_quorum_of_itself(broker: Broker, admin: Admin) -> None:
+    found = await admin.describe_quorum()
+    (replica,) = found.replicas
+    assert (found.leader, replica.node_id, replica.is_voter) == (0, 0, True)
+    assert (replica.fetched_ms, replica.caught_up_ms, found.lag(replica)) == (0, 0, 0)
+    assert replica.end_offset == found.high_watermark
+    await admin.create_topic("later")
+    later = (await admin.describe_quorum()).high_watermark
+    assert found.high_watermark is not None and later is not None
+    assert later > found.high_watermark
+
+
 async def test_blocking_callers_get_the_same(broker: Broker, admin: Admin) -> None:
     def ask() -> None:
         with millrace_sync.Admin(broker.servers) as blocking:
@@ -104,6 +116,7 @@ async def test_blocking_callers_get_the_same(broker: Broker, admin: Admin) -> No
             (directory,) = blocking.describe_log_dirs(["t"])
             assert directory.partitions[FIRST].size_bytes > 0
             assert blocking.describe_broker_configs()["node_id"].value == "0"
+            assert blocking.describe_quorum().leader == 0
 
     await asyncio.to_thread(ask)
 
