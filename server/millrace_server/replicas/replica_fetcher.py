@@ -127,11 +127,16 @@ class ReplicaFetcher:
             while True:
                 self._wake.clear()
                 self._send()
-                await self._wait()
-                if self._calls and self._calls[0].done():
+                # A response that came during the last effects has set `_wake` before the clear.
+                if not self._has_response():
+                    await self._wait()
+                if self._has_response():
                     await self._take(self._calls.popleft())
         except Exception as error:
             self._on_failure(error)
+
+    def _has_response(self) -> bool:
+        return bool(self._calls) and self._calls[0].done()
 
     def _send(self) -> None:
         while True:
