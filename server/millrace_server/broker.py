@@ -245,6 +245,7 @@ class Broker:
             self.cache,
             broker_id=self.config.node_id,
             broker_epoch=lambda: self.lifecycle.epoch,
+            until=lambda condition: self.metadata.publisher.until(condition),
         )
         self.services = Services(
             produce=ProduceService(

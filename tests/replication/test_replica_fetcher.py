@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from millrace_protocol.messages.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from millrace_protocol.schema import Message
+from millrace_server.api_error import ApiError
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.partitions.partition import Partition
 from millrace_server.peers.calls import Channel
@@ -24,6 +25,8 @@ TOPIC = uuid.UUID(int=1)
 
 class Leader:
     """Implements `PeerCalls`: holds every fetch until the test answers it."""
+
+    refusal: ApiError | None = None
 
     def __init__(self) -> None:
         self.fetches: list[asyncio.Future[ReplicaFetchResponse]] = []

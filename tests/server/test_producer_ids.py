@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import cast
 
 from millrace_protocol.messages.broker_lifecycle import (
@@ -13,6 +14,7 @@ from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.metadata.broker_registrations import BrokerStart, register_single_broker
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.delta import preview
+from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.producer_ids import PRODUCER_ID_BLOCK, reserve_producer_ids
 from millrace_server.services.producer_ids import FENCED, ProducerIds
 
@@ -51,7 +53,12 @@ def make_ids() -> tuple[ProducerIds, MetadataCache]:
     )
     controller = cast(ControllerCalls, DirectController(cache))
     epoch = cache.image.brokers[0].epoch
-    return ProducerIds(controller, cache, broker_id=0, broker_epoch=lambda: epoch), cache
+
+    async def until(condition: Callable[[ClusterImage], bool]) -> ClusterImage:
+        return cache.image
+
+    ids = ProducerIds(controller, cache, broker_id=0, broker_epoch=lambda: epoch, until=until)
+    return ids, cache
 
 
 async def test_ids_begin_above_every_id_that_a_partition_knows() -> None:

@@ -94,6 +94,7 @@ class Cluster:
         self._connecting: dict[tuple[int, str], asyncio.Task[Connection]] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._wanted: set[str] = set()
+        self._asked_last = -1
         self._closed = False
 
     async def start(self) -> None:
@@ -200,14 +201,18 @@ class Cluster:
         raise ConnectionFailed("; ".join(dict.fromkeys(map(str, failures)))) from failures[-1]
 
     def _candidates(self) -> list[Callable[[MetadataRequest], Awaitable[MetadataResponse]]]:
-        """Asks brokers with open connections, then the others known, then the bootstrap list."""
+        """Asks brokers with open connections, then the others known, then the bootstrap list.
+
+        The broker that answered last is the last one: it may be cut off from the others, and then
+        it does not know that others lead by now.
+        """
         nodes = list(self.brokers)
         self.rng.shuffle(nodes)
-        live = [node for node in nodes if self._open(node, LANE_CALLS) is not None]
-        others = [node for node in nodes if node not in live]
+        is_open = {node: self._open(node, LANE_CALLS) is not None for node in nodes}
+        nodes.sort(key=lambda node: (node == self._asked_last, not is_open[node]))
         known = set(self.brokers.values())
         return [
-            *(partial(self._ask_broker, node) for node in (*live, *others)),
+            *(partial(self._ask_broker, node) for node in nodes),
             *(partial(self._ask_server, server) for server in self._servers if server not in known),
         ]
 
@@ -229,7 +234,9 @@ class Cluster:
 
     async def _metadata(self, connection: Connection, request: MetadataRequest) -> MetadataResponse:
         timeout_ms = self.config.request_timeout_ms
-        return await connection.call(request, MetadataResponse, timeout_ms=timeout_ms)
+        response = await connection.call(request, MetadataResponse, timeout_ms=timeout_ms)
+        self._asked_last = connection.node_id
+        return response
 
     async def _at_advertised(
         self, connection: Connection, response: MetadataResponse

@@ -77,9 +77,18 @@ class ActiveController:
         """The epoch of the quorum in which this broker leads it, None if it does not."""
         return None if self._parts is None else self._parts.replica.leading_epoch
 
-    def check_active(self) -> None:
-        """Raises `ApiError` unless this broker leads the quorum."""
-        if not self.is_active:
+    @property
+    def is_ready(self) -> bool:
+        """Whether this broker leads the quorum, and its image has all that earlier leaders have
+        left in the log."""
+        parts = self._parts
+        if parts is None or not self.is_active:
+            return False
+        return self._cache.image.end_offset > parts.log.epoch_start_offset
+
+    def check_ready(self) -> None:
+        """Raises `ApiError` unless `is_ready` is true."""
+        if not self.is_ready:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
 
     def on_leader_changed(self) -> None:

@@ -30,6 +30,7 @@ log = get_logger("millrace.broker")
 CLEAN_SHUTDOWN_NAME = "clean-shutdown"
 """Holds the broker epoch, as text, from an orderly stop to the next start."""
 UNCLEAN = -1
+REGISTER_AGAIN_MS = 100
 Address = tuple[str, int]
 
 
@@ -96,16 +97,30 @@ class BrokerLifecycle:
             self._rack,
             self._previous_epoch,
         )
-        timeout_ms = self._register_timeout_ms
-        response = await self._controller.call(
-            request, BrokerRegistrationResponse, timeout_ms=timeout_ms
-        )
+        response = await self._registered(request)
         self.epoch = response.broker_epoch
         await metadata.publisher.published(response.broker_epoch + 1)
         await metadata.note_cluster()
-        await self._on_registered()
         if not self._is_alone:
             log.info("registered", epoch=self.epoch, controller=metadata.leader_id)
+
+    async def _registered(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        """The controller's response. After a process that was killed it comes with the end of that
+        one's session, and until then a process that is alive cannot be told from it."""
+        clock, until_ms = self._env.clock, None
+        while True:
+            try:
+                return await self._controller.call(
+                    request, BrokerRegistrationResponse, timeout_ms=self._register_timeout_ms
+                )
+            except ApiError as error:
+                if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                    raise
+                now_ms = clock.monotonic_ms()
+                until_ms = until_ms or now_ms + 2 * self._session_timeout_ms
+                if now_ms >= until_ms:
+                    raise
+                await asyncio.sleep(REGISTER_AGAIN_MS / 1000)
 
     def begin(self) -> None:
         """Begins the heartbeats: the broker has opened what it needs to."""
@@ -189,6 +204,7 @@ class BrokerLifecycle:
             self._incarnation_id = self._new_id()
             try:
                 await self.register(self._address)
+                await self._on_registered()
             except ApiError as refused:
                 log.error("not registered", reason=refused.message)
         elif error.code is not ErrorCode.NOT_CONTROLLER:

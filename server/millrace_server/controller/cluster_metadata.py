@@ -40,7 +40,8 @@ from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.snapshot import TornSnapshot, decode_snapshot
-from millrace_server.partitions.partition import Partition, ReplicaHooks
+from millrace_server.partitions.partition import Partition
+from millrace_server.partitions.replica_hooks import ReplicaHooks
 from millrace_server.peers.calls import Channel, PeerCalls, PeerUnreachable, refusal
 from millrace_server.quorum.bootstrap import Address, find_voters
 from millrace_server.quorum.exchange import QuorumExchange
@@ -123,13 +124,20 @@ class ClusterMetadata:
         return self._cache.image.cluster_id or self.identity.cluster_id
 
     def address_of(self, broker_id: int) -> Address | None:
-        """Where a broker listens for others, as far as that is known."""
+        """Where a broker listens for others, as far as that is known.
+
+        The configuration comes first: voters that have moved to other addresses could not tell
+        each other of that.
+        """
+        configured = self._members.get(broker_id)
+        if configured is not None:
+            return configured
         broker = self._cache.image.brokers.get(broker_id)
         if broker is not None and broker.broker_host:
             return broker.broker_host, broker.broker_port
         voters = () if self.voters is None else self.voters.voters
         known = ((v.host, v.port) for v in voters if v.key.broker_id == broker_id and v.host)
-        return next(known, None) or self._members.get(broker_id)
+        return next(known, None)
 
     def hello(self, broker_id: int) -> BrokerHelloRequest:
         """How this broker introduces itself to another one."""
@@ -357,6 +365,9 @@ class _MetadataHooks:
 
     def check_append(self) -> None:
         """Clients cannot append."""
+
+    def check_end_known(self) -> None:
+        """Clients cannot read."""
 
     def on_appended(self) -> None:
         """The controller tells the replica itself."""

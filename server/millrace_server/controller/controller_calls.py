@@ -55,7 +55,8 @@ class ControllerCalls:
             try:
                 answered: Any = await self._attempt(request, response, deadline_ms)
             except PeerUnreachable as error:
-                refused = ApiError(ErrorCode.NOT_CONTROLLER, f"No active controller: {error}")
+                missing = ApiError(ErrorCode.NOT_CONTROLLER, f"No active controller: {error}")
+                refused = self._peers.refusal or missing
             else:
                 if answered.error_code == ErrorCode.NONE:
                     return cast("M", answered)

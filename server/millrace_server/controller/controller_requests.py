@@ -147,7 +147,7 @@ class ControllerRequests:
         return BrokerRegistrationResponse(ErrorCode.NONE, None, epoch)
 
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> Message:
-        self._active.check_active()
+        self._active.check_ready()
         heartbeat = Heartbeat(
             request.broker_id,
             request.broker_epoch,
@@ -231,7 +231,7 @@ class ControllerRequests:
 
     async def _watch(self) -> None:
         while True:
-            if self._active.is_active:
+            if self._active.is_ready:
                 self._begin_sessions(self._cache.image)
                 for broker_id in self._sessions.overdue(self._now_ms()):
                     # This broker is alive.

@@ -33,7 +33,7 @@ from millrace_server.metadata.image import PartitionRegistration, Topic
 from millrace_server.partitions.core_errors import as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import NotOpenYet, OpenedAgainLater, PartitionTable
-from millrace_server.partitions.role import Role
+from millrace_server.partitions.role import Leadership, Role
 from millrace_server.partitions.storage import log_config, open_log, open_or_create_log
 from millrace_server.topic_config import TopicConfig
 
@@ -318,5 +318,8 @@ async def take_role(partition: Partition, known: PartitionRegistration, broker_i
             await partition.become_leader(epoch)
         except LogFailed as error:
             raise as_api_error(error) from error
-    elif epoch > partition.leader_epoch or partition.leadership.role is Role.LEADER:
+    elif partition.leadership.role is Role.LEADER or (
+        epoch >= partition.leader_epoch
+        and partition.leadership != Leadership(Role.FOLLOWER, epoch, known.leader)
+    ):
         await partition.become_follower(epoch, known.leader)

@@ -6,7 +6,8 @@ partition with one replica it is the *stored end*: the durable end of the log wh
 `os` the end of the log. A partition with a `replica` is told where its records are
 committed: the metadata log by its quorum, a replicated one by its leader.
 
-Appends wait for it, for their acks (`ack_purgatory`), and fetches, for more (`watchers`).
+Appends wait for it, for their acks (`ack_purgatory`), and fetches, for more (`watchers`). One that
+asks for the leader's ack alone waits for the stored end.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import asyncio
 import errno
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from millrace_protocol.records import BatchHeader
 from millrace_server.disk.flusher import Flusher
@@ -38,6 +38,7 @@ from millrace_server.partitions.ack_purgatory import AckPurgatory, OnAck
 from millrace_server.partitions.core_errors import start_not_durable
 from millrace_server.partitions.high_watermark import HighWatermark
 from millrace_server.partitions.log_statistics import LogStatistics
+from millrace_server.partitions.replica_hooks import ReplicaHooks
 from millrace_server.partitions.role import Leadership, Role
 from millrace_server.partitions.watchers import Watchers
 
@@ -48,19 +49,6 @@ amount of dirty pages would stall the disk for everybody when the kernel writes 
 _EPOCH_NOT_DURABLE = "the disk is too full to write down a leader epoch"
 PRODUCER_SILENT_MS_MAX = 86_400_000
 """An idempotent producer that wrote nothing for this long is forgotten, as in Kafka."""
-
-
-class ReplicaHooks(Protocol):
-    """What decides about the high watermark of a partition with several replicas."""
-
-    def check_append(self) -> None:
-        """Raises `ApiError` unless an append with acks=all can be acked."""
-
-    def on_appended(self) -> None:
-        """The leader's log has grown."""
-
-    def on_stored(self) -> None:
-        """More of the log is stored as the topic demands, or as much as before."""
 
 
 class Partition:
@@ -74,6 +62,7 @@ class Partition:
         "_on_failure",
         "_start_acks",
         "_statistics",
+        "_stored_acks",
         "_unsynced_bytes",
         "background",
         "committed",
@@ -120,6 +109,7 @@ class Partition:
         nothing is closed or removed under it: it is given up soon after `ending` is set."""
         self.watchers = Watchers(scheduler)
         self._start_acks = AckPurgatory()
+        self._stored_acks = AckPurgatory()
         self._on_failure = on_failure
         self.env = env
         self._statistics = statistics
@@ -199,8 +189,8 @@ class Partition:
         self.leadership.check_next(epoch)
         self.leadership = Leadership(Role.FOLLOWER, epoch, leader_id)
         refusal = self.leadership.not_leader(f"{self.topic}-{self.number}")
-        self.committed.acks.end(refusal)
-        self._start_acks.end(refusal)
+        for acks in (self.committed.acks, self._stored_acks, self._start_acks):
+            acks.end(refusal)
         self.watchers.call()
         await self.settle_flusher()
         if self.log.failure is None and self.log.forget_unused_epochs():
@@ -262,20 +252,26 @@ class Partition:
             self.replica.on_stored()
         return appended
 
-    def is_acked(self, end_offset: int) -> bool:
-        """Whether every record before `end_offset` is below the high watermark."""
-        return end_offset <= self.committed.offset
+    def is_acked(self, end_offset: int, *, is_by_all: bool = True) -> bool:
+        """Whether all before `end_offset` is committed; stored here, unless `is_by_all`."""
+        return end_offset <= (self.committed.offset if is_by_all else self.stored_offset)
 
-    def on_ack(self, end_offset: int, on_ack: OnAck) -> None:
-        """Calls `on_ack(None)` when every record before `end_offset` is below the high watermark.
+    def on_ack(self, end_offset: int, on_ack: OnAck, *, is_by_all: bool = True) -> None:
+        """Calls `on_ack(None)` when `is_acked` is true.
 
         It is called with the error instead if that will not be, and within this call if either is
         known already.
         """
-        if self.is_acked(end_offset):
+        if self.is_acked(end_offset, is_by_all=is_by_all):
             on_ack(None)
         else:
-            self.committed.acks.wait(end_offset, on_ack)
+            acks = self.committed.acks if is_by_all else self._stored_acks
+            acks.wait(end_offset, on_ack)
+
+    def check_end_known(self) -> None:
+        """Raises `ApiError` while a new leader does not know how far its log is committed."""
+        if self.replica is not None:
+            self.replica.check_end_known()
 
     def acked(self, end_offset: int) -> asyncio.Future[None]:
         """The same as a future, for a task that waits for its own records."""
@@ -417,6 +413,7 @@ class Partition:
         self._note_stored()
 
     def _note_stored(self) -> None:
+        self._stored_acks.advance(self.stored_offset)
         if self.replica is not None:
             self.replica.on_stored()
         elif self.leadership.role is Role.LEADER:
@@ -436,8 +433,8 @@ class Partition:
         self._on_failure(error)
 
     def _fail_waiting(self, error: Exception) -> None:
-        self.committed.acks.fail(error)
-        self._start_acks.fail(error)
+        for acks in (self.committed.acks, self._stored_acks, self._start_acks):
+            acks.fail(error)
 
 
 def _settle(future: asyncio.Future[None] | None, error: Exception | None) -> None:

@@ -10,7 +10,8 @@ from millrace_server.log import CorruptRange, PartitionLog
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.log_statistics import LogStatistics
-from millrace_server.partitions.partition import Partition, ReplicaHooks
+from millrace_server.partitions.partition import Partition
+from millrace_server.partitions.replica_hooks import ReplicaHooks
 
 log = get_logger("millrace.broker")
 

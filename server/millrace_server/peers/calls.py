@@ -42,6 +42,9 @@ def refusal(error_code: int, message: str | None) -> ApiError:
 class NoPeers:
     """The calls of a broker that is a cluster of its own."""
 
+    refusal: ApiError | None = None
+    """See `PeerCalls.refusal`."""
+
     async def call(
         self,
         broker_id: int,
@@ -57,6 +60,11 @@ class NoPeers:
 
 class PeerCalls(Protocol):
     """Calls to other brokers, by their ids."""
+
+    @property
+    def refusal(self) -> ApiError | None:
+        """Why another broker would not talk to this one when it was last asked, None if it did."""
+        ...
 
     async def call(
         self,

@@ -27,6 +27,7 @@ log = get_logger("millrace.peers")
 M = TypeVar("M", bound=Message)
 Key = tuple[int, Channel]
 CONNECT_TIMEOUT_MS = 2_000
+REFUSED_LINE_MS = 60_000
 RETRY_MS = 100
 """A broker that could not be reached is not tried again sooner."""
 RESPONSE_BYTES_MAX = 96 << 20
@@ -50,7 +51,9 @@ class PeerConnections:
         self._connections: dict[Key, Connection] = {}
         self._connecting: dict[Key, asyncio.Task[Connection]] = {}
         self._failed: dict[Key, tuple[int, PeerUnreachable]] = {}
-        self._refused_lines = LogRateLimiter(env.clock)
+        self.refusal: ApiError | None = None
+        """See `PeerCalls.refusal`."""
+        self._refused_lines = LogRateLimiter(env.clock, lines=1, period_ms=REFUSED_LINE_MS)
         self._is_closed = False
 
     async def call(
@@ -142,9 +145,11 @@ class PeerConnections:
             if hello.error_code != ErrorCode.NONE:
                 raise refusal(hello.error_code, hello.error_message)
         except ApiError as refused:
+            self.refusal = refused
             if self._refused_lines.take() is not None:
                 log.error("another broker refuses this one", broker=broker_id, reason=str(refused))
             raise PeerUnreachable(str(refused)) from refused
+        self.refusal = None
 
 
 async def _call(

@@ -86,6 +86,12 @@ class MetadataLog:
         """The latest epoch of the log."""
         return self._partition.leader_epoch
 
+    @property
+    def epoch_start_offset(self) -> int:
+        """Where the latest epoch of the log begins, the end of the log while it has no record."""
+        entries = self._partition.log.epochs.entries
+        return entries[-1].start_offset if entries else self.end_offset
+
     async def begin_epoch(self, epoch: int) -> None:
         """Leads in `epoch` once that is durable. Raises `LogFailed`."""
         await self._partition.become_leader(epoch)

@@ -76,6 +76,16 @@ class PartitionHooks:
         if led is not None:
             led.check_append()
 
+    def check_end_known(self) -> None:
+        """See `ReplicaHooks`."""
+        led = self._manager.led.get(self._key)
+        if led is None or not led.core.is_high_watermark_known:
+            raise ApiError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                "The broker has just become the leader of the partition and does not know yet how "
+                "far its records are committed; try again in a moment",
+            )
+
     def on_appended(self) -> None:
         """See `ReplicaHooks`."""
         led = self._manager.led.get(self._key)
@@ -352,7 +362,7 @@ class ReplicaManager:
         image = self._cache.image
         for key, _ in followed:
             topic = image.topic_by_id(key.topic_id)
-            if topic is None:
+            if topic is None or key in self.led:
                 continue
             partition = self._partitions.find(topic.name, key.partition)
             known = topic.partitions[key.partition]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplicationConfig:
-    """Times in milliseconds. Kafka's defaults, but for `replica_lag_ms_max`."""
+    """Times in milliseconds. Kafka's defaults, but for two of them."""
 
     replica_lag_ms_max: int = 10_000
     """A follower leaves the ISR when it has not been caught up for so long. Kafka's
@@ -20,8 +20,10 @@ class ReplicationConfig:
     request_wait_ms: int = 5
     """How long a fetch that has no partition to name waits for those whose records are being made
     durable."""
-    backoff_ms: int = 1_000
-    """When a follower asks for a partition again after an error."""
+    backoff_ms: int = 100
+    """When a follower asks for a partition again after an error. Kafka's is 1 s: so long would a
+    record wait that is sent when a topic is new, or its leader, because a leader that learns of a
+    change after its follower refuses the first fetch."""
     proposal_retry_ms: int = 500
     """When a leader proposes an ISR again that was refused, or whose outcome is not known."""
     fetch_bytes_max: int = 10 << 20

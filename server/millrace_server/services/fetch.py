@@ -172,7 +172,9 @@ class FetchService:
         try:
             if want.leader_epoch not in (-1, partition.leader_epoch):
                 raise _epoch_error(want, partition)
-            if left > 0:
+            # A new leader may not know yet that what a consumer has read is committed (KIP-207).
+            is_behind = partition.high_watermark < want.offset <= partition.end_offset
+            if left > 0 and not (is_behind and partition.replica is not None):
                 found = partition.read(want.offset, max_bytes=min(want.max_bytes, left))
                 fetched.records = found.slice
         except CORE_ERRORS as error:

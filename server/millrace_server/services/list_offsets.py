@@ -64,6 +64,8 @@ class OffsetService:
         """
         try:
             partition = self._partitions.get(topic, number)
+            if timestamp_ms != EARLIEST:
+                partition.check_end_known()
             if timestamp_ms not in (EARLIEST, LATEST):
                 await self._scheduler.yield_()
             found = await find_offset(partition, timestamp_ms, self._lookups)

@@ -83,9 +83,9 @@ class ProduceService:
         batches that were not reached are not appended.
         """
         if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-            raise ApiError(
-                ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it is 0, 1 or -1 (all)"
-            )
+            sentence = f"acks is {acks}; it is 0, 1 or -1 (all)"
+            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, sentence)
+        is_by_all = acks == ACKS_ALL
         results: list[Produced] = []
         wait: _AckWait | None = None
         is_borrowed = len(batches) <= CHUNK_BATCHES
@@ -95,37 +95,31 @@ class ProduceService:
             topic, number, batch = batches[index]
             try:
                 partition, header = self._check(topic, number, batch)
-                if partition.config.compacts:
-                    if is_long(batch):
-                        if is_borrowed:
-                            is_borrowed = False
-                            batches = _copies(batches)
-                            batch = batches[index][2]
-                        await look_for_keys(topic, batch, header, self._lookups)
-                        partition, header = self._check(topic, number, batch)
-                    else:
-                        check_keys(topic, batch, header)
-                if acks == ACKS_ALL and partition.replica is not None:
+                is_known = header.producer_id < 0 or self._producer_ids.was_given(
+                    header.producer_id
+                )
+                if not is_known or (partition.config.compacts and is_long(batch)):
+                    if is_borrowed:
+                        is_borrowed, batches = False, _copies(batches)
+                        batch = batches[index][2]
+                    await self._look_into(partition, batch, header)
+                    partition, header = self._check(topic, number, batch)
+                elif partition.config.compacts:
+                    check_keys(topic, batch, header)
+                if header.producer_id >= 0:
+                    self._check_producer(header)
+                if is_by_all and partition.replica is not None:
                     partition.replica.check_append()
                 appended = partition.append(batch, header, now_ms=self._env.clock.wall_ms())
             except CORE_ERRORS as error:
                 results.append(Produced.refused(topic, number, self._refusal(topic, number, error)))
                 continue
             end_offset = appended.last_offset + 1
-            if acks != ACKS_NONE and not partition.is_acked(end_offset):
-                wait = wait or _AckWait(results)
+            if acks != ACKS_NONE and not partition.is_acked(end_offset, is_by_all=is_by_all):
+                wait = wait or _AckWait(results, is_by_all=is_by_all)
                 wait.add(index, partition, end_offset)
-            results.append(
-                Produced(
-                    topic,
-                    number,
-                    ErrorCode.NONE,
-                    None,
-                    appended.base_offset,
-                    appended.log_append_time_ms,
-                    partition.start_offset,
-                )
-            )
+            stored = appended.base_offset, appended.log_append_time_ms, partition.start_offset
+            results.append(Produced(topic, number, ErrorCode.NONE, None, *stored))
         if wait is not None:
             await self._acked(wait, timeout_ms)
         return results
@@ -155,8 +149,17 @@ class ProduceService:
                 )
         return refused
 
+    async def _look_into(
+        self, partition: Partition, batch: memoryview, header: BatchHeader
+    ) -> None:
+        if header.producer_id >= 0 and not self._producer_ids.was_given(header.producer_id):
+            until_given = self._producer_ids.until_given(header.producer_id)
+            await self._env.spawn.task(until_given, name="producer id")
+        if partition.config.compacts:
+            await look_for_keys(partition.topic, batch, header, self._lookups)
+
     def _check(self, topic: str, number: int, batch: memoryview) -> tuple[Partition, BatchHeader]:
-        """Everything that a batch must be, but for the keys of a compacted topic."""
+        """Everything that a batch must be, but for its producer and its keys."""
         partition = self._partitions.get(topic, number)
         if topic.startswith(INTERNAL_TOPIC_PREFIX):
             raise ApiError(
@@ -171,8 +174,6 @@ class ProduceService:
                 f"{config.max_message_bytes}; send less or raise it",
             )
         header = check_produced_batch(batch, max_bytes=config.max_message_bytes)
-        if header.producer_id >= 0:
-            self._check_producer(header)
         return partition, header
 
     def _check_producer(self, header: BatchHeader) -> None:
@@ -198,10 +199,11 @@ def _copies(batches: Sequence[tuple[str, int, memoryview]]) -> list[tuple[str, i
 class _AckWait:
     """The batches of one request that are appended and not acked; parked in the purgatory."""
 
-    __slots__ = ("_results", "_unacked", "_waits_for", "completion")
+    __slots__ = ("_is_by_all", "_results", "_unacked", "_waits_for", "completion")
 
-    def __init__(self, results: list[Produced]) -> None:
+    def __init__(self, results: list[Produced], *, is_by_all: bool) -> None:
         self._results = results
+        self._is_by_all = is_by_all
         self._waits_for: list[tuple[int, Partition, int]] = []
         self._unacked: set[int] = set()
         self.completion: Completion[None]
@@ -215,7 +217,8 @@ class _AckWait:
         self.completion = Completion()
         self._unacked.update(index for index, _, _ in self._waits_for)
         for index, partition, end_offset in self._waits_for:
-            partition.on_ack(end_offset, partial(self._on_ack, index))
+            on_ack = partial(self._on_ack, index)
+            partition.on_ack(end_offset, on_ack, is_by_all=self._is_by_all)
         return bool(self._unacked)
 
     def expire(self) -> None:

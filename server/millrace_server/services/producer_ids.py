@@ -1,16 +1,20 @@
 """Producer ids: identities for idempotent producers, never given twice.
 
-The metadata log says which ids may have been given. Partitions know ids as well. Where the metadata
-log alone was restored from an older copy, partitions know ids above its `next_producer_id`. Such an
-id given again would make a partition take the first batches of a new producer for repeated ones:
-acked, and stored nowhere. So the ids that each opened partition knows are passed to
-`on_partition_opened` before the partition takes appends.
+The metadata log says which ids may have been given. A broker reserves a block of them and gives
+those. So in a cluster a broker can meet an id whose block its image does not have yet.
+
+Partitions know ids as well. Where the metadata log alone was restored from an older copy, they know
+ids above its `next_producer_id`. Such an id given again would make a partition take the first
+batches of a new producer for repeated ones: acked, and stored nowhere. So the ids that each opened
+partition knows are passed to `on_partition_opened` before the partition takes appends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 from millrace_protocol.messages.broker_lifecycle import (
     AllocateProducerIdsRequest,
@@ -18,8 +22,13 @@ from millrace_protocol.messages.broker_lifecycle import (
 )
 from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.metadata.cache import MetadataCache
+from millrace_server.metadata.image import ClusterImage
 
 RESERVE_TIMEOUT_MS = 20_000
+
+BLOCK_WAIT_MS = 1_000
+"""How long a batch waits for the image to have the block of its producer id. Longer than the
+metadata takes to a broker that follows it; not much longer, for an id that no broker has given."""
 
 EPOCH_MAX = 2**15 - 1
 FENCED = EPOCH_MAX + 1
@@ -28,6 +37,10 @@ UNREACHED = 2**63
 """Above every producer id."""
 EPOCHS_KEPT = 10_000
 """Ids whose highest epoch is remembered; about 1 MB."""
+BLOCKS_KEPT = 1_000
+"""Blocks that this broker remembers to have reserved: a million producers."""
+Until = Callable[[Callable[[ClusterImage], bool]], Awaitable[ClusterImage]]
+"""Waits for an image that meets a condition. Raises `ApiError` when the broker stops."""
 
 
 class ProducerIds:
@@ -37,8 +50,9 @@ class ProducerIds:
     abandoned connection, can arrive after the producer has asked for the next epoch and sent the
     same records with it: the broker refuses the older one.
 
-    The memory covers this life of the broker and `EPOCHS_KEPT` ids. Where the highest epoch is not
-    known, the next one is not known either: the holder gets a new id, and the old id is fenced.
+    The memory covers the ids that this broker gave in this life, and `EPOCHS_KEPT` of them. Where
+    the highest epoch is not known, the next one is not known either: the holder gets a new id, and
+    the old id is fenced here.
     Invariant: no (id, epoch) is given twice.
     """
 
@@ -49,8 +63,10 @@ class ProducerIds:
         *,
         broker_id: int,
         broker_epoch: Callable[[], int],
+        until: Until,
     ) -> None:
         self._controller = controller
+        self._until = until
         self._cache = cache
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -58,10 +74,9 @@ class ProducerIds:
         self._reserving = asyncio.Lock()
         self._next = 0
         self._end = 0
+        self._blocks: deque[range] = deque(maxlen=BLOCKS_KEPT)
         self._epochs: dict[int, int] = {}
         """The highest epoch of each id that has more than epoch 0, the oldest change first."""
-        self._given_from = UNREACHED
-        """Ids from here up to `_next` were given in this life of the broker."""
         self._floor = 0
         """Above every id that a partition knows."""
         self._known_from = UNREACHED
@@ -76,7 +91,7 @@ class ProducerIds:
         """
         for producer_id in producer_ids:
             self._floor = max(self._floor, producer_id + 1)
-            if self._given_from <= producer_id < self._next:
+            if self._is_own(producer_id) and producer_id < self._next:
                 self._note(producer_id, FENCED)
 
     def epoch_of(self, producer_id: int) -> int:
@@ -89,6 +104,17 @@ class ProducerIds:
             0 <= producer_id < self._cache.image.next_producer_id
             and not self._next <= producer_id < self._end
         )
+
+    async def until_given(self, producer_id: int) -> None:
+        """Returns when the image has the block of the id, or `BLOCK_WAIT_MS` is over.
+
+        The image of the active controller has every block. Raises `ApiError` when the broker stops.
+        """
+        if self._controller.is_here:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BLOCK_WAIT_MS / 1000):
+                await self._until(lambda image: producer_id < image.next_producer_id)
 
     async def give(self, producer_id: int, epoch: int) -> tuple[int, int]:
         """An id and an epoch: the next epoch of the id given, or a new id when that is -1.
@@ -110,8 +136,13 @@ class ProducerIds:
         self._next += 1
         return self._next - 1, 0
 
+    def _is_own(self, producer_id: int) -> bool:
+        """Whether an id is of a block that this broker has reserved in this life."""
+        return any(producer_id in block for block in self._blocks)
+
     def _highest(self, producer_id: int) -> int:
-        return self._epochs.get(producer_id, 0 if producer_id >= self._known_from else FENCED)
+        is_known = producer_id >= self._known_from and self._is_own(producer_id)
+        return self._epochs.get(producer_id, 0 if is_known else FENCED)
 
     def _note(self, producer_id: int, epoch: int) -> None:
         self._epochs.pop(producer_id, None)
@@ -132,5 +163,6 @@ class ProducerIds:
             )
             self._next = block.first_producer_id
             self._end = self._next + block.count
+            self._blocks.append(range(self._next, self._end))
             if is_first:
-                self._known_from = self._given_from = self._next
+                self._known_from = self._next

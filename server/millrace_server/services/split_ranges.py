@@ -83,5 +83,6 @@ def _check(partition: Partition, wanted: OffsetRange, piece_bytes: int) -> None:
             f"The range begins at {wanted.start_offset} and ends before that, at "
             f"{wanted.end_offset}",
         )
+    partition.check_end_known()
     partition.check_readable(wanted.start_offset)
     partition.check_readable(wanted.end_offset)
