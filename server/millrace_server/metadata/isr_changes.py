@@ -8,6 +8,10 @@ what it is based on, so that one from another time changes nothing:
     the partition epoch            the partition has changed
     each member's broker epoch     the replica has restarted since it caught up
 
+The partition epoch rises with every change that is taken, also if the ISR was the same before. A
+leader that has no response to a proposal asks for its ISR anew: after that no older proposal can
+take effect, and it need not wait for the brokers of those any more.
+
 A broker that is fenced or shutting down enters no ISR: it would count for acks=all, and go.
 
 Sources: KIP-497, KIP-841, KIP-903; Kafka's ReplicationControlManager.
@@ -83,7 +87,8 @@ def _change_isr(
     shown = f"{topic.name}-{change.partition}"
     _check_epochs(partition, change, broker_id, shown)
     _check_members(image, partition, change, broker_id, shown)
-    after = changes.change(topic, change.partition, [member for member, _ in change.isr])
+    members = [member for member, _ in change.isr]
+    after = changes.change(topic, change.partition, members, is_counted=True)
     if after.leader != broker_id:
         raise ApiError(
             ErrorCode.NEW_LEADER_ELECTED,

@@ -116,10 +116,12 @@ class PartitionChanges:
         *,
         start: PartitionRegistration | None = None,
         election: Election = Election.ONLINE,
+        is_counted: bool = False,
     ) -> PartitionRegistration:
         """Adds the record that takes a partition to its next state, which it returns.
 
-        `start` is the partition with what the event itself changes; without it, as it is.
+        `start` is the partition with what the event itself changes; without it, as it is. One that
+        stays as it is has a record if it `is_counted`: its partition epoch rises.
         """
         before = topic.partitions[number]
         after = next_state(
@@ -129,7 +131,7 @@ class PartitionChanges:
             active=self.active,
             election=election,
         )
-        if after != before:
+        if after != before or is_counted:
             self.records.append(_record(topic.topic_id, number, before, after))
         return after
 

@@ -49,9 +49,14 @@ def test_a_follower_enters_the_isr_and_leaves_it() -> None:
     assert image.topics["t"].partitions[0].partition_epoch == 11
 
 
-def test_an_isr_that_is_as_it_was_asked_for_changes_nothing() -> None:
+def test_after_an_isr_that_stays_as_it_was_no_older_proposal_takes_effect() -> None:
+    older = wish(IMAGE, 1, 2, 3)
     decided = ask(IMAGE, wish(IMAGE, 2, 1))
-    assert (decided.records, refusal(decided)) == ([], None)
+    assert refusal(decided) is None
+    image = after(IMAGE, decided.records)
+    assert seen(image) == seen(IMAGE)
+    assert image.topics["t"].partitions[0].partition_epoch == 10
+    assert refusal(ask(image, older)) is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_a_leader_that_does_not_know_an_epoch_leaves_it_out() -> None:
