@@ -10,7 +10,7 @@ import pytest
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import assign
 from millrace_server.api_error import ApiError
-from millrace_server.partitions.following import append_fetched, truncate_to
+from millrace_server.partitions.following import append_fetched, begin_anew, truncate_to
 from millrace_server.partitions.role import Leadership, Role
 from millrace_server.testing import Broker
 from tests.broker.failing_disk import Faults, node_on
@@ -101,6 +101,30 @@ async def test_a_follower_takes_records_of_an_epoch_before_one_that_it_began_wit
     async with Broker(data=tmp_path) as broker:
         partition = broker.node.broker.partitions.get("t", 0)
         assert partition.log.end_offset_for_epoch(5) == (2, 2)
+
+
+@pytest.mark.parametrize("begin", [1, 2, 3, 9])
+async def test_a_follower_begins_anew_where_its_leader_begins(tmp_path: Path, begin: int) -> None:
+    copied = bytearray(batch(b"copied"))
+    assign(copied, base_offset=begin, leader_epoch=2)
+    async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
+        await wire.create("t")
+        await wire.produce("t", batch(b"committed"))
+        partition = broker.node.broker.partitions.get("t", 0)
+        await partition.become_follower(6, leader_id=7)
+        for offset in (1, 2):
+            stray = bytearray(batch(b"of a leader that committed nothing"))
+            assign(stray, base_offset=offset, leader_epoch=5)
+            append_fetched(partition, memoryview(stray), now_ms=1)
+        await begin_anew(partition, begin)
+        log = partition.log
+        assert (log.start_offset, log.end_offset, log.leader_epoch) == (begin, begin, 0)
+        assert partition.high_watermark == begin
+        assert append_fetched(partition, memoryview(copied), now_ms=1) == begin + 1
+    async with Broker(data=tmp_path) as broker:
+        log = broker.node.broker.partitions.get("t", 0).log
+        assert (log.start_offset, log.end_offset) == (begin, begin + 1)
+        assert log.end_offset_for_epoch(9) == (2, begin + 1)
 
 
 async def test_a_leadership_never_goes_back_to_an_older_epoch(tmp_path: Path) -> None:

@@ -53,6 +53,26 @@ async def begin_at(partition: Partition, offset: int) -> int:
     return end_offset
 
 
+async def begin_anew(partition: Partition, offset: int) -> None:
+    """Gives up the whole log, and begins it at `offset`, without epochs, as a replica does whose
+    log its leader cannot judge.
+
+    The leader may go on with an older epoch than that of the records that went. The start is
+    durable before the epochs are forgotten: until then a crash brings the records back, and they
+    need them. Raises what `PartitionLog.begin_at` and `truncate_to` raise, `OffsetOutOfRange` below
+    the start of the log.
+    """
+    if offset > partition.end_offset:
+        await begin_at(partition, offset)
+    else:
+        await truncate_to(partition, offset, now_ms=partition.env.clock.wall_ms())
+        partition.advance_high_watermark(offset)
+        partition.advance_start(offset)
+        await partition.start_durable(offset)
+    if partition.log.forget_unused_epochs():
+        await partition.epochs_durable()
+
+
 async def _change_end(partition: Partition, change: Callable[[], int]) -> int:
     if partition.leadership.role is Role.LEADER:
         raise ValueError(

@@ -176,7 +176,7 @@ class Partition:
             raise LogFailed(self.log.directory, self.log.failure)
         self.log.begin_epoch(epoch)
         if self.log.durable_epoch < epoch:
-            await self._epochs_durable()
+            await self.epochs_durable()
         self.leadership = Leadership(Role.LEADER, epoch)
         self.watchers.call()
 
@@ -194,9 +194,9 @@ class Partition:
         self.watchers.call()
         await self.settle_flusher()
         if self.log.failure is None and self.log.forget_unused_epochs():
-            await self._epochs_durable()
+            await self.epochs_durable()
 
-    async def _epochs_durable(self) -> None:
+    async def epochs_durable(self) -> None:
         """Returns when the epoch table is on the disk as it is now."""
         self._epochs_saved = asyncio.get_running_loop().create_future()
         self._flusher.request()

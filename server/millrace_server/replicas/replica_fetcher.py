@@ -22,7 +22,7 @@ from millrace_server.environment.seams import Environment, ReadBuffer
 from millrace_server.log import UnexpectedBatch
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.partitions.core_errors import CORE_ERRORS
-from millrace_server.partitions.following import append_fetched, begin_at, truncate_to
+from millrace_server.partitions.following import append_fetched, begin_anew, truncate_to
 from millrace_server.partitions.partition import Partition
 from millrace_server.peers.calls import Channel, PeerCalls, PeerUnreachable, refusal
 from millrace_server.replicas.wire_messages import decoded_results, encoded_request
@@ -229,15 +229,10 @@ class ReplicaFetcher:
                 partition.lower_high_watermark(effect.high_watermark)
                 now_ms = self._env.clock.wall_ms()
                 await truncate_to(partition, effect.end_offset, now_ms=now_ms)
-                partition.log.forget_unused_epochs()
                 self._followed(key).on_truncated()
             case Reset():
                 partition.lower_high_watermark(effect.high_watermark)
-                if effect.start_offset > partition.end_offset:
-                    await begin_at(partition, effect.start_offset)
-                else:
-                    now_ms = self._env.clock.wall_ms()
-                    await truncate_to(partition, effect.start_offset, now_ms=now_ms)
+                await begin_anew(partition, effect.start_offset)
                 self._followed(key).on_reset()
             case ReportLoss():
                 log.critical(
