@@ -90,6 +90,11 @@ class Invariants:
         if offset < before:
             raise Violation(f"the high watermark of {name} goes back from {before} to {offset}")
         committed = self.committed[key]
+        if key in self.unclean_epochs and before > len(committed):
+            # A replica with a log that came back knows what was committed before the loss.
+            committed += [DELETED] * (log.start_offset - len(committed))
+            committed += log.read(len(committed), before - len(committed))
+            self._commit_epochs[key] = [-1] * len(committed)
         start_offset = max(before, log.start_offset)
         entries = log.read(start_offset, offset - start_offset)
         if len(entries) < offset - start_offset:

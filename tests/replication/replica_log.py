@@ -56,11 +56,8 @@ class ReplicaLog:
         self.table = self.table.begin(epoch, self.end_offset)
 
     def end_epoch(self) -> None:
-        """Forgets, durably, the epochs of which it holds no record."""
+        """Forgets, durably, the epochs in which no record was written."""
         self._cuts += 1
-        if not self.entries:
-            self._replace_epochs(EpochTable())
-            return
         self.table = _or_first(self.table.truncate_to(self.end_offset))
         self.durable_epochs = _or_first(self.durable_epochs.truncate_to(self.durable_offset))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace_server.log.epochs import EpochEnd
 from millrace_server.replication.divergence import disagreement, truncation_offset
 from millrace_server.replication.log_view import last_epoch
 from millrace_server.replication.messages import Diverging, FetchPosition
@@ -62,5 +63,14 @@ def test_epoch_without_a_record_is_not_the_last_one() -> None:
     assert last_epoch(log) == 2
 
 
-def test_empty_log_has_no_last_epoch_wherever_it_begins() -> None:
-    assert last_epoch(_log([1, 2], start_offset=2)) == -1
+def test_log_whose_records_are_deleted_knows_the_last_epoch() -> None:
+    assert last_epoch(_log([1, 2], start_offset=2)) == 2
+    assert last_epoch(_log([])) == -1
+
+
+def test_replica_without_what_was_deleted_here_is_found_out() -> None:
+    # After an unclean election: the leader's history went another way before this log's start.
+    leader, follower = _log([1, 4, 4, 4]), _log([1, 3, 3], start_offset=3)
+    found = disagreement(leader, _position(follower))
+    assert found == Diverging(EpochEnd(1, 1))
+    assert truncation_offset(follower, found.end) == 1

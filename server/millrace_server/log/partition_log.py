@@ -311,9 +311,9 @@ class PartitionLog:
         """See `LogState.begin_epoch`."""
         self._state.begin_epoch(epoch)
 
-    def forget_unused_epochs(self) -> bool:
+    def forget_unused_epochs(self, *, is_anew: bool = False) -> bool:
         """See `LogState.forget_unused_epochs`."""
-        return self._state.forget_unused_epochs()
+        return self._state.forget_unused_epochs(is_anew=is_anew)
 
     @property
     def epochs(self) -> EpochTable:

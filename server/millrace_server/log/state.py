@@ -79,16 +79,14 @@ class LogState:
         """
         self.epochs = self.epochs.begin(epoch, self.end_offset)
 
-    def forget_unused_epochs(self) -> bool:
-        """Forgets the epochs of which the log holds no record; False if it has none.
+    def forget_unused_epochs(self, *, is_anew: bool) -> bool:
+        """Forgets the epochs in which no record was written; False if there is none.
 
         A leader may send records of an older epoch than one that this replica began and in which it
         wrote nothing. Before they are appended a flush has made the table durable: recovery would
-        count them to the epoch that was begun.
+        count them to the epoch that was begun. A log that begins anew forgets all its epochs.
         """
-        used = EpochTable()
-        if self.start_offset < self.end_offset:
-            used = self.epochs.truncate_to(self.end_offset)
+        used = EpochTable() if is_anew else self.epochs.truncate_to(self.end_offset)
         used = used if used.entries else FIRST_EPOCH
         if used == self.epochs:
             return False

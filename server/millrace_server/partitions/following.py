@@ -69,7 +69,7 @@ async def begin_anew(partition: Partition, offset: int) -> None:
         partition.advance_high_watermark(offset)
         partition.advance_start(offset)
         await partition.start_durable(offset)
-    if partition.log.forget_unused_epochs():
+    if partition.log.forget_unused_epochs(is_anew=True):
         await partition.epochs_durable()
 
 

@@ -19,7 +19,7 @@ from millrace_server.replication.messages import Diverging, FetchPosition, OutOf
 def disagreement(log: LogView, position: FetchPosition) -> Diverging | OutOfRange | None:
     """Of the leader's log: why it does not go on where a follower's ends; None if it does.
 
-    A follower without records agrees with every log that holds its offset.
+    A follower that knows no epoch has an empty log, and agrees with every log that has its offset.
     """
     if not log.start_offset <= position.fetch_offset:
         return OutOfRange(log.start_offset)
@@ -35,9 +35,13 @@ def disagreement(log: LogView, position: FetchPosition) -> Diverging | OutOfRang
 
 
 def truncation_offset(log: LogView, leader: EpochEnd) -> int:
-    """Of the follower's log: the end that it may keep after the leader's answer."""
+    """Of the follower's log: the end that it may keep after the leader's answer.
+
+    One before the log's start means that the leader does not have what was deleted here.
+    """
     own = end_offset_for(log, leader.epoch)
-    if own is None:
-        # All that the follower has is of later epochs.
-        return log.start_offset
-    return max(log.start_offset, min(own.end_offset, leader.end_offset))
+    if own is not None:
+        return min(own.end_offset, leader.end_offset)
+    # All of its epochs are later than the leader's: it may keep what was before the first.
+    entries = log.epochs.entries
+    return min(entries[0].start_offset if entries else log.start_offset, leader.end_offset)

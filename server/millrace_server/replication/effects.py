@@ -65,6 +65,8 @@ class Truncate:
 class Reset:
     """The follower replaces its log by an empty one that begins at `start_offset`, without epochs.
     The shell calls `on_reset`, or `on_failed`. `high_watermark` as in `Truncate`, but it may rise.
+
+    The log may begin before where it began only if the leader was elected uncleanly.
     """
 
     start_offset: int

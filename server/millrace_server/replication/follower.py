@@ -139,20 +139,22 @@ class PartitionFollower:
             self._take_state(FollowerState.FETCHING)
 
     def _truncate(self, end_offset: int) -> Effects:
-        if end_offset == self.log.start_offset:
-            # No record is left: what the table says of deleted ones may not be the leader's.
-            return self._reset(end_offset)
         lost = self._lost(end_offset)
         if lost is not None:
             return [lost]
+        start_offset = self.log.start_offset
+        if end_offset <= start_offset:
+            # No record is left, nor an epoch. After a loss, what was deleted here may be there.
+            return self._begin_anew(start_offset if end_offset == start_offset else 0)
         self.high_watermark = min(self.high_watermark, end_offset)
         self._take_state(FollowerState.TRUNCATING)
         return [Truncate(end_offset, self.high_watermark)]
 
     def _reset(self, start_offset: int) -> Effects:
         lost = self._lost(start_offset)
-        if lost is not None:
-            return [lost]
+        return self._begin_anew(start_offset) if lost is None else [lost]
+
+    def _begin_anew(self, start_offset: int) -> Effects:
         # What is before the leader's start is committed: its high watermark is not lower.
         self.high_watermark = start_offset
         self._take_state(FollowerState.RESETTING)

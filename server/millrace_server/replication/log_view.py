@@ -33,15 +33,14 @@ class LogView(Protocol):
 
 
 def last_epoch(log: LogView) -> int:
-    """The epoch of the last record; `NO_EPOCH` if the log holds none.
+    """The epoch of the record before the log's end, which may be deleted; `NO_EPOCH` if the table
+    does not say it.
 
     It is not the latest of the table: a leader begins an epoch before it writes a record in it.
     """
-    if log.start_offset < log.end_offset:
-        for epoch, start_offset in reversed(log.epochs.entries):
-            if start_offset < log.end_offset:
-                return epoch
-    return NO_EPOCH
+    epoch = log.epochs.epoch_before(log.end_offset)
+    # The table of a log that never had a record begins with epoch 0, too.
+    return NO_EPOCH if epoch == 0 and log.start_offset == log.end_offset else epoch
 
 
 def end_offset_for(log: LogView, epoch: int) -> EpochEnd | None:

@@ -33,8 +33,8 @@ class BrokerKey(NamedTuple):
 class FetchPosition(NamedTuple):
     """Where a follower's log ends, and the leader epoch that the follower knows.
 
-    `last_epoch` is the epoch of the record before `fetch_offset`, `NO_EPOCH` if its log holds no
-    record.
+    `last_epoch` is the epoch of the record before `fetch_offset`, which may be deleted. It is
+    `NO_EPOCH` if the follower does not know it.
     """
 
     leader_epoch: int

@@ -115,11 +115,13 @@ def test_epochs_without_a_record_are_forgotten_durably(cut: bool) -> None:
     assert again.end_offset_for_epoch(5) == EpochEnd(again.leader_epoch, again.end_offset)
 
 
-def test_log_without_records_keeps_no_epoch() -> None:
+def test_log_that_begins_anew_forgets_the_epochs_of_deleted_records() -> None:
     _, log = log_of(0, 2)
     log.advance_start(2, high_watermark=2)
     log.flush()
-    assert log.forget_unused_epochs()
+    assert not log.forget_unused_epochs()
+    assert log.epochs.epoch_before(2) == 2
+    assert log.forget_unused_epochs(is_anew=True)
     assert log.leader_epoch == 0
     log.append_as_follower(from_leader(b"of another history", 2, 1), now_ms=1)
     assert log.end_offset_for_epoch(9) == EpochEnd(1, 3)
