@@ -51,8 +51,15 @@ def show(
     from rich.console import Console
 
     console = Console()
+    console.print(rendered(columns, rows, title=title, width=console.width))
+
+
+def rendered(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str, width: int
+) -> RenderableType:
+    """The rows for a terminal of this width, with nothing that could control it."""
     cells = [[visible(_on_terminal(cell)) for cell in row] for row in rows]
-    console.print(layout(columns, cells, visible(title), console.width))
+    return layout(columns, cells, visible(title), width)
 
 
 def layout(

@@ -74,6 +74,35 @@ def test_info_of_no_broker_says_so(millrace: Millrace) -> None:
     assert found.exit_code == Exit.UNAVAILABLE
 
 
+def test_a_cluster_of_one_broker_is_healthy(millrace: Millrace) -> None:
+    shown = millrace("cluster", "status", "--check")
+    assert shown.exit_code == Exit.OK
+    healthy, broker, quorum = (line.split("\t") for line in shown.stdout.splitlines())
+    assert healthy == ["cluster", "healthy"]
+    assert broker[:5] == ["broker", "0", millrace.servers, "-", "in service"]
+    assert quorum[:3] == ["quorum", "0", "leader"]
+    assert quorum[4:] == ["0", "0", "0"]
+
+
+def test_status_as_json_has_what_the_lines_have(millrace: Millrace) -> None:
+    status = json.loads(millrace("cluster", "status", "--json").stdout)
+    assert list(status) == [
+        *("cluster_id", "healthy", "problems", "controller"),
+        *("brokers", "quorum", "partitions", "unhealthy"),
+    ]
+    assert (status["healthy"], status["problems"], status["unhealthy"]) == (True, [], [])
+    assert status["controller"] == 0
+
+
+def test_check_and_watch_exclude_each_other(millrace: Millrace) -> None:
+    assert millrace("cluster", "status", "--check", "--watch").exit_code == Exit.USAGE
+
+
+def test_status_without_brokers_is_exit_69(millrace: Millrace, closed_port: str) -> None:
+    shown = millrace("cluster", "status", "--servers", closed_port)
+    assert shown.exit_code == Exit.UNAVAILABLE
+
+
 def test_settings_show_their_values_and_what_sets_them(millrace: Millrace) -> None:
     lines = millrace("cluster", "config").stdout.splitlines()
     rows = {name: rest for broker, name, *rest in (line.split("\t") for line in lines)}

@@ -37,6 +37,7 @@ CASES = {
     ("group", "delete-offsets"): "{topic} --topic {topic} --yes",
     ("group", "delete"): "{topic} --yes",
     ("cluster", "info"): "--metrics millrace_connections",
+    ("cluster", "status"): "--check",
     ("cluster", "config"): "log_level",
     ("cluster", "logs"): "{topic}",
     ("bench", "produce"): "{topic} -n 5",

@@ -1,6 +1,7 @@
-"""`millrace cluster`: brokers, with their statistics, settings and data directories.
+"""`millrace cluster`: brokers, with their state, statistics, settings and data directories.
 
-Owns the flags of `config` and `logs`, and their output. `cluster_info` has those of `info`.
+Owns the flags of `config` and `logs`, and their output. `cluster_info` and `cluster_status` have
+those of `info` and `status`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace_cli.commands.cluster_info import info
+from millrace_cli.commands.cluster_status import status
 from millrace_cli.exits import CommandError, Exit, run, unanswered
 from millrace_cli.json_output import Json, print_json
 from millrace_cli.name_patterns import check_patterns, expand
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 cluster = typer.Typer(
     name="cluster",
-    help="Show brokers, their statistics, settings and data directories.",
+    help="Show brokers, their state, statistics, settings and data directories.",
     no_args_is_help=True,
 )
 Broker = Annotated[
@@ -41,6 +43,7 @@ def _cluster() -> None:
 
 
 cluster.command()(info)
+cluster.command()(status)
 
 
 @cluster.command()
