@@ -1,7 +1,7 @@
 """`millrace cluster`: brokers, with their state, statistics, settings and data directories.
 
-Owns the flags of `config` and `logs`, and their output. `cluster_info` and `cluster_status` have
-those of `info` and `status`.
+Owns the flags of `config` and `logs`, and their output. The other commands have modules of their
+own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace_cli.commands.cluster_info import info
+from millrace_cli.commands.cluster_start import start
 from millrace_cli.commands.cluster_status import status
 from millrace_cli.exits import CommandError, Exit, run, unanswered
 from millrace_cli.json_output import Json, print_json
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 cluster = typer.Typer(
     name="cluster",
-    help="Show brokers, their state, statistics, settings and data directories.",
+    help="Show brokers, their state, statistics, settings and data directories; run a cluster.",
     no_args_is_help=True,
 )
 Broker = Annotated[
@@ -42,6 +43,7 @@ def _cluster() -> None:
     pass
 
 
+cluster.command()(start)
 cluster.command()(info)
 cluster.command()(status)
 

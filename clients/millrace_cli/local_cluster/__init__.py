@@ -1,0 +1,1 @@
+"""A cluster of broker processes on this machine."""
