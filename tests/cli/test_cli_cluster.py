@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def test_info_as_json_has_brokers_and_every_metric(millrace: Millrace) -> None:
-    millrace("topic", "create", "counted")
+    millrace("topic", "create", "counted", "-p", "2")
     millrace.process("produce", "counted", stdin=b"a\n")
     shown = json.loads(millrace("cluster", "info", "--json").stdout)
     assert shown["healthy"] is True
