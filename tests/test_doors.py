@@ -30,13 +30,14 @@ LOOP_DOORS: dict[str, tuple[str, ...]] = {
     "run_in_executor": (),
     "set_default_executor": (),
     # A worker thread hands over its result; a broker in a thread of a test talks to its loop.
-    "call_soon_threadsafe": ("disk.worker_threads", "testing"),
-    "run_coroutine_threadsafe": ("testing",),
+    "call_soon_threadsafe": ("disk.worker_threads", "testing.loop_thread"),
+    "run_coroutine_threadsafe": ("testing.loop_thread",),
     # Clock. What only waits asks the loop for it, and gives it a time that has passed.
     "time": (),
     "call_at": (),
     # Net.
-    "create_connection": ("net.listener",),
+    # A test asks its brokers as a client does.
+    "create_connection": ("net.listener", "testing.cluster_view"),
     "create_datagram_endpoint": (),
     "create_server": (),
     "create_unix_connection": (),

@@ -1,21 +1,8 @@
-"""A real broker for tests: in the caller's event loop, or in a thread of its own.
-
-    async with Broker() as broker:                  # in this loop, on a temporary directory
-        async with Producer(broker.servers) as producer:
-            ...
-
-    with BrokerThread() as broker:                  # for synchronous code
-        ...
-
-Nothing is simulated: it listens on a loopback port, writes segment files and serves them with
-sendfile. Data in a temporary directory is removed at the end; give `data` to keep it.
-"""
+"""A broker in the event loop of a test."""
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-import threading
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +12,7 @@ from millrace_server.config import BrokerConfig
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.lock import DirectoryLock
 from millrace_server.disk.os_disk import DIRECTORY_MODE
+from millrace_server.environment.seams import Environment
 from millrace_server.limits import Limits
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.node import Node
@@ -101,11 +89,11 @@ class Broker:
             raise RuntimeError("the broker is running already")
         self.data.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         self._lock = DirectoryLock(self.data)
-        self._spawn = LoopSpawn()
+        self._spawn, environment = self._machine()
         try:
             node = Node(
                 replace(self.config, listen=f"127.0.0.1:{self._port}"),
-                this_machine(self.data, self._spawn),
+                environment,
                 cold_reads=PageCache(),
             )
             _, self._port = await node.start()
@@ -128,6 +116,11 @@ class Broker:
         """Stops and starts on the same data and port; clients have to reconnect."""
         await self.stop()
         await self.start()
+
+    def _machine(self) -> tuple[LoopSpawn, Environment]:
+        """What a start runs on."""
+        spawn = LoopSpawn()
+        return spawn, this_machine(self.data, spawn)
 
     def _let_go(self) -> None:
         if self._spawn is not None:
@@ -159,77 +152,3 @@ class Broker:
     def _clean_up(self) -> None:
         if self._temporary is not None:
             self._temporary.cleanup()
-
-
-class BrokerThread:
-    """The same broker on an event loop in a thread, for code that has no loop of its own."""
-
-    def __init__(self, *, data: str | Path | None = None, port: int = 0, **settings: Any) -> None:
-        self._broker = Broker(data=data, port=port, **settings)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def servers(self) -> str:
-        """HOST:PORT, as clients take it."""
-        return self._broker.servers
-
-    @property
-    def port(self) -> int:
-        """The TCP port."""
-        return self._broker.port
-
-    @property
-    def data(self) -> Path:
-        """The data directory."""
-        return self._broker.data
-
-    def statistics(self, prefix: str = "") -> Statistics:
-        """See `Broker.statistics`."""
-        if self._loop is None:
-            raise RuntimeError("the broker is not running; use `with`")
-
-        async def read() -> Statistics:
-            return self._broker.statistics(prefix)
-
-        return asyncio.run_coroutine_threadsafe(read(), self._loop).result()
-
-    def __enter__(self) -> Self:
-        loop = asyncio.new_event_loop()
-        self._loop = loop
-        self._thread = threading.Thread(
-            target=loop.run_forever, name="millrace broker", daemon=True
-        )
-        self._thread.start()
-        try:
-            asyncio.run_coroutine_threadsafe(self._broker.__aenter__(), loop).result()
-        except BaseException:
-            self._end_loop()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._loop is None:
-            return
-        try:
-            asyncio.run_coroutine_threadsafe(
-                self._broker.__aexit__(None, None, None), self._loop
-            ).result()
-        finally:
-            self._end_loop()
-
-    def _end_loop(self) -> None:
-        if self._loop is None or self._thread is None:
-            return
-        # The loop's own threads look up addresses; closing the loop would not wait for them.
-        ending = self._loop.shutdown_default_executor()
-        asyncio.run_coroutine_threadsafe(ending, self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        self._loop = self._thread = None
