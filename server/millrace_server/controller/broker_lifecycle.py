@@ -25,6 +25,7 @@ from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.environment.seams import Environment
 from millrace_server.log.checkpoint_file import read_file, replace_file
 from millrace_server.logs import get_logger
+from millrace_server.peers.calls import Channel
 
 log = get_logger("millrace.broker")
 CLEAN_SHUTDOWN_NAME = "clean-shutdown"
@@ -190,7 +191,10 @@ class BrokerLifecycle:
         offset = self._metadata.publisher.applied_offset
         request = BrokerHeartbeatRequest(self._broker_id, self.epoch, offset, self._wants_shutdown)
         answer = await self._controller.call(
-            request, BrokerHeartbeatResponse, timeout_ms=4 * self._interval_ms
+            request,
+            BrokerHeartbeatResponse,
+            timeout_ms=4 * self._interval_ms,
+            channel=Channel.HEARTBEAT,
         )
         if answer.should_shut_down:
             self._may_stop.set()

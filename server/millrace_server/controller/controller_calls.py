@@ -48,12 +48,19 @@ class ControllerCalls:
         """Whether this broker is the active controller, or the only one that can be."""
         return self._is_alone or self._active.is_active
 
-    async def call(self, request: Message, response: type[M], *, timeout_ms: int) -> M:
+    async def call(
+        self,
+        request: Message,
+        response: type[M],
+        *,
+        timeout_ms: int,
+        channel: Channel = Channel.CONTROL,
+    ) -> M:
         """The controller's response to a request that may be repeated. Raises `ApiError`."""
         deadline_ms = self._env.clock.monotonic_ms() + timeout_ms
         while True:
             try:
-                answered: Any = await self._attempt(request, response, deadline_ms)
+                answered: Any = await self._attempt(request, response, deadline_ms, channel)
             except PeerUnreachable as error:
                 missing = ApiError(ErrorCode.NOT_CONTROLLER, f"No active controller: {error}")
                 refused = self._peers.refusal or missing
@@ -87,13 +94,13 @@ class ControllerCalls:
                 "may have been made; look before you try again",
             ) from error
 
-    async def _attempt(self, request: Message, response: type[M], deadline_ms: int) -> Message:
+    async def _attempt(
+        self, request: Message, response: type[M], deadline_ms: int, channel: Channel
+    ) -> Message:
         if self.is_here:
             return await self._requests.handle(request)
         leader_id = self._metadata.leader_id
         if leader_id is None:
             raise PeerUnreachable("the quorum has no leader")
         timeout_ms = max(1, deadline_ms - self._env.clock.monotonic_ms())
-        return await self._peers.call(
-            leader_id, Channel.CONTROL, request, response, timeout_ms=timeout_ms
-        )
+        return await self._peers.call(leader_id, channel, request, response, timeout_ms=timeout_ms)

@@ -23,6 +23,7 @@ class Channel(Enum):
     QUORUM = "quorum"
     QUORUM_FETCH = "quorum fetch"
     CONTROL = "control"
+    HEARTBEAT = "heartbeat"
     REPLICA_FETCH = "replica fetch"
 
 
