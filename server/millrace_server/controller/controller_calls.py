@@ -20,6 +20,8 @@ from millrace_server.peers.calls import Channel, PeerCalls, PeerUnreachable, ref
 
 M = TypeVar("M", bound=Message)
 RETRY_MS = 50
+FORWARD_WAIT_MS = 10_000
+"""As long as a change waits on a broker that may become the active controller."""
 _MOVED = (ErrorCode.NOT_CONTROLLER, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_API)
 """The broker that was asked is not the active controller, or not yet."""
 
@@ -77,9 +79,20 @@ class ControllerCalls:
     async def forward(self, request: Message, response: type[M], *, timeout_ms: int) -> M:
         """The response of the active controller to a client's request.
 
-        Raises `ApiError`: NOT_CONTROLLER if the request has not reached it, REQUEST_TIMED_OUT if
-        that is not known.
+        Raises `ApiError`: NOT_CONTROLLER if there is none for `FORWARD_WAIT_MS`, REQUEST_TIMED_OUT
+        if it is not known whether the request has reached one.
         """
+        until_ms = self._env.clock.monotonic_ms() + FORWARD_WAIT_MS
+        while True:
+            try:
+                return await self._forward(request, response, timeout_ms)
+            except ApiError as error:
+                is_over = self._env.clock.monotonic_ms() >= until_ms
+                if error.code is not ErrorCode.NOT_CONTROLLER or is_over:
+                    raise
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _forward(self, request: Message, response: type[M], timeout_ms: int) -> M:
         leader_id = self._metadata.leader_id
         if leader_id is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
