@@ -141,6 +141,7 @@ class MetadataApplier:
         if new.is_created(self._broker_id) and (topic.topic_id, number) in self._created:
             created = self._created.pop((topic.topic_id, number))
             await self._opening.put_in_service(topic, number, created)
+            self._on_leader_changed(topic.name, number, new)
         elif new.leader_epoch != old.leader_epoch:
             partition = self._partitions.find(topic.name, number)
             if partition is not None:
