@@ -12,7 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from millrace_server.api_error import ApiError
 from millrace_server.controller.applier import MetadataApplier, NotApplied, Replica
 from millrace_server.environment.seams import Environment
+from millrace_server.logs import get_logger
 
+log = get_logger("millrace.controller")
 Report = Callable[[Sequence[Replica]], Awaitable[None]]
 """Commits that this broker has created replicas. Raises `ApiError`."""
 
@@ -51,5 +53,6 @@ class ReplicaAssigner:
         try:
             await self._report(created)
         except ApiError as error:
+            log.error("replicas not reported", replicas=len(created), reason=error.message)
             self._applier.give_up(created, error)
             raise NotApplied(error.code, error.message) from error
