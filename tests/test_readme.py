@@ -95,4 +95,4 @@ def test_the_fixture_example_passes(tmp_path: Path) -> None:
         timeout=HANG_TIMEOUT_S,
     )
     assert done.returncode == 0, done.stdout
-    assert "1 passed" in done.stdout
+    assert "2 passed" in done.stdout
