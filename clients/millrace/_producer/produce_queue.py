@@ -338,7 +338,8 @@ class ProduceQueue:
         elif code is ErrorCode.MESSAGE_TOO_LARGE and self._may_split(batch):
             self._split(queue, batch, settled)
         elif error.retriable:
-            if code is not None and ERROR_TRAITS[code].refresh_metadata:
+            # A leader that is cut off from its followers does not know that another one leads.
+            if code in _UNDECIDED or (code is not None and ERROR_TRAITS[code].refresh_metadata):
                 self.stale_topics.add(batch.topic)
             self._retry(queue, batch, error, now_ms, settled)
         else:
