@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 from millrace_protocol.errors import ErrorCode
@@ -258,6 +259,43 @@ async def test_a_group_moves_with_the_leadership_of_its_partition(
     assert await state_of_group(wire) == "Stable"
     await wire.ask(commit(joined, ("clicks", 0, 8)), OffsetCommitResponse)
     assert await committed(wire) == {("clicks", 0): 8}
+
+
+async def test_a_coordinator_that_is_loaded_early_waits_until_its_partition_leads(
+    tmp_path: Path,
+) -> None:
+    """The metadata names the leader before the leader's log has begun the epoch."""
+    faults = Faults()
+    async with node_on(tmp_path, faults) as node, connect(node.address[1]) as wire:
+        await wire.create("clicks")
+        await wire.ask(commit(await join_alone(wire), ("clicks", 0, 7)), OffsetCommitResponse)
+        broker = node.broker
+        topic = broker.image.topics["__consumer_offsets"]
+        number = partition_for_group(GROUP, topic.partition_count)
+        partition = broker.partitions.get(topic.name, number)
+        elsewhere, here = (
+            replace(topic.partitions[number], leader=leader, leader_epoch=epoch)
+            for leader, epoch in ((9, 1), (0, 2))
+        )
+        await partition.become_follower(1, leader_id=9)
+        broker.groups.on_leader_changed(topic.name, number, elsewhere)
+        faults.may_sync.clear()
+        partitions = [*topic.partitions]
+        partitions[number] = here
+        leading = asyncio.ensure_future(
+            broker.replicas.take_role(
+                replace(topic, partitions=tuple(partitions)), number, partition
+            )
+        )
+        await until(lambda: partition.log.leader_epoch == 2)
+        broker.groups.on_leader_changed(topic.name, number, here)
+        for _ in range(3):
+            assert await code_of_group(wire) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        faults.may_sync.set()
+        await leading
+        while await code_of_group(wire) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            pass
+        assert await committed(wire) == {("clicks", 0): 7}
 
 
 async def test_a_client_that_leaves_while_the_offsets_topic_is_created_leaves_a_coordinator(

@@ -22,6 +22,8 @@ from tests.command_line import COMMAND
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 RACK = "cellar"
+GROUPS = ("billing", "audit", "search")
+"""Each broker coordinates some of them, as a rule."""
 
 
 @dataclass
@@ -91,7 +93,8 @@ def started(directory: Path, *flags: str, **environment: str) -> Iterator[Runnin
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """Three brokers for all tests of this file."""
     directory = tmp_path_factory.mktemp("cluster") / "new"
-    with started(directory, "--brokers", "3", "--port", "0", MILLRACE_RACK=RACK) as running:
+    environment = {"MILLRACE_RACK": RACK, "MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
+    with started(directory, "--brokers", "3", "--port", "0", **environment) as running:
         for _ in range(3):
             assert ", process " in running.stderr_line()
         yield running
@@ -103,6 +106,18 @@ def replicated(millrace: Millrace, name: str) -> str:
     created = millrace("topic", "create", name, *flags, "--config", "min.insync.replicas=2")
     assert created.exit_code == 0, created.output
     return name
+
+
+def produce(millrace: Millrace, topic: str, records: list[str]) -> None:
+    ended = millrace.process("produce", topic, stdin="".join(f"{r}\n" for r in records).encode())
+    assert ended.returncode == 0, ended.stderr
+
+
+def consumed(millrace: Millrace, topic: str, *group: str) -> list[str]:
+    """The records that a group has not read, or all; those of a group are committed."""
+    ended = millrace("consume", topic, *(("--group", *group) if group else ()))
+    assert ended.exit_code == 0, ended.output
+    return sorted(ended.stdout.splitlines())
 
 
 def test_the_first_line_names_all_servers_and_then_all_brokers_are_in_service(
@@ -151,8 +166,10 @@ def test_a_killed_broker_is_named_its_partitions_go_on_and_it_comes_back(
     millrace = cluster.millrace
     topic = replicated(millrace, "survives")
     cluster.until(lambda status: bool(status["healthy"]))
-    before, after = (b"".join(b"%s-%d\n" % (when, n) for n in range(50)) for when in (b"a", b"z"))
-    assert millrace.process("produce", topic, stdin=before).returncode == 0
+    before, after = ([f"{when}-{n:02}" for n in range(50)] for when in ("before", "later"))
+    produce(millrace, topic, before)
+    for group in GROUPS:
+        assert consumed(millrace, topic, group) == before
 
     os.kill(int((cluster.directory / "broker-2" / "lock").read_text()), signal.SIGKILL)
     line = cluster.stderr_line()
@@ -173,10 +190,10 @@ def test_a_killed_broker_is_named_its_partitions_go_on_and_it_comes_back(
     assert shown.exit_code == Exit.REFUSED
     assert "cluster\tfenced: broker 2" in shown.stdout.splitlines()
 
-    produced = millrace.process("produce", topic, stdin=after)
-    assert produced.returncode == 0, produced.stderr
-    consumed = millrace("consume", topic).stdout.encode()
-    assert sorted(consumed.splitlines()) == sorted((before + after).splitlines())
+    produce(millrace, topic, after)
+    assert consumed(millrace, topic) == before + after
+    for group in GROUPS:
+        assert consumed(millrace, topic, group) == after
 
     words = shlex.split(line.partition("start it again with ")[2])
     assert words[0] == "millrace"

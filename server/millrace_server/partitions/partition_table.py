@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError, quoted
 from millrace_server.partitions.partition import Partition
+from millrace_server.partitions.role import Role
 
 
 class NotOpenYet(ApiError):
@@ -95,9 +96,13 @@ class PartitionTable:
         found = self._by_topic.get(topic, {}).get(number)
         return found if isinstance(found, ApiError) else None
 
-    async def until_opened(self, topic: str, number: int) -> None:
-        """Returns when the partition takes appends, is offline for good, or is gone."""
-        while self._is_to_be_opened(topic, number):
+    async def until_leading(self, topic: str, number: int, epoch: int) -> None:
+        """Returns when the partition takes appends in `epoch` or a later one has begun, and when it
+        is offline for good or gone.
+
+        The metadata names a leader before the leader's log has begun the epoch.
+        """
+        while self._is_to_lead(topic, number, epoch):
             await self._changed.wait()
 
     async def until_not_being_opened(self, topic: str) -> None:
@@ -105,11 +110,13 @@ class PartitionTable:
         while any(name == topic for name, _ in self.being_opened):
             await self._changed.wait()
 
-    def _is_to_be_opened(self, topic: str, number: int) -> bool:
+    def _is_to_lead(self, topic: str, number: int, epoch: int) -> bool:
         found = self._by_topic.get(topic, {}).get(number)
-        if isinstance(found, Partition):
-            return found.log.read_only_cause is not None
-        return isinstance(found, NotOpenYet | OpenedAgainLater)
+        if not isinstance(found, Partition):
+            return isinstance(found, NotOpenYet | OpenedAgainLater)
+        if found.log.read_only_cause is not None or found.leader_epoch < epoch:
+            return True
+        return found.leader_epoch == epoch and found.leadership.role is not Role.LEADER
 
     def get(self, topic: str, number: int) -> Partition:
         """The partition, for a client. Raises `ApiError` when there is none, it is offline, or

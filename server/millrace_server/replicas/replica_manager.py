@@ -188,6 +188,7 @@ class ReplicaManager:
             return
         if partition.log.read_only_cause is None:
             self._begin_role(key, topic, number, partition)
+            self._partitions.tell_change()
 
     def _retry_later(self, key: PartitionKey) -> None:
         retry = self._env.spawn.task(self._retry(key), name="take role again")

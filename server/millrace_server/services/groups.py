@@ -8,7 +8,7 @@ hashes to. The topic is created when the first coordinator is looked for. The ru
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -264,7 +264,7 @@ class GroupCoordinatorService:
         if topic != OFFSETS_TOPIC:
             return
         if known.leader == self._cluster.node_id:
-            self._runtime.load(number, known.leader_epoch, self._opener(number))
+            self._load(number, known.leader_epoch)
         else:
             self._runtime.unload(number, known.leader_epoch)
 
@@ -318,19 +318,19 @@ class GroupCoordinatorService:
         if topic is None:
             return
         started = [
-            self._runtime.load(number, partition.leader_epoch, self._opener(number))
+            self._load(number, partition.leader_epoch)
             for number, partition in enumerate(topic.partitions)
             if partition.leader == self._cluster.node_id
         ]
         if loads := [load for load in started if load is not None]:
             await asyncio.wait(loads, timeout=timeout_s)
 
-    def _opener(self, number: int) -> Callable[[], Awaitable[Partition]]:
-        async def opened() -> Partition:
-            await self._partitions.until_opened(OFFSETS_TOPIC, number)
+    def _load(self, number: int, epoch: int) -> asyncio.Task[None] | None:
+        async def led() -> Partition:
+            await self._partitions.until_leading(OFFSETS_TOPIC, number, epoch)
             return self._partitions.get(OFFSETS_TOPIC, number)
 
-        return opened
+        return self._runtime.load(number, epoch, led)
 
 
 def _expect(result: object, kind: type[V]) -> V:
