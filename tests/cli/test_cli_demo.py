@@ -76,6 +76,29 @@ def test_demo_prints_the_figures_of_the_csv_twice_and_how_a_group_shared_the_fli
     ) in stderr
 
 
+def test_the_figures_are_those_of_the_csv_while_leaders_of_a_cluster_are_killed(
+    millrace: Millrace,
+) -> None:
+    limit = 4_000
+    flags = ["--brokers", "3", "--limit", str(limit), "--no-spark"]
+    ended = millrace.process("demo", *flags)
+    stderr = ended.stderr.decode()
+    assert ended.returncode == 0, stderr
+    kills = [line for line in stderr.splitlines() if line.startswith("kill: broker ")]
+    assert len(kills) == 3
+    assert all(", leader of partition " in line and "others led after" in line for line in kills)
+    expected = departures_of_csv(flights_file(), limit=limit)
+    assert f"equal: {expected.total:,} departures of {limit:,} flights" in stderr
+    assert f"order: as sent, within each of {len(expected.per_carrier)} carriers" in stderr
+    assert f"group: {limit:,} flights, each processed at least once" in stderr
+
+
+def test_two_brokers_are_refused_because_they_survive_no_loss(millrace: Millrace) -> None:
+    refused = millrace("demo", "--brokers", "2", "--no-spark")
+    assert refused.exit_code == Exit.USAGE
+    assert "choose 1, or 3 and more" in refused.stderr
+
+
 def test_every_record_counts_as_its_row_does() -> None:
     count = DepartureCount()
     for records in flight_records(flights_file(), limit=LIMIT, chunk_rows=300):

@@ -133,6 +133,12 @@ def flight_records(file: Path, *, limit: int | None, chunk_rows: int) -> Iterato
             yield records
 
 
+def count_flights(file: Path, *, limit: int | None) -> int:
+    """The number of rows in the file, at most `limit`."""
+    with _rows(file) as (_, rows):
+        return sum(1 for _ in islice(rows, limit))
+
+
 def departures_of_csv(file: Path, *, limit: int | None) -> Departures:
     """The departures in the file, by its columns `carrier`, `dep_time` and `hour`."""
     counted = Departures()
