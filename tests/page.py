@@ -7,9 +7,9 @@
     ```text             the output of the program before it
 
 In expected output `...` stands for any text within a line, and alone on a line for any lines. The
-only things changed are the port, so that the tests do not need 9092, `nc`, which need not be
-installed: a stand-in of ten lines takes its place, and how long the first member of a group waits
-for others.
+only things changed are the ports, so that the tests do not need 9092 and those behind it, `nc`,
+which need not be installed: a stand-in of ten lines takes its place, and how long the first member
+of a group waits for others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,8 +30,10 @@ from tests.command_line import write_script
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 ROOT = Path(__file__).parents[1]
-PORT = "9092"
-"""The port of the broker in all documents."""
+PORT = 9092
+"""The port of the broker in all documents, and the first one of a cluster."""
+PORTS = 6
+"""The ports of a cluster of three brokers."""
 BLOCK = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
 _END = "END OF BLOCK"
 _NC = """#!{python}
@@ -138,29 +140,41 @@ def page_shell(directory: Path) -> Iterator[Shell]:
         shell.close()
 
 
-def free_port(shell: Shell) -> str:
-    """One that a broker of the page will have, and its commands are told of."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+def free_port(shell: Shell, *, ports: int = 1) -> int:
+    """The first of the ports that brokers of the page will have; its commands are told of it."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as free, ExitStack() as stack:
+            port: int = free.getsockname()[1]
+            with suppress(OSError, OverflowError):
+                for behind in range(1, ports):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port + behind)))
+                break
     use_port(shell, port)
     return port
 
 
-def use_port(shell: Shell, port: str) -> None:
+def use_port(shell: Shell, port: int) -> None:
     """Tells the commands of a page which port has its broker."""
     shell.run(f"export MILLRACE_SERVERS=localhost:{port} MILLRACE_LISTEN=127.0.0.1:{port}")
     shell.run("export MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS=0")
 
 
-def check(shell: Shell, step: Step, port: str) -> None:
+def check(shell: Shell, step: Step, port: int) -> None:
     """Types a line, and compares."""
-    lines, code = shell.run(step.command.replace(PORT, port))
+    lines, code = shell.run(_moved(step.command, PORT, port))
     # A table of Spark's has an empty line behind it.
-    shown = "\n".join(line.rstrip().replace(port, PORT) for line in lines).rstrip().splitlines()
+    shown = "\n".join(_moved(line.rstrip(), port, PORT) for line in lines).rstrip().splitlines()
     wanted = [line.rstrip() for line in step.expected]
     report = [f"$ {step.command}", "The page says:", *wanted, "but it prints:", *shown]
     assert matches(wanted, shown), "\n".join(report)
     assert code == 0, step.command
+
+
+def _moved(text: str, old: int, new: int) -> str:
+    """The text with the ports from `old` on as those from `new` on."""
+    for behind in range(PORTS):
+        text = text.replace(str(old + behind), str(new + behind))
+    return text
 
 
 def matches(wanted: list[str], shown: list[str]) -> bool:

@@ -31,7 +31,7 @@ from millrace_server.config_sources import load
 from millrace_server.limits import Limits
 from millrace_server.testing import BrokerThread
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
-from tests.page import BLOCK, ROOT, Shell, check, free_port, page_shell, steps, use_port
+from tests.page import BLOCK, PORTS, ROOT, Shell, check, free_port, page_shell, steps, use_port
 
 SHAPES = ROOT / "docs" / "json-output.md"
 """Its blocks are shapes: `tests/cli/test_json_output.py` compares them with the output."""
@@ -52,14 +52,17 @@ def test_every_block_of_a_page_prints_what_stands_there(page: Path, tmp_path: Pa
 
 
 @contextmanager
-def _broker(shell: Shell, text: str) -> Iterator[str]:
+def _broker(shell: Shell, text: str) -> Iterator[int]:
     """A broker for a page, or a free port for the one that the page starts."""
+    if re.search(r"^\$ .*\bmillrace cluster start", text, re.M):
+        yield free_port(shell, ports=PORTS)
+        return
     if re.search(r"^\$ .*\bmillrace serve", text, re.M):
         yield free_port(shell)
         return
     with BrokerThread(topic={"durability": "os"}) as broker:
-        use_port(shell, str(broker.port))
-        yield str(broker.port)
+        use_port(shell, broker.port)
+        yield broker.port
 
 
 def test_a_block_that_would_not_run_is_an_error() -> None:
