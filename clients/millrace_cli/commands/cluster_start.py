@@ -5,7 +5,6 @@ Owns the flags and the output. `local_cluster` runs the processes.
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,6 +74,8 @@ async def _start(path: Path, brokers: int | None, port: int | None, config: Path
 
 
 async def _run(cluster: LocalCluster) -> Exit:
+    import asyncio
+
     from millrace_cli.interruption import finish
 
     try:

@@ -5,7 +5,6 @@ Owns the flags, the questions to the brokers, and the output. `cluster_state` sa
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,6 +75,8 @@ def status(
 
 
 async def _state(admin: Admin) -> ClusterState:
+    import asyncio
+
     from millrace_cli.cluster_state import MIN_ISR, cluster_state, degraded
 
     quorum = await admin.describe_quorum()
@@ -115,6 +116,8 @@ async def _rack(admin: Admin, node_id: int) -> tuple[int, str]:
 
 async def _watch(admin: Admin, interval_s: float, *, as_json: bool) -> None:
     """Shows the state until the command is interrupted."""
+    import asyncio
+
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
