@@ -101,7 +101,7 @@ def test_the_import_of_the_page_on_typed_columns_writes_the_columns_of_the_query
     for name, value in quick_spark.items():
         monkeypatch.setenv(name, value)
     with page_shell(tmp_path) as shell:
-        port = servers.rpartition(":")[2]
+        port = int(servers.rpartition(":")[2])
         use_port(shell, port)
         for step in steps(section):
             check(shell, step, port)
