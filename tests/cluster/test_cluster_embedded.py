@@ -49,13 +49,14 @@ async def test_nothing_is_left_of_a_cluster_whose_brokers_were_killed() -> None:
             return cluster.data
 
     await cycle()
-    before = open_files()
+    before, threads = open_files(), set(threading.enumerate())
     tasks = len(asyncio.all_tasks())
     directory = await cycle()
     await until(lambda: open_files() == before)
     assert not directory.exists()
     # The loop has threads of its own, which look up addresses.
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("millrace")]
+    new = set(threading.enumerate()) - threads
+    assert not [thread for thread in new if thread.name.startswith("millrace")]
     assert len(asyncio.all_tasks()) == tasks
 
 
