@@ -51,24 +51,38 @@ CLIENT_ID = "millrace-cli"
 def client_settings(pairs: Iterable[str] | None, config: type[ClientConfig]) -> dict[str, Any]:
     """Keyword arguments of a client; a name may have dots for underscores.
 
+    `assignors` is a list, with commas between its names. What else a client takes beside its
+    settings has an argument or a flag of its own.
+
     Raises `typer.BadParameter` for an unknown name, and for a value that the setting cannot have.
     """
+    from millrace.assignors import chosen
     from millrace.config import configure
     from millrace.errors import ConfigError
 
     hints = get_type_hints(config)
     settings: dict[str, Any] = {"client_id": CLIENT_ID}
+    assignors: dict[str, list[str]] = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         name = name.strip().replace(".", "_")
         if not name or not equals:
             raise typer.BadParameter(f"-X {pair!r} is not NAME=VALUE")
-        settings[name] = _value(name, value.strip(), hints.get(name, str))
+        if name == "assignors" and name in config.parameters:
+            assignors = {name: [each.strip() for each in value.split(",")]}
+        elif name in config.parameters:
+            raise typer.BadParameter(
+                f"-X {name} is no setting: see --help for its flag or argument"
+            )
+        else:
+            settings[name] = _value(name, value.strip(), hints.get(name, str))
     try:
         configure(config, settings)
+        if assignors:
+            chosen(assignors["assignors"])
     except ConfigError as error:
         raise typer.BadParameter(f"-X {error}") from None
-    return settings
+    return settings | assignors
 
 
 def producer_settings(

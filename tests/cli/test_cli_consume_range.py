@@ -94,6 +94,8 @@ def test_a_pattern_without_a_match_is_exit_1(millrace: Millrace) -> None:
         (("t", "--json", "-D", ""), "--json excludes"),
         (("t", "--format", "%s", "-K", ":"), "--format excludes"),
         (("t", "-g", "g", "-X", "auto_commit=true"), "auto_commit: the command commits"),
+        (("t", "-g", "g", "-X", "assignors=rang"), "the names are range, roundrobin, sticky"),
+        (("t", "-X", "group=g"), "-X group is no setting: see --help"),
     ],
 )
 def test_flags_that_do_not_fit_are_exit_2_before_a_connection(

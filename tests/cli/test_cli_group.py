@@ -38,9 +38,9 @@ def group(millrace: Millrace, topic: str, tmp_path: Path) -> str:
 
 
 @contextmanager
-def a_member(millrace: Millrace, topic: str) -> Iterator[subprocess.Popen[bytes]]:
+def a_member(millrace: Millrace, topic: str, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that follows the topic, and has been given all of it."""
-    with millrace.running("consume", topic, "--group", topic, "--follow") as process:
+    with millrace.running("consume", topic, "--group", topic, "--follow", *flags) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b'{"t":4000}\n'
         yield process
@@ -106,6 +106,12 @@ def test_describe_shows_members_and_their_partitions(millrace: Millrace, group: 
     assert in_json["assignment"] == {group: [0, 1]}
     assert in_json["topics"] == [group]
     assert [each["member_id"] for each in described["partitions"]] == [member[1]] * 2
+
+
+def test_the_assignors_of_a_member_are_a_setting(millrace: Millrace, group: str) -> None:
+    with a_member(millrace, group, "-X", "assignors=range,sticky"):
+        described = json.loads(millrace("group", "describe", group, "--json").stdout)
+    assert described["assignor"] == "range"
 
 
 @pytest.mark.parametrize(
