@@ -17,8 +17,11 @@ from millrace.admin import ListedOffset, PartitionDescription, TopicDescription,
 from millrace.brokers import (
     BrokerDescription,
     ClusterDescription,
+    ConfigValue,
     LogDirectory,
     PartitionSize,
+    QuorumDescription,
+    QuorumReplica,
 )
 from millrace.errors import broker_error
 from millrace.groups import (
@@ -125,6 +128,23 @@ class FixedAdmin:
         brokers = [BrokerDescription(n, f"broker-{n}.internal", 9092) for n in (1, 2, 3)]
         cluster_id = "0b7e3d1c-7a55-4bb2-8c0e-5b8a5f7a9f10"
         return ClusterDescription(cluster_id, 2, tuple(brokers))
+
+    async def describe_quorum(self) -> QuorumDescription:
+        """Brokers 1 to 3 vote, and 2 is the active controller; 4 is a voter that is away."""
+        ends = {1: (40_211, 120, 120), 2: (40_213, 0, 0), 3: (40_213, 80, 80), 4: (39_807, None, None)}
+        replicas = (
+            QuorumReplica(node_id, uuid.UUID(int=node_id), True, end, fetched_ms, caught_up_ms)
+            for node_id, (end, fetched_ms, caught_up_ms) in ends.items()
+        )
+        return QuorumDescription(2, 7, 40_213, tuple(replicas))
+
+    async def describe_broker_configs(self, broker: int) -> dict[str, ConfigValue]:
+        """The rack."""
+        return {"rack": ConfigValue("eu-central-1" + "abc"[broker - 1], False, "file", True, "")}
+
+    async def describe_configs(self, topic: str) -> dict[str, ConfigValue]:
+        """The setting that says how many replicas must be in sync."""
+        return {"min.insync.replicas": ConfigValue("1", True, "default", False, "")}
 
     async def describe_log_dirs(
         self, topics: Iterable[str] | None = None, *, broker: int

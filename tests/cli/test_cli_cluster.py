@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from millrace.admin import Admin, PartitionDescription, TopicDescription
 from millrace.brokers import BrokerDescription
 from millrace.errors import ConnectionFailed
-from millrace_cli.cluster_health import cluster_health
 from millrace_cli.each_broker import ask_each
 from millrace_cli.exits import Exit
 from millrace_cli.topic_sizes import partition_sizes, topic_size
@@ -24,8 +22,6 @@ def test_info_as_json_has_brokers_and_every_metric(millrace: Millrace) -> None:
     millrace("topic", "create", "counted", "-p", "2")
     millrace.process("produce", "counted", stdin=b"a\n")
     shown = json.loads(millrace("cluster", "info", "--json").stdout)
-    assert shown["healthy"] is True
-    assert shown["leaderless"] == shown["under_replicated"] == []
     assert shown["partitions"] > shown["topics"] > 0
     (broker,) = shown["brokers"]
     assert shown["controller"] == broker["node_id"] == 0
@@ -50,7 +46,7 @@ def test_info_in_a_pipe_has_stable_columns(millrace: Millrace) -> None:
     lines = millrace("cluster", "info", "--metrics", "millrace_").stdout.splitlines()
     rows = [line.split("\t") for line in lines]
     host, port = millrace.servers.split(":")
-    assert rows[0][0] == "cluster" and rows[0][2:5] == ["yes", "0", "1"]
+    assert rows[0][0] == "cluster" and rows[0][2:4] == ["0", "1"]
     assert rows[1][:5] == ["broker", "0", host, port, "yes"]
     metrics = rows[2:]
     assert {len(row) for row in metrics} == {8}
@@ -164,25 +160,6 @@ def test_what_is_not_there_is_one_line(
     assert (refused.exit_code, refused.stdout) == (Exit.REFUSED, "")
     (line,) = refused.stderr.splitlines()
     assert sentence in line
-
-
-def a_topic(*partitions: tuple[int | None, tuple[int, ...], tuple[int, ...]]) -> TopicDescription:
-    """A topic of partitions with a leader, replicas and an ISR."""
-    found = [PartitionDescription(n, led, 0, *rest) for n, (led, *rest) in enumerate(partitions)]
-    return TopicDescription("clicks", uuid.UUID(int=1), False, tuple(found))
-
-
-def test_a_cluster_is_healthy_if_every_partition_has_leader_and_replicas() -> None:
-    whole = a_topic((1, (1, 2), (1, 2)), (2, (2, 1), (1, 2)))
-    assert cluster_health([whole], controller=1, errors=[]).is_healthy
-    assert not cluster_health([whole], controller=None, errors=[]).is_healthy
-    assert not cluster_health([whole], controller=1, errors=["no answer"]).is_healthy
-    health = cluster_health(
-        [a_topic((None, (1, 2), ()), (2, (2, 1), (2,)), (1, (1,), (1,)))], controller=1, errors=[]
-    )
-    assert (health.topics, health.partitions, health.is_healthy) == (1, 3, False)
-    assert [each.state.partition for each in health.leaderless] == [0]
-    assert [each.state.partition for each in health.under_replicated] == [1]
 
 
 async def test_a_broker_that_is_away_hides_no_answer_of_another() -> None:

@@ -78,6 +78,7 @@ def test_consume(request: pytest.FixtureRequest, shop: Millrace, columns: int) -
         ("group", "describe", "hourly-report"),
         ("group", "lag"),
         ("cluster", "info"),
+        ("cluster", "status"),
         ("cluster", "logs"),
     ],
 )

@@ -1,7 +1,4 @@
-"""`millrace cluster info`: the state of the cluster, and what each broker has counted.
-
-Owns the flags and the output; `cluster_health` decides what is wrong.
-"""
+"""`millrace cluster info`: the brokers of a cluster, and what each of them has counted."""
 
 from __future__ import annotations
 
@@ -15,19 +12,17 @@ from millrace_cli.servers import DEFAULT_SERVERS, Servers
 from millrace_cli.table import show
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from millrace.admin import TopicDescription
     from millrace.brokers import ClusterDescription
     from millrace.statistics import BrokerStatistics, Metric, Sample
-    from millrace_cli.cluster_health import ClusterHealth, TopicPartitionState
     from millrace_cli.each_broker import BrokerAnswer
 
 QUANTILES = {"p50": 0.5, "p99": 0.99}
-_CLUSTER_COLUMNS = (
-    *("cluster", "healthy", "controller #", "brokers #", "topics #", "partitions #"),
-    *("leaderless #", "under-replicated #"),
-)
+_CLUSTER_COLUMNS = ("cluster", "controller #", "brokers #", "topics #", "partitions #")
 _BROKER_COLUMNS = ("broker #", "host", "port #", "controller", "version", "uptime s #")
 _METRIC_COLUMNS = ("broker #", "metric", "labels", "value #", "count #", "p50 #", "p99 #")
-_PROBLEM_COLUMNS = ("topic", "partition #", "leader #", "replicas", "isr")
 
 
 def info(
@@ -38,15 +33,14 @@ def info(
     as_json: Json = False,
     servers: Servers = DEFAULT_SERVERS,
 ) -> None:
-    """Show the state of the cluster, its brokers, and their statistics.
+    """Show the brokers and their statistics.
 
-    A cluster is healthy if it has a controller, every broker answers, and every partition has a
-    leader and all replicas in its ISR. Without --json, metrics that are 0 are left out.
+    Without --json, metrics that are 0 are left out. `millrace cluster status` says whether the
+    cluster is healthy.
 
     \b
     In a pipe, a line begins with
-      cluster    id, healthy, controller, then how many: brokers, topics, partitions,
-                 partitions without a leader, partitions whose ISR lacks a replica
+      cluster    id, controller, then how many: brokers, topics, partitions
       broker     id, host, port, whether it is the controller, version, uptime in seconds
       unhealthy  topic, partition, leader, replicas, isr
       metric     broker, name, labels, value, and of a histogram count, p50 and p99;
@@ -55,7 +49,6 @@ def info(
 
     async def work() -> Exit:
         from millrace.admin import Admin
-        from millrace_cli.cluster_health import cluster_health
         from millrace_cli.each_broker import ask_each
 
         async with Admin(servers, client_id="millrace-cli") as admin:
@@ -64,16 +57,12 @@ def info(
                 described.brokers,
                 lambda node_id: admin.describe_statistics(node_id, prefix=prefix),
             )
-            topics = await admin.describe_topics(await admin.list_topics(internal=True))
-        health = cluster_health(
-            (topic.value for topic in topics if topic.value is not None),
-            controller=described.controller,
-            errors=[each.error for each in found if each.error is not None],
-        )
+            described_topics = await admin.describe_topics(await admin.list_topics(internal=True))
+        topics = [each.value for each in described_topics if each.value is not None]
         if as_json:
-            print_json(_as_json(described, health, found))
+            print_json(_as_json(described, topics, found))
         else:
-            _show(described, health, found)
+            _show(described, topics, found)
         return unanswered((each.broker.node_id, each.error) for each in found)
 
     run(work())
@@ -81,13 +70,12 @@ def info(
 
 def _show(
     described: ClusterDescription,
-    health: ClusterHealth,
+    topics: Sequence[TopicDescription],
     found: list[BrokerAnswer[BrokerStatistics]],
 ) -> None:
     state = (
-        *(described.cluster_id, _yes(health.is_healthy), described.controller, len(found)),
-        *(health.topics, health.partitions),
-        *(len(health.leaderless), len(health.under_replicated)),
+        *(described.cluster_id, described.controller, len(found)),
+        *(len(topics), _partitions(topics)),
     )
     show(_CLUSTER_COLUMNS, [state], kind="cluster")
     brokers = [
@@ -102,16 +90,6 @@ def _show(
         for each in found
     ]
     show(_BROKER_COLUMNS, brokers, title="brokers", kind="broker")
-    if problems := [*health.leaderless, *health.under_replicated]:
-        rows = [
-            (
-                *(each.topic, each.state.partition, each.state.leader),
-                ",".join(map(str, each.state.replicas)),
-                ",".join(map(str, each.state.isr)),
-            )
-            for each in problems
-        ]
-        show(_PROBLEM_COLUMNS, rows, title="unhealthy partitions", kind="unhealthy")
     metrics = [
         (each.broker.node_id, *row)
         for each in found
@@ -120,6 +98,10 @@ def _show(
         for row in _rows(metric)
     ]
     show(_METRIC_COLUMNS, metrics, title="statistics", kind="metric")
+
+
+def _partitions(topics: Sequence[TopicDescription]) -> int:
+    return sum(len(topic.partitions) for topic in topics)
 
 
 def _yes(value: bool) -> str:
@@ -147,17 +129,14 @@ def _number(value: float | None) -> object:
 
 def _as_json(
     described: ClusterDescription,
-    health: ClusterHealth,
+    topics: Sequence[TopicDescription],
     found: list[BrokerAnswer[BrokerStatistics]],
 ) -> dict[str, Any]:
     return {
         "cluster_id": described.cluster_id,
         "controller": described.controller,
-        "healthy": health.is_healthy,
-        "topics": health.topics,
-        "partitions": health.partitions,
-        "leaderless": [_problem(each) for each in health.leaderless],
-        "under_replicated": [_problem(each) for each in health.under_replicated],
+        "topics": len(topics),
+        "partitions": _partitions(topics),
         "brokers": [
             {
                 "node_id": each.broker.node_id,
@@ -179,17 +158,6 @@ def _as_json(
             }
             for each in found
         ],
-    }
-
-
-def _problem(found: TopicPartitionState) -> dict[str, object]:
-    state = found.state
-    return {
-        "topic": found.topic,
-        "partition": state.partition,
-        "leader": state.leader,
-        "replicas": state.replicas,
-        "isr": state.isr,
     }
 
 
