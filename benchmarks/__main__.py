@@ -16,6 +16,7 @@ from benchmarks import (
     fetches,
     footprint,
     groups,
+    growth,
     idle_connections,
     latency,
     restart,
@@ -41,6 +42,7 @@ GROUPS: dict[str, tuple[str, Callable[[Session], Iterator[Row]]]] = {
     groups.GROUP: ("Broker: consumer groups", groups.run),
     restart.GROUP: ("Broker: restart after kill -9", restart.run),
     spark_group.GROUP: ("Spark connector", spark_group.run),
+    growth.GROUP: ("Metadata of a large cluster", growth.run),
     sql_queries.GROUP: ("SQL over a topic", sql_queries.run),
 }
 HEADINGS = {group: heading for group, (heading, _) in GROUPS.items()}

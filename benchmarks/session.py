@@ -61,6 +61,8 @@ class Scale:
     micro_batches: int
     sql_rows: int
     """Flights that a query groups."""
+    growth_partitions: int
+    """Of a cluster that is metadata alone."""
 
 
 # Many short rounds rather than a few long ones: a neighbour's burst then spoils a few ratios, which
@@ -91,6 +93,7 @@ FULL = Scale(
     spark_rows={100: 2_000_000, 1024: 500_000},
     micro_batches=40,
     sql_rows=336_776,
+    growth_partitions=100_000,
 )
 QUICK = Scale(
     rounds=3,
@@ -118,6 +121,7 @@ QUICK = Scale(
     spark_rows={100: 300_000, 1024: 75_000},
     micro_batches=10,
     sql_rows=336_776,
+    growth_partitions=20_000,
 )
 PAIR = Scale(
     rounds=2,
@@ -145,6 +149,7 @@ PAIR = Scale(
     spark_rows={100: 300_000, 1024: 75_000},
     micro_batches=10,
     sql_rows=100_000,
+    growth_partitions=20_000,
 )
 TINY = Scale(
     rounds=2,
@@ -172,6 +177,7 @@ TINY = Scale(
     spark_rows={100: 8_000},
     micro_batches=3,
     sql_rows=1_000,
+    growth_partitions=200,
 )
 SCALES = {"full": FULL, "quick": QUICK, "pair": PAIR, "tiny": TINY}
 
