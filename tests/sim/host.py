@@ -18,12 +18,15 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from millrace._cluster import port_probe
 from tests.sim.clock import NO_SKEW, MachineClock, Skew, TrueTime
 from tests.sim.loop import Process, SimLoop, running_process
 from tests.sim.network import SimNetwork
 from tests.sim.transport import Mark
 
 T = TypeVar("T")
+TLS_CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(506)
+"""As long as what `ssl` sends first, with zeros in the place of its random bytes."""
 
 
 class Rng(random.Random):
@@ -210,7 +213,7 @@ class World:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs the world until `work`, which belongs to no process, is done."""
-        with client_time():
+        with client_doors():
             return self.loop.run_until_complete(work)
 
     def close(self) -> None:
@@ -226,8 +229,8 @@ class World:
 
 
 @contextmanager
-def client_time() -> Iterator[None]:
-    """Clients read the `time` module, the one door they have without a handle."""
+def client_doors() -> Iterator[None]:
+    """The doors that clients have without a handle: the `time` module, and chance within TLS."""
     clock = RunningClock()
     modules = [
         module.__dict__
@@ -236,8 +239,10 @@ def client_time() -> Iterator[None]:
     ]
     for module in modules:
         module["time"] = clock
+    hello, port_probe._client_hello = port_probe._client_hello, lambda: TLS_CLIENT_HELLO
     try:
         yield
     finally:
+        port_probe._client_hello = hello
         for module in modules:
             module["time"] = time
