@@ -126,6 +126,7 @@ class ReplicaManager:
         self.led: dict[PartitionKey, LedPartition] = {}
         self._followed: dict[PartitionKey, ReplicaFetcher] = {}
         self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._role_changes: dict[PartitionKey, asyncio.Lock] = {}
         self._brokers = RegisteredBrokers(cache)
         self._saved: dict[PartitionKey, int] = {}
         """The high watermarks that are on the disk."""
@@ -169,9 +170,21 @@ class ReplicaManager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     async def take_role(self, topic: Topic, number: int, partition: Partition) -> None:
-        """Makes a partition lead or follow as the metadata says. Raises `ApiError`."""
-        known = topic.partitions[number]
+        """Makes a partition lead or follow as the metadata says. Raises `ApiError`.
+
+        A partition that was opened takes its role while changes of the metadata are applied: of two
+        calls the later one waits, and each takes the role that the image says then.
+        """
         key = PartitionKey(topic.topic_id, number)
+        async with self._role_change(key):
+            current = self._cache.image.topic_by_id(topic.topic_id)
+            if current is not None:
+                await self._take_role(key, current, number, partition)
+
+    async def _take_role(
+        self, key: PartitionKey, topic: Topic, number: int, partition: Partition
+    ) -> None:
+        known = topic.partitions[number]
         if partition.replica is None and len(known.replicas) > 1:
             partition.replica = PartitionHooks(self, key)
         await self._end_role(key)
@@ -231,7 +244,10 @@ class ReplicaManager:
     async def remove(self, topic: Topic) -> None:
         """A topic is deleted: its partitions are not replicated any more."""
         for number in range(topic.partition_count):
-            await self._end_role(PartitionKey(topic.topic_id, number))
+            key = PartitionKey(topic.topic_id, number)
+            async with self._role_change(key):
+                await self._end_role(key)
+            self._role_changes.pop(key, None)
 
     async def close(self) -> None:
         """Ends every role."""
@@ -249,6 +265,10 @@ class ReplicaManager:
         self._fetchers.clear()
         self._followed.clear()
         self.led.clear()
+
+    def _role_change(self, key: PartitionKey) -> asyncio.Lock:
+        """Held across the waits of a change of role: the next one finds the partition as it is."""
+        return self._role_changes.setdefault(key, asyncio.Lock())
 
     def _now_ms(self) -> int:
         return self._env.clock.monotonic_ms()
@@ -363,11 +383,19 @@ class ReplicaManager:
         image = self._cache.image
         for key, _ in followed:
             topic = image.topic_by_id(key.topic_id)
-            if topic is None or key in self.led:
+            if topic is None:
                 continue
             partition = self._partitions.find(topic.name, key.partition)
+            if partition is not None:
+                await self._follow_again(key, partition)
+
+    async def _follow_again(self, key: PartitionKey, partition: Partition) -> None:
+        async with self._role_change(key):
+            topic = self._cache.image.topic_by_id(key.topic_id)
+            if topic is None or key in self.led or key in self._followed:
+                return
             known = topic.partitions[key.partition]
-            if partition is not None and known.leader_epoch == partition.leader_epoch:
+            if known.leader_epoch == partition.leader_epoch:
                 self._begin_role(key, topic, key.partition, partition)
 
     def _on_lost(self, partition: Partition, refusal: ApiError) -> None:
