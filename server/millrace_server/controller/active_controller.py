@@ -109,8 +109,13 @@ class ActiveController:
         return await asyncio.shield(task)
 
     def fail(self, error: BaseException) -> None:
-        """The metadata cannot be followed any more: every change fails with `error`."""
+        """The metadata cannot be followed any more: every change fails with `error`.
+
+        Also a change that waits for its commit: a replica that has failed commits nothing.
+        """
         self._failure = self._failure or error
+        if self._parts is not None:
+            self._parts.log.fail(error)
         self.on_leader_changed()
 
     async def close(self) -> None:

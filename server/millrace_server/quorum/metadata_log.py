@@ -193,6 +193,10 @@ class MetadataLog:
         except CORE_ERRORS as error:
             raise as_api_error(error) from error
 
+    def fail(self, error: BaseException) -> None:
+        """Takes no more records: the replica has failed. What waits for a commit ends."""
+        self._partition.fail(error)
+
     def note_snapshots(self, snapshots: Sequence[SnapshotId]) -> None:
         """Takes which snapshots are on the disk now, the oldest first."""
         self._snapshots = list(snapshots)
