@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.broker_lifecycle import (
@@ -32,6 +33,7 @@ from millrace_server.environment.seams import ColdReads, Environment
 from millrace_server.log import PartitionLog
 from millrace_server.logs import get_logger
 from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.loop.interruption import run_unless
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.topics import TopicChanges, TopicDefaults
@@ -301,7 +303,7 @@ class Broker:
         cannot be opened is merely offline.
         """
         try:
-            await self._open()
+            await self.unless_failed(self._open())
         except (Exception, asyncio.CancelledError):
             # Not GeneratorExit: a coroutine that is thrown away cannot wait for anything.
             await self._opening.stop()
@@ -316,6 +318,13 @@ class Broker:
         ]
         if self.config.scrub_bytes_per_second:
             self._background_tasks.append(self.env.spawn.task(self.scrub.run(), name="scrub"))
+
+    async def unless_failed(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs a part of the start; raises the fault that ends the broker meanwhile.
+
+        What the part waits for may never come then, such as a record of the metadata log.
+        """
+        await run_unless(self.failed, self.env.spawn.task(work, name="start broker"))
 
     async def _open(self) -> None:
         self.partitions.add(await self.metadata.load())

@@ -69,7 +69,7 @@ class Node:
     async def _advertise(self, address: tuple[str, int]) -> None:
         if address != self.broker.cluster.address:
             self.broker.cluster.address = address
-            await self.broker.register()
+            await self.broker.unless_failed(self.broker.register())
 
     async def stop(self) -> None:
         """Lets requests finish, closes connections, and makes everything durable."""
