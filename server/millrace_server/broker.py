@@ -72,6 +72,13 @@ from millrace_server.statistics import Registry, Sample, metrics
 log = get_logger("millrace.broker")
 REPORT_TIMEOUT_MS = 30_000
 """For the report of new replicas to the active controller."""
+_PASSING = {
+    ErrorCode.DISK_FULL: errno.ENOSPC,
+    ErrorCode.NOT_CONTROLLER: errno.ETIMEDOUT,
+    ErrorCode.REQUEST_TIMED_OUT: errno.ETIMEDOUT,
+    ErrorCode.STALE_BROKER_EPOCH: errno.ESTALE,
+}
+"""Why a report of new replicas fails although the next one may succeed."""
 
 
 class Broker:
@@ -373,9 +380,9 @@ class Broker:
                 request, AssignReplicasResponse, timeout_ms=REPORT_TIMEOUT_MS
             )
         except ApiError as error:
-            if error.code is ErrorCode.DISK_FULL:
-                # It may pass, so the partitions are tried again.
-                raise error from OSError(errno.ENOSPC, error.message)
+            if error.code in _PASSING:
+                # The partitions are tried again.
+                raise error from OSError(_PASSING[error.code], error.message)
             raise
 
     async def hand_over(self) -> None:

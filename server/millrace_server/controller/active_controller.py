@@ -22,7 +22,7 @@ from millrace_server.environment.seams import Environment
 from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
-from millrace_server.partitions.core_errors import as_api_error
+from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.quorum.metadata_log import MetadataLog, NotWritten
 from millrace_server.quorum.replica import QuorumReplica
 
@@ -159,13 +159,18 @@ class ActiveController:
             parts.replica.on_appended()
             return await parts.published(end_offset)
 
+    def _check_not_failed(self) -> None:
+        if isinstance(self._failure, CORE_ERRORS):
+            raise as_api_error(self._failure) from self._failure
+        if self._failure is not None:
+            raise self._failure
+
     async def _until_active(self) -> _Parts:
         """Returns when this broker leads. Raises `NotWritten` if it does not before long."""
         try:
             async with asyncio.timeout(self._leader_wait_ms / 1000):
                 while True:
-                    if self._failure is not None:
-                        raise self._failure
+                    self._check_not_failed()
                     parts = self._parts
                     if parts is not None:
                         parts.check_usable()

@@ -22,8 +22,16 @@ M = TypeVar("M", bound=Message)
 RETRY_MS = 50
 FORWARD_WAIT_MS = 10_000
 """As long as a change waits on a broker that may become the active controller."""
-_MOVED = (ErrorCode.NOT_CONTROLLER, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_API)
-"""The broker that was asked is not the active controller, or not yet."""
+_REPEATED = (
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_API,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+"""The broker that was asked is not the active controller, or not yet, or no longer, and then it is
+not known what became of the request."""
+_STOPPING = (ErrorCode.BROKER_STOPPING, ErrorCode.KAFKA_STORAGE_ERROR)
+"""Of another broker: it stops, as it does when its disk has failed, and a third one takes over."""
 
 
 class ControllerCalls:
@@ -61,17 +69,21 @@ class ControllerCalls:
         """The controller's response to a request that may be repeated. Raises `ApiError`."""
         deadline_ms = self._env.clock.monotonic_ms() + timeout_ms
         while True:
+            was_here = self.is_here
             try:
                 answered: Any = await self._attempt(request, response, deadline_ms, channel)
+                if answered.error_code == ErrorCode.NONE:
+                    return cast("M", answered)
+                raise refusal(answered.error_code, answered.error_message)
             except PeerUnreachable as error:
                 missing = ApiError(ErrorCode.NOT_CONTROLLER, f"No active controller: {error}")
                 refused = self._peers.refusal or missing
-            else:
-                if answered.error_code == ErrorCode.NONE:
-                    return cast("M", answered)
-                refused = refusal(answered.error_code, answered.error_message)
-                if refused.code not in _MOVED:
-                    raise refused
+            except ApiError as error:
+                refused = error
+                if error.code in _STOPPING and not was_here:
+                    refused = ApiError(ErrorCode.NOT_CONTROLLER, f"The controller stops: {error}")
+                if refused.code not in _REPEATED:
+                    raise
             if self._env.clock.monotonic_ms() + RETRY_MS >= deadline_ms:
                 raise refused
             await asyncio.sleep(RETRY_MS / 1000)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from millrace_protocol.errors import ErrorCode
 from millrace_protocol.metadata_records import MetadataRecord, encode_metadata_record
 from millrace_protocol.records import CorruptBatch, encode_batch, read_header
 from millrace_server.api_error import ApiError
@@ -178,6 +179,8 @@ class MetadataLog:
             appended = self._partition.append(memoryview(batch), read_header(batch), now_ms=now_ms)
         except CORE_ERRORS as error:
             refused = as_api_error(error)
+            if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise NotWritten(ErrorCode.NOT_CONTROLLER) from error
             raise NotWritten(refused.code, refused.message) from error
         self.appended_bytes += len(batch)
         return appended.last_offset + 1
@@ -191,7 +194,14 @@ class MetadataLog:
         try:
             await self._partition.acked(end_offset)
         except CORE_ERRORS as error:
-            raise as_api_error(error) from error
+            refused = as_api_error(error)
+            if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise ApiError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "Another broker has become the active controller before the change was "
+                    "committed; it may have been made, so look before you try again",
+                ) from error
+            raise refused from error
 
     def fail(self, error: BaseException) -> None:
         """Takes no more records: the replica has failed. What waits for a commit ends."""
