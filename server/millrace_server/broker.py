@@ -356,13 +356,15 @@ class Broker:
     async def register(self) -> None:
         """Registers this start of the broker, with its advertised address. Raises `ApiError`.
 
-        A full disk keeps the registration of an earlier start in force: reads go on.
+        In a cluster of one a full disk keeps the registration of an earlier start in force: reads
+        go on. With others this broker would lead an epoch twice, with two contents.
         """
         try:
             await self.lifecycle.register(self.cluster.address)
         except ApiError as error:
-            known = self.image.brokers.get(self.config.node_id)
-            if known is None or error.code is not ErrorCode.DISK_FULL:
+            brokers = self.image.brokers
+            known = brokers.get(self.config.node_id)
+            if known is None or len(brokers) > 1 or error.code is not ErrorCode.DISK_FULL:
                 raise
             self.lifecycle.epoch = known.epoch
             log.warning("broker not registered anew", reason=error.message)
