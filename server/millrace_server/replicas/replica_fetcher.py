@@ -186,8 +186,12 @@ class ReplicaFetcher:
             return
         self._is_reached = True
         results = decoded_results(response)
-        for key, effect in self._schedule.on_response(results, self._env.clock.monotonic_ms()):
-            await self._carry_out(key, effect)
+        effects = self._schedule.on_response(results, self._env.clock.monotonic_ms())
+        followers = {key: self._schedule.followers[key] for key, _ in effects}
+        for key, effect in effects:
+            # What is awaited for one partition gives time to remove another, or to add it anew.
+            if self._schedule.followers.get(key) is followers[key]:
+                await self._carry_out(key, followers[key], effect)
 
     async def _drop_calls(self) -> None:
         while self._calls:
@@ -197,13 +201,13 @@ class ReplicaFetcher:
             if not call.cancelled():
                 call.exception()
 
-    async def _carry_out(self, key: PartitionKey, effect: FollowerEffect) -> None:
-        partition = self._partitions.get(key)
-        if partition is None:
-            return
+    async def _carry_out(
+        self, key: PartitionKey, follower: PartitionFollower, effect: FollowerEffect
+    ) -> None:
+        partition = self._partitions[key]
         self._busy = key
         try:
-            await self._try(key, partition, effect)
+            await self._try(key, partition, follower, effect)
         except _REFUSALS as error:
             if self._lines.take() is not None:
                 log.error(
@@ -218,7 +222,13 @@ class ReplicaFetcher:
             self._idle.set()
         self._schedule.on_changed(key)
 
-    async def _try(self, key: PartitionKey, partition: Partition, effect: FollowerEffect) -> None:
+    async def _try(
+        self,
+        key: PartitionKey,
+        partition: Partition,
+        follower: PartitionFollower,
+        effect: FollowerEffect,
+    ) -> None:
         match effect:
             case Append():
                 data = cast("ReadBuffer", effect.records.data)
@@ -229,11 +239,11 @@ class ReplicaFetcher:
                 partition.lower_high_watermark(effect.high_watermark)
                 now_ms = self._env.clock.wall_ms()
                 await truncate_to(partition, effect.end_offset, now_ms=now_ms)
-                self._followed(key).on_truncated()
+                follower.on_truncated()
             case Reset():
                 partition.lower_high_watermark(effect.high_watermark)
                 await begin_anew(partition, effect.start_offset)
-                self._followed(key).on_reset()
+                follower.on_reset()
             case ReportLoss():
                 log.critical(
                     "the leader has lost records that were committed",
@@ -244,9 +254,6 @@ class ReplicaFetcher:
                 self._on_lost(partition, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, effect.message))
             case _:
                 self._move(partition, effect)
-
-    def _followed(self, key: PartitionKey) -> PartitionFollower:
-        return self._schedule.followers[key]
 
     @staticmethod
     def _move(partition: Partition, effect: FollowerEffect) -> None:
