@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from millrace_protocol.metadata_records import NO_LEADER, LeaderChangeRecord, MetadataRecord
-from millrace_server.environment.seams import Environment, ReadBuffer
-from millrace_server.log import DISK_FULL_ERRNOS
+from millrace_server.environment.seams import Environment
+from millrace_server.log import DISK_FULL_ERRNOS, OffsetOutOfRange
 from millrace_server.log.checkpoint_file import replace_file
 from millrace_server.logs import get_logger
 from millrace_server.loop.alarm import Alarm
@@ -38,7 +38,14 @@ from millrace_server.raft.effects import (
     Truncate,
 )
 from millrace_server.raft.election_state import ELECTION_STATE_NAME
-from millrace_server.raft.messages import FetchResponse, Message, Records, SnapshotId
+from millrace_server.raft.messages import (
+    FetchOutcome,
+    FetchResponse,
+    Message,
+    Records,
+    SnapshotId,
+    SnapshotNeeded,
+)
 from millrace_server.raft.node import Effects, RaftNode
 from millrace_server.raft.voters import ReplicaKey, VoterSet
 
@@ -263,14 +270,22 @@ class QuorumReplica:
     async def _send(self, message: Message) -> None:
         if isinstance(message, FetchResponse) and isinstance(message.outcome, Records):
             offset = message.outcome.offset
-            data: ReadBuffer = b""
+            outcome: FetchOutcome = Records(offset, b"")
             if offset < self._log.end_offset:
-                data = await self._env.spawn.blocking(self._read, offset)
-            message = replace(message, outcome=Records(offset, data))
+                outcome = await self._env.spawn.blocking(self._read, offset)
+            message = replace(message, outcome=outcome)
         self._transport.send(message)
 
-    def _read(self, offset: int) -> bytes:
-        return self._log.read_for_follower(offset, max_bytes=FETCH_BYTES_MAX)
+    def _read(self, offset: int) -> FetchOutcome:
+        """What a follower gets that fetches from `offset`. Blocking."""
+        try:
+            return Records(offset, self._log.read_for_follower(offset, max_bytes=FETCH_BYTES_MAX))
+        except OffsetOutOfRange:
+            # A snapshot has replaced the records since the core has parked the fetch.
+            snapshot = self._log.newest_snapshot()
+            if snapshot is None:
+                raise
+            return SnapshotNeeded(snapshot)
 
     async def _begin_epoch(self, epoch: int) -> None:
         await self._log.begin_epoch(epoch)
