@@ -42,11 +42,14 @@ class IsrProposals:
         *,
         broker_id: int,
         broker_epoch: Callable[[], int],
+        on_ended: Callable[[LedPartition], None],
     ) -> None:
+        """`on_ended(led)` is called behind the outcome of a proposal: another may be due later."""
         self._env = env
         self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
+        self._on_ended = on_ended
         self._proposed: dict[LedPartition, ProposeIsr] = {}
         self._sending: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -83,6 +86,7 @@ class IsrProposals:
                 now_ms = self._env.clock.monotonic_ms()
                 for led, proposal in some.items():
                     led.carry_out(led.core.on_undecided(proposal, now_ms))
+                    self._on_ended(led)
             else:
                 for (led, proposal), result in zip(some.items(), response.partitions, strict=True):
                     self._end(led, proposal, result)
@@ -102,6 +106,7 @@ class IsrProposals:
         else:
             effects = core.on_undecided(proposal, now_ms)
         led.carry_out(effects)
+        self._on_ended(led)
 
 
 def _altered(led: LedPartition, proposal: ProposeIsr) -> AlteredPartition:

@@ -133,7 +133,11 @@ class ReplicaManager:
         self._saving: asyncio.Task[None] | None = None
         self._retries: set[asyncio.Task[None]] = set()
         self._proposals = IsrProposals(
-            env, controller, broker_id=broker_id, broker_epoch=broker_epoch
+            env,
+            controller,
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            on_ended=self._set_alarm,
         )
         self._alarm: Alarm[PartitionKey] = Alarm(
             env.clock, asyncio.get_running_loop(), self._on_deadline
