@@ -203,8 +203,12 @@ class ReplicaManager:
             )
             self._retry_later(key)
             return
+        latest = self._cache.image.topic_by_id(topic.topic_id)
+        if latest is None or latest.partitions[number].leader_epoch != known.leader_epoch:
+            return  # It is deleted, or another role comes next.
         if partition.log.read_only_cause is None:
-            self._begin_role(key, topic, number, partition)
+            # The ISR may have changed meanwhile, and there was no leader to be told.
+            self._begin_role(key, latest, number, partition)
             self._partitions.tell_change()
 
     def _retry_later(self, key: PartitionKey) -> None:
