@@ -32,6 +32,7 @@ class Flusher:
         "_closing",
         "_durations",
         "_env",
+        "_is_missed",
         "_is_requested",
         "_is_running",
         "_log",
@@ -68,6 +69,7 @@ class Flusher:
         self._on_checkpoint = on_checkpoint
         self._began_ns = 0
         self._ticket: FlushTicket | None = None
+        self._is_missed = False
         self._is_requested = False
         self._is_running = False
         self._wants_checkpoint = False
@@ -76,9 +78,14 @@ class Flusher:
     def request(self, *, checkpoint: bool = False) -> None:
         """Requests a flush of everything appended so far; cheap, and may be repeated.
 
-        With `checkpoint` the log's checkpoint is written too. A stopped flusher ignores the call.
+        With `checkpoint` the log's checkpoint is written too. A stopped flusher does nothing before
+        `reopen`.
         """
-        if self._closing is not None or self._log.is_failed:
+        if self._log.is_failed:
+            return
+        if self._closing is not None:
+            self._is_missed = True
+            self._wants_checkpoint |= checkpoint
             return
         self._is_requested = True
         self._wants_checkpoint |= checkpoint
@@ -96,6 +103,18 @@ class Flusher:
         if self._on_failure is not None:
             report, self._on_failure = self._on_failure, None
             report(error)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, and `reopen` not since."""
+        return self._closing is not None
+
+    def reopen(self) -> None:
+        """Takes requests again, and does those that have come since `close`, which has returned."""
+        self._closing = None
+        if self._is_missed:
+            self._is_missed = False
+            self.request()
 
     async def close(self) -> None:
         """Stops after the flush that runs or was requested. The log may be closed afterwards."""

@@ -1,7 +1,7 @@
 """What a follower does to its log: appends what the leader sent, gives up what the leader lacks.
 
-A flush in flight would keep on writing what is taken off, so each change of the log's end waits for
-it first.
+A flush would keep on writing what is taken off, and retention would take off what is being written:
+each change of the log's end waits for the flush in flight, and neither begins before it is done.
 """
 
 from __future__ import annotations
@@ -79,12 +79,14 @@ async def _change_end(partition: Partition, change: Callable[[], int]) -> int:
             f"{partition.topic}-{partition.number} is led here and cannot be truncated"
         )
     async with partition.background:
-        await partition.settle_flusher()
+        await partition.stop_flusher()
         try:
             end_offset = await shielded(partition.env.spawn.blocking(change))
         except OSError as error:
             if partition.log.is_failed:
                 partition.fail(error)
             raise
+        finally:
+            partition.start_flusher()
         partition.note_truncated(end_offset)
         return end_offset

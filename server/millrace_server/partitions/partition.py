@@ -192,7 +192,8 @@ class Partition:
         for acks in (self.committed.acks, self._stored_acks, self._start_acks):
             acks.end(refusal)
         self.watchers.call()
-        await self.settle_flusher()
+        await self.stop_flusher()
+        self.start_flusher()
         if self.log.failure is None and self.log.forget_unused_epochs():
             await self.epochs_durable()
 
@@ -215,10 +216,13 @@ class Partition:
         """Takes where the log ends, after its tail has gone."""
         self.committed.note_truncated(end_offset)
 
-    async def settle_flusher(self) -> None:
-        """Returns when no flush is in flight; a new flusher takes later requests."""
+    async def stop_flusher(self) -> None:
+        """Returns when no flush is in flight; requests wait for `start_flusher`."""
         await self._flusher.close()
-        self._flusher = self._make_flusher()
+
+    def start_flusher(self) -> None:
+        """Flushes what was requested meanwhile, and what is requested later."""
+        self._flusher.reopen()
 
     def append(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> Appended:
         """Appends one checked batch, and requests the flush that its topic's durability needs.
@@ -319,7 +323,7 @@ class Partition:
     def run_retention(self, now_ms: int) -> int:
         """Retention, and a flush if there is something to write; returns segments removed."""
         log = self.log
-        if log.is_failed:
+        if log.is_failed or self._flusher.is_closed:
             return 0
         removed = len(log.retention(now_ms, high_watermark=self.high_watermark))
         log.expire_producers(now_ms, silent_ms=PRODUCER_SILENT_MS_MAX)

@@ -172,6 +172,31 @@ async def test_close_waits_for_the_flush_and_then_refuses(
     assert log.durable_offset == 1
 
 
+async def test_what_is_requested_after_close_is_flushed_when_it_is_opened_again(
+    env: Environment,
+) -> None:
+    log = PartitionLog.create(env.disk, DIRECTORY, CONFIG)
+    flusher = Flusher(log, env)
+    await flusher.close()
+    append(log, [b"a"])
+    waiting = flusher.wait_durable(1)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    # The log may be cut now: no flush begins.
+    assert flusher.is_closed
+    ticket = log.begin_flush()
+    assert ticket is not None
+    ticket.sync()
+    log.finish_flush(ticket)
+    log.finish_settle(ticket)
+    append(log, [b"b"])
+    flusher.reopen()
+    await flusher.wait_durable(2)
+    assert waiting.done()
+    await flusher.close()
+    log.close()
+
+
 async def test_a_cancelled_close_leaves_the_flush_to_its_end(
     gated: tuple[Environment, GatedDisk, PartitionLog],
 ) -> None:
