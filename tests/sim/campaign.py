@@ -9,7 +9,8 @@ import multiprocessing
 import time
 from collections import Counter
 
-from tests.sim.scenario import Outcome, run_seed
+from tests.sim.run import Outcome
+from tests.sim.scenario import run_seed
 from tests.sim.situations import SOMETIMES, missing
 
 PROGRESS_RUNS = 20

@@ -34,16 +34,16 @@ class Consuming:
         self._topics: list[Topic] = []
 
     async def run(self) -> None:
-        """Reads from one broker until the load is over, or it is time for another life."""
+        """Reads from one cluster until the load is over, or it is time for another life."""
         life, clients = self._life, self._clients
-        broker = life.rng.choice(clients.topics.brokers)
-        self._topics = clients.topics.at(broker)
+        servers = life.rng.choice(clients.topics.servers)
+        self._topics = clients.topics.at(servers)
         if not self._topics:
             return
         starts_at_zero = life.rng.random() < 0.8
         try:
             async with Consumer(
-                broker.address,
+                servers.address,
                 *(topic.name for topic in self._topics),
                 rng=life.rng.fork("client"),
                 start="earliest" if starts_at_zero else self._some_time(),
@@ -70,7 +70,7 @@ class Consuming:
         return (
             topic.is_forgetful
             or self._clients.options.churns
-            or any(self._rot.is_damaged(topic.broker.name, *where) for where in topic.wheres)
+            or any(self._rot.is_damaged(topic.servers.name, *where) for where in topic.wheres)
         )
 
     def _note_assignment(self, *, starts_at_zero: bool) -> None:

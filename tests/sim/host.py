@@ -216,6 +216,14 @@ class World:
         with client_doors():
             return self.loop.run_until_complete(work)
 
+    async def within(self, what: str, task: asyncio.Task[None], limit_s: float) -> None:
+        """Waits for a task; it is a violation if the task takes too long, or fails."""
+        done, _ = await asyncio.wait([task], timeout=limit_s)
+        if not done:
+            self.trace.violation(f"{what}: not done within {limit_s} s")
+        elif (error := task.exception()) is not None:
+            self.trace.violation(f"{what}: {error!r}")
+
     def close(self) -> None:
         """Takes everything apart; nothing of it may be used again."""
         for process in self.processes:

@@ -1,23 +1,18 @@
 """`python -m tests.sim.mutants`: bugs that brokers have had, planted; each must be found.
 
 Owns the bugs: each is a function that breaks the broker or the client through the patch it is
-given. What is not found says that the simulation looks away. A patch that is never called is no
-bug: the code has changed, and the mutant must follow it.
+given. What is not found says that the simulation looks away. How they are hunted is `hunt`'s.
 """
 
 from __future__ import annotations
 
-import argparse
 import errno
-import multiprocessing
 import sys
-import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 from millrace._clock import wall_ms
 from millrace._producer import produce_queue, sender
@@ -49,9 +44,8 @@ from millrace_server.log.verdicts import Verdict
 from millrace_server.metadata.delta import Delta
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.purgatory import Purgatory
+from tests.sim.hunt import Patch, hunt_all
 from tests.sim.scenario import run_seed
-
-Patch = Callable[[Any, str, Any], None]
 
 
 def acks_before_the_sync(patch: Patch) -> None:
@@ -390,81 +384,12 @@ TROUBLES_OF: dict[Callable[[Patch], None], tuple[str, ...]] = {
 """The only troubles in the hunt for a mutant: those that shall find it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hunt:
-    """What became of a mutant: the first seed that finds it, and how it shows."""
-
-    number: int
-    seed: int | None
-    violation: str
-    uncalled: tuple[str, ...]
-    """Patches that were never called."""
-
-    @property
-    def is_success(self) -> bool:
-        return self.seed is not None and not self.uncalled
-
-    def __str__(self) -> str:
-        name = MUTANTS[self.number].__name__.replace("_", " ")
-        if self.uncalled:
-            return f"NOT A BUG {name}: never called: {', '.join(self.uncalled)}"
-        if self.seed is None:
-            return f"ESCAPED {name}"
-        return f"seed {self.seed:3} {name}: {self.violation[:110]}"
-
-
-def hunt(number: int, seeds: range) -> Hunt:
-    """Runs `seeds` with a mutant until one finds it."""
-    mutant = MUTANTS[number]
-    calls: dict[str, int] = {}
-    with ExitStack() as stack:
-
-        def counted(what: str, value: Any) -> Any:
-            if isinstance(value, SimpleNamespace):
-                parts = {
-                    name: counted(f"{what}.{name}", part) for name, part in vars(value).items()
-                }
-                return SimpleNamespace(**parts)
-            calls[what] = 0
-
-            def call(*args: Any, **options: Any) -> Any:
-                calls[what] += 1
-                return value(*args, **options)
-
-            return call
-
-        def patch(owner: Any, name: str, value: Any) -> None:
-            planted = counted(f"{owner.__name__}.{name}", value)
-            stack.enter_context(mock.patch.object(owner, name, planted))
-
-        mutant(patch)
-        found, violation = None, ""
-        for seed in seeds:
-            outcome = run_seed(seed, troubles=TROUBLES_OF.get(mutant))
-            if outcome.violations:
-                found, violation = seed, outcome.violations[0]
-                break
-    return Hunt(number, found, violation, tuple(what for what, count in calls.items() if not count))
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=300, help="how many seeds each may take")
-    parser.add_argument("--only", default="", help="mutants with this in their names")
-    parser.add_argument("--processes", type=int, default=2)
-    options = parser.parse_args()
-    started_s = time.monotonic()
-    chosen = [n for n, mutant in enumerate(MUTANTS) if options.only in mutant.__name__]
-    caught = 0
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(options.processes) as pool:
-        hunts = [pool.apply_async(hunt, (number, range(options.seeds))) for number in chosen]
-        for hunted in (each.get() for each in hunts):
-            caught += hunted.is_success
-            print(hunted, flush=True)
-    print(f"{caught} of {len(chosen)}, {time.monotonic() - started_s:.0f} s")
-    return 0 if caught == len(chosen) else 1
+    return hunt_all(MUTANTS, run_seed, TROUBLES_OF, (__doc__ or "").partition("\n")[0])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from tests.sim import mutants
+
+    # In a module of its own: processes that are spawned cannot import a `__main__`.
+    sys.exit(mutants.main())

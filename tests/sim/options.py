@@ -139,6 +139,29 @@ class Options:
         return replace(self, troubles=troubles, is_hopeless=is_hopeless, churns=churns)
 
     @property
+    def replication_factor(self) -> int | None:
+        """Replicas of each partition; None: what the broker decides."""
+        return None
+
+    @property
+    def topic_configs(self) -> dict[str, str]:
+        """Settings of every topic."""
+        return {}
+
+    @property
+    def pace(self) -> float:
+        """How many times longer than usual producers wait between two bursts."""
+        return 1
+
+    def promises(self, acks: Acks) -> bool:
+        """Whether what is acked so is there for good."""
+        return True
+
+    def may_refuse_start(self, error: Exception) -> bool:
+        """Whether a broker may give this as the reason why it does not start, and be right."""
+        return False
+
+    @property
     def delays_requests(self) -> bool:
         """Whether a request may arrive long after its sender gave it up."""
         return not _DELAYING.isdisjoint(self.troubles)

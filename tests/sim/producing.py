@@ -22,7 +22,7 @@ from millrace.partitioner import by_key
 from tests.sim.clients import Clients, Life
 from tests.sim.ledger import NOT_STAMPED, Where
 from tests.sim.options import ProducerStyle
-from tests.sim.supervisor import Supervisor
+from tests.sim.servers import Servers
 from tests.sim.topics import Topic
 
 _NOT_WRITTEN = "nothing was written"
@@ -40,14 +40,14 @@ class Producing:
         self._settling: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Sends to one broker until the load is over, or it is time for another life."""
+        """Sends to one cluster until the load is over, or it is time for another life."""
         life, options = self._life, self._clients.options
-        broker = life.rng.choice(self._clients.topics.brokers)
+        servers = life.rng.choice(self._clients.topics.servers)
         try:
             async with Producer(
-                broker.address, rng=life.rng.fork("client"), **options.producer(self._style)
+                servers.address, rng=life.rng.fork("client"), **options.producer(self._style)
             ) as producer:
-                await self._send_bursts(producer, broker)
+                await self._send_bursts(producer, servers)
         except MillraceError as error:
             self._trace.told(life.name, error)
             await asyncio.sleep(0.2)
@@ -58,12 +58,12 @@ class Producing:
         value = self._new_value(topic, where, b"probe", None)
         self._acked(value, where, await producer.send(topic.name, value, partition=number))
 
-    async def _send_bursts(self, producer: Producer[bytes, bytes], broker: Supervisor) -> None:
+    async def _send_bursts(self, producer: Producer[bytes, bytes], servers: Servers) -> None:
         rng, clients = self._life.rng, self._clients
         while not clients.is_over and rng.random() > 0.01:
             for _ in range(rng.choice((1, 1, 3, 10, 30))):
                 await producer.room()
-                topics = clients.topics.at(broker)
+                topics = clients.topics.at(servers)
                 if not topics:
                     break
                 topic = rng.choice(topics)
@@ -74,7 +74,9 @@ class Producing:
             if rng.random() < 0.1:
                 with suppress(DeliveryFailed):
                     await producer.flush()
-            await asyncio.sleep(rng.choice((0.01, 0.1, 0.5, 1.0)) * rng.random())
+            await asyncio.sleep(
+                rng.choice((0.01, 0.1, 0.5, 1.0)) * rng.random() * clients.options.pace
+            )
             self._settling = [task for task in self._settling if not task.done()]
         for task in self._settling:
             await task
@@ -167,7 +169,7 @@ class Producing:
     def _stamped_from_ms(self, topic: Topic) -> int:
         """The broker's time, unless it may go back before the record is there."""
         steps = "clock" in self._clients.options.troubles
-        return NOT_STAMPED if steps else topic.broker.machine.clock.wall_ms()
+        return NOT_STAMPED if steps else topic.servers.wall_ms()
 
     # Outcomes
 
@@ -190,7 +192,10 @@ class Producing:
     def _acked(self, value: bytes, where: Where, receipt: Receipt) -> None:
         if (receipt.topic, receipt.partition) != where:
             self._trace.violation(f"{value[:20]!r} for {where} was acked elsewhere: {receipt}")
-        self._ledger.acked(value, receipt.offset, now_s=self._clients.world.now_s())
+        if self._clients.options.promises(self._style.acks):
+            self._ledger.acked(value, receipt.offset, now_s=self._clients.world.now_s())
+        else:
+            self._ledger.ended(value, is_certain=False)
         self._trace.note(f"ack {self._life.name} {value[:10]!r} {receipt.offset}")
 
     def _failed(self, values: list[bytes], error: MillraceError, *, is_certain: bool) -> None:

@@ -21,6 +21,7 @@ from tests.sim.lookups import Lookups
 from tests.sim.options import PORT, ProducerStyle
 from tests.sim.producing import Producing
 from tests.sim.rot import Rot
+from tests.sim.servers import Servers
 from tests.sim.supervisor import Supervisor
 from tests.sim.topics import Topic
 
@@ -62,7 +63,7 @@ class LastReading:
         """New records are taken everywhere, by a client that saw nothing of the trouble."""
         for topic in self._clients.topics.present.values():
             for number in range(topic.partitions):
-                if not self._rot.is_damaged(topic.broker.name, topic.name, number):
+                if not self._rot.is_damaged(topic.servers.name, topic.name, number):
                     await self._within(f"probe {topic.name}-{number}", self._probe, topic, number)
 
     async def read_on_full_disk(self, broker: Supervisor) -> None:
@@ -79,17 +80,17 @@ class LastReading:
         """A long poll ends in time although the broker's wall clock goes back meanwhile."""
         topics = self._clients.topics.at(broker)
         if topics:
-            await self._within("long poll", self._long_poll, topics[0])
+            await self._within("long poll", self._long_poll, broker, topics[0])
 
     async def read(self) -> None:
         """Reads all there is, and says what is wrong with it."""
-        for broker in self._clients.topics.brokers:
-            if not self._rot.is_metadata_damaged(broker.name):
-                await self._within(f"topics of {broker.name}", self._check_topics, broker)
+        for servers in self._clients.topics.servers:
+            if not self._rot.is_metadata_damaged(servers.name):
+                await self._within(f"topics of {servers.name}", self._check_topics, servers)
         for topic in self._clients.topics.present.values():
             for where in topic.wheres:
                 name = f"last read of {partition_name(where)}"
-                if not self._rot.is_damaged(topic.broker.name, *where):
+                if not self._rot.is_damaged(topic.servers.name, *where):
                     await self._within(name, self._read_partition, topic, where)
                 else:
                     await self._read_damaged(topic, where)
@@ -119,13 +120,13 @@ class LastReading:
         producing = Producing(self._clients, self._life, _PROBE)
         settings = self._clients.options.producer(_PROBE)
         rng = self._life.rng.fork("probe")
-        async with Producer(topic.broker.address, rng=rng, **settings) as producer:
+        async with Producer(topic.servers.address, rng=rng, **settings) as producer:
             await producing.probe(producer, topic, number)
 
-    async def _long_poll(self, topic: Topic) -> None:
-        where, host, clock = topic.wheres[0], topic.broker.machine.host, topic.broker.machine.clock
+    async def _long_poll(self, broker: Supervisor, topic: Topic) -> None:
+        where, host, clock = topic.wheres[0], broker.machine.host, broker.machine.clock
         settings, rng = self._clients.options.consumer(), self._life.rng.fork("long poll")
-        async with Consumer(topic.broker.address, rng=rng, **settings) as consumer:
+        async with Consumer(topic.servers.address, rng=rng, **settings) as consumer:
             consumer.assign([where], start="earliest")
             (end,) = (await consumer.end_offsets()).values()
         asked = FetchPartition(*where, -1, end, 1 << 20)
@@ -145,12 +146,12 @@ class LastReading:
             clock.step(0)
             connection.close()
 
-    async def _check_topics(self, broker: Supervisor) -> None:
+    async def _check_topics(self, servers: Servers) -> None:
         topics, settings = self._clients.topics, self._clients.options.client()
         rng = self._life.rng.fork("admin")
-        async with Admin(broker.address, rng=rng, **settings) as admin:
+        async with Admin(servers.address, rng=rng, **settings) as admin:
             found = await admin.list_topics()
-            there = {topic.name: topic for topic in topics.at(broker)}
+            there = {topic.name: topic for topic in topics.at(servers)}
             missing = [name for name in there if name not in found]
             back = [n for n in found if n not in there and n not in topics.uncertain]
             if missing or back:
@@ -162,7 +163,7 @@ class LastReading:
 
     async def _read_damaged(self, topic: Topic, where: Where) -> None:
         """Reads what can be read, or is told why not."""
-        if topic.broker.refusal is not None:
+        if topic.servers.refusal is not None:
             return
         errors: list[MillraceError] = []
         try:
@@ -190,13 +191,13 @@ class LastReading:
         # A partition that is read batch by batch over a slow line takes longer than we wait.
         settings["max_partition_bytes"] = max(_READ_BYTES_MIN, settings["max_partition_bytes"])
         rng = self._life.rng.fork("last")
-        async with Consumer(topic.broker.address, rng=rng, **settings) as consumer:
+        async with Consumer(topic.servers.address, rng=rng, **settings) as consumer:
             process = ledger.process()
             ledger.assigned(process, [where])
             consumer.assign([where], start="earliest")
             (start,) = (await consumer.beginning_offsets()).values()
             (end,) = (await consumer.end_offsets()).values()
-            now_ms = topic.broker.machine.clock.wall_ms_max()
+            now_ms = topic.servers.wall_ms_max()
             ledger.sought(process, where, start)
             consumer.seek(where, start)
             position = start
@@ -235,7 +236,7 @@ class LastReading:
                 self._trace.violation(f"{where} starts at {start}, and nothing may be removed")
         elif "retention.bytes" in topic.configs:
             kept_bytes = int(topic.configs["retention.bytes"])
-            left_bytes = topic.broker.log_bytes(where)
+            left_bytes = topic.servers.log_bytes(where)
             if start and left_bytes < kept_bytes:
                 self._trace.violation(f"{where}: {left_bytes} bytes are left of {kept_bytes}")
         else:

@@ -8,12 +8,7 @@ independent: each has topics of its own, and a client uses one of them at a time
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.sim.clients import Clients, Life
@@ -21,31 +16,14 @@ from tests.sim.consuming import Consuming
 from tests.sim.host import Rng, World
 from tests.sim.ledger import Ledger
 from tests.sim.lookups import Lookups
-from tests.sim.loop import Stuck
 from tests.sim.options import Options, ProducerStyle
 from tests.sim.producing import Producing
 from tests.sim.reading import LIVENESS_S, LastReading
 from tests.sim.rot import Rot
-from tests.sim.situations import noticed
+from tests.sim.run import Outcome, run
 from tests.sim.supervisor import Supervisor
 from tests.sim.topics import Topics
 from tests.sim.troubles import Troubles
-
-TURNS_MAX = 3_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one seed came to; `violations` is empty when all is well."""
-
-    seed: int
-    is_hopeless: bool
-    violations: list[str]
-    counts: Counter[str]
-    digest: str
-    virtual_s: float
-    sent: int
-    acked: int
 
 
 def run_seed(
@@ -55,70 +33,17 @@ def run_seed(
     show: Callable[[str], object] | None = None,
 ) -> Outcome:
     """Runs one seed to its end, with other troubles than its own if they are given."""
-    # Finalizers would run when the collector happens to, and not at the same place in each run.
-    gc.disable()
-    try:
-        return _run_seed(seed, troubles, show)
-    finally:
-        with _finalizers_ignored():
-            # All that the run has left is young: nothing was collected since it began.
-            gc.collect(0)
-        gc.enable()
-
-
-@contextmanager
-def _finalizers_ignored() -> Iterator[None]:
-    """Coroutines of processes that were killed are collected, and what they complain of is lost."""
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        yield
-    finally:
-        sys.unraisablehook = hook
-
-
-def _run_seed(
-    seed: int, troubles: tuple[str, ...] | None, show: Callable[[str], object] | None
-) -> Outcome:
     rng = Rng(f"millrace/{seed}")
     options = Options.draw(rng.fork("options"))
     if troubles is not None:
         options = options.with_troubles(troubles)
-    world = World(
-        rng,
-        latency_max_s=options.latency_max_s,
-        blocking_max_s=options.blocking_max_s,
-        window_bytes=options.window_bytes,
-        segment_bytes=options.network_segment_bytes,
-        turns_max=TURNS_MAX,
-        skew=options.skew,
-        show=show,
-    )
-    scenario = Scenario(world, options)
-    started_s = world.now_s()
-    try:
-        world.trace.note(f"{options}")
-        with noticed(world.trace, scenario.ledger, scenario.rot):
-            world.run(scenario.run())
-    except Stuck as error:
-        world.trace.violation(f"stuck: {error}")
-    finally:
-        virtual_s = world.now_s() - started_s
-        world.close()
-    ledger = scenario.ledger
-    return Outcome(
-        seed,
-        options.is_hopeless,
-        world.trace.violations,
-        world.trace.counts,
-        world.trace.digest,
-        virtual_s,
-        len(ledger.written),
-        ledger.acked_count,
-    )
+    return run(seed, rng, options, lambda world: Scenario(world, options), show=show)
 
 
 class Scenario:
     """The run of one seed."""
+
+    is_one_broker = True
 
     def __init__(self, world: World, options: Options) -> None:
         self.world = world
@@ -129,12 +54,13 @@ class Scenario:
         self._lookups = Lookups(self.ledger, world.now_s)
         self._topics = Topics(world, options, self.ledger, self._rng.fork("topics"))
         self._clients = Clients(world, options, self._topics, self.ledger)
-        self._brokers = self._topics.brokers = [
+        self._brokers = [
             Supervisor(
                 world, options, number, rot=self.rot, on_power_cut=self._topics.forget_unsynced
             )
             for number in range(options.brokers)
         ]
+        self._topics.servers.extend(self._brokers)
 
     async def run(self) -> None:
         """Everything, from the first start of the brokers to the verdict."""
@@ -143,7 +69,7 @@ class Scenario:
         admin = world.process("admin", "admin")
         for number in range(options.topics):
             created = loop.start(admin, self._topics.create(number))
-            await self._within("create topics", created, LIVENESS_S)
+            await world.within("create topics", created, LIVENESS_S)
         load = self._start_load()
         if options.churns:
             load.append(loop.start(admin, self._topics.churn(lambda: self._clients.is_over)))
@@ -164,7 +90,7 @@ class Scenario:
         self._clients.is_over = True
         limit_s = options.delivery_timeout_ms / 1000 + LIVENESS_S
         for task in load:
-            await self._within(f"{task.get_name()} after healing", task, limit_s)
+            await world.within(f"{task.get_name()} after healing", task, limit_s)
         await self._last_word()
         for task in keeping:
             task.cancel()
@@ -206,21 +132,14 @@ class Scenario:
             for broker in self._brokers:
                 if await broker.start_full(self._rng):
                     reading = loop.start(process, last.read_on_full_disk(broker))
-                    await self._within(f"read {broker.name} on a full disk", reading, limit_s)
+                    await world.within(f"read {broker.name} on a full disk", reading, limit_s)
                 await broker.heal()
         if "clock" in self.options.troubles:
             for broker in self._brokers:
                 waiting = loop.start(process, last.wait_while_clock_steps(broker))
-                await self._within(f"long poll of {broker.name}", waiting, limit_s)
-        await self._within("probe", loop.start(process, last.probe()), limit_s)
+                await world.within(f"long poll of {broker.name}", waiting, limit_s)
+        await world.within("probe", loop.start(process, last.probe()), limit_s)
         for broker in self._brokers:
             settling = loop.create_task(broker.restart_in_order())
-            await self._within(f"settle {broker.name}", settling, LIVENESS_S * 2)
-        await self._within("last read", loop.start(process, last.read()), limit_s)
-
-    async def _within(self, what: str, task: asyncio.Task[None], limit_s: float) -> None:
-        done, _ = await asyncio.wait([task], timeout=limit_s)
-        if not done:
-            self.world.trace.violation(f"{what}: not done within {limit_s} s")
-        elif (error := task.exception()) is not None:
-            self.world.trace.violation(f"{what}: {error!r}")
+            await world.within(f"settle {broker.name}", settling, LIVENESS_S * 2)
+        await world.within("last read", loop.start(process, last.read()), limit_s)

@@ -103,12 +103,13 @@ def is_disk_error(text: str) -> bool:
 
 
 @contextmanager
-def noticed(trace: Trace, ledger: Ledger, rot: Rot) -> Iterator[None]:
+def noticed(trace: Trace, ledger: Ledger, rot: Rot, *, one_broker: bool) -> Iterator[None]:
     """While it lasts, the brokers' log lines go to the trace and what they do is counted.
 
     A partition that is offline is a violation unless the disk had an error or what it holds is
     damaged. The leader epochs that clients are told of go to the ledger, until there is damage:
-    no CRC covers the epoch of a batch.
+    no CRC covers the epoch of a batch. Of several brokers one may know of an older epoch than the
+    one that a client has asked before.
     """
     logger = logging.getLogger("millrace")
     lines = _Lines(trace, rot)
@@ -163,7 +164,7 @@ def noticed(trace: Trace, ledger: Ledger, rot: Rot) -> Iterator[None]:
         for topic in response.topics:
             for partition in topic.partitions:
                 is_led = partition.leader_id != NO_LEADER
-                if process is not None and is_led and not rot.has_begun:
+                if process is not None and is_led and one_broker and not rot.has_begun:
                     where = topic.name, partition.partition
                     ledger.told_leader(process, where, partition.leader_epoch)
         learn(self, response)

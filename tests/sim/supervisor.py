@@ -56,6 +56,7 @@ class Supervisor:
         self.address = f"{self.machine.host}:{PORT}"
         self.refusal: Exception | None = None
         self._world = world
+        self._options = options
         self._config = options.config(self.machine.host, number)
         self._rot = rot
         self._on_power_cut = on_power_cut
@@ -89,6 +90,8 @@ class Supervisor:
             if self._rot.has_begun and isinstance(error, _REFUSALS):
                 self._world.trace.sometimes("damage was found at a start")
                 self.refusal = error
+            elif self._options.may_refuse_start(error):
+                self._world.trace.sometimes("a start was refused for want of a quorum")
             elif not is_disk_error(str(error)):
                 self._world.trace.violation(f"{self.name} does not start: {error!r}")
             elif self.machine.room_bytes is not None:
@@ -97,19 +100,33 @@ class Supervisor:
             self._end_after_error()
             return
         if self.machine.disk_failed:
+            self._world.trace.sometimes("the broker stopped after a disk error")
             self._end_after_error()
             return
         if self.machine.room_bytes is not None:
             self._world.trace.sometimes("a broker started on a full disk")
         self.refusal = None
         self._node = node
-        node.broker.failed.add_done_callback(lambda _: self._end_after_error())
+        node.broker.failed.add_done_callback(self._on_failed)
         self._is_up.set()
+
+    @property
+    def node(self) -> Node | None:
+        """The broker that runs, None while none has started."""
+        return self._node
 
     @property
     def is_up(self) -> bool:
         """Whether the broker has started and not ended."""
         return self._is_up.is_set()
+
+    def wall_ms(self) -> int:
+        """See `Servers`."""
+        return self.machine.clock.wall_ms()
+
+    def wall_ms_max(self) -> int:
+        """See `Servers`."""
+        return self.machine.clock.wall_ms_max()
 
     def log_bytes(self, where: tuple[str, int]) -> int:
         """The size of a partition's batches; the broker must be up."""
@@ -228,8 +245,15 @@ class Supervisor:
         self.machine.repair()
         await self.until_up()
 
-    def _end_after_error(self) -> None:
+    def _on_failed(self, failed: asyncio.Future[None]) -> None:
+        error = failed.exception()
+        causes = f"{error} {error.__cause__}" if error is not None else ""
+        if not self._rot.has_begun and not is_disk_error(causes):
+            self._world.trace.violation(f"{self.name} gave up: {error!r}")
         self._world.trace.sometimes("the broker stopped after a disk error")
+        self._end_after_error()
+
+    def _end_after_error(self) -> None:
         if self._rng.random() < 0.5:
             # The page cache is rid of what the failed sync did not write.
             self.cut_power(pause_s=_RETRY_S)

@@ -11,10 +11,12 @@ import pytest
 
 from tests.sim.clock import NO_SKEW, Skew
 from tests.sim.host import Rng, World
+from tests.sim.hunt import hunt
 from tests.sim.loop import Process
 from tests.sim.machine import Machine
-from tests.sim.mutants import hunt
+from tests.sim.mutants import acks_before_the_sync
 from tests.sim.network import BACKLOG, Link
+from tests.sim.scenario import run_seed
 
 HOST, PORT = "10.0.0.1", 9092
 LATENCY_S = 0.001
@@ -292,6 +294,6 @@ def test_a_link_is_slow_one_way_or_loses_what_is_sent_again() -> None:
 
 
 def test_a_mutant_whose_patches_are_never_called_is_no_success() -> None:
-    hunted = hunt(0, range(0))
+    hunted = hunt(acks_before_the_sync, run_seed, range(0), None)
     assert not hunted.is_success
     assert "never called: Partition.is_acked" in str(hunted)

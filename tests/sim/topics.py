@@ -17,19 +17,19 @@ from tests.history.operations import Left
 from tests.sim.host import Rng, World
 from tests.sim.ledger import Ledger, Where
 from tests.sim.options import Options
-from tests.sim.supervisor import Supervisor
+from tests.sim.servers import Servers
 
 TOPICS_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as its maker knows it; all of it is on one broker."""
+    """A topic as its maker knows it; all of it is in one cluster."""
 
     name: str
     partitions: int
     configs: dict[str, str]
-    broker: Supervisor = field(repr=False)
+    servers: Servers = field(repr=False)
 
     @property
     def wheres(self) -> list[Where]:
@@ -57,7 +57,9 @@ class Topics:
     def __init__(self, world: World, options: Options, ledger: Ledger, rng: Rng) -> None:
         self.present: dict[str, Topic] = {}
         self.uncertain: dict[str, None] = {}
-        self.brokers: list[Supervisor] = []
+        self.deleted: set[str] = set()
+        """Names of topics that were deleted at least once, from before the first attempt."""
+        self.servers: list[Servers] = []
         """Filled by the run before the first topic is made."""
         self._world = world
         self._options = options
@@ -69,20 +71,20 @@ class Topics:
         """All partitions of the topics that are present."""
         return [where for topic in self.present.values() for where in topic.wheres]
 
-    def at(self, broker: Supervisor) -> list[Topic]:
-        """The topics on one broker that are present."""
-        return [topic for topic in self.present.values() if topic.broker is broker]
+    def at(self, servers: Servers) -> list[Topic]:
+        """The topics in one cluster that are present."""
+        return [topic for topic in self.present.values() if topic.servers is servers]
 
-    def forget_unsynced(self, broker: Supervisor) -> None:
-        """The power of one broker's machine is cut."""
-        for topic in self.at(broker):
+    def forget_unsynced(self, servers: Servers) -> None:
+        """The power of the machine of a broker is cut that is a cluster of its own."""
+        for topic in self.at(servers):
             if topic.is_forgetful:
                 for where in topic.wheres:
                     self._ledger.forgot(where, Left.PREFIX)
 
     async def create(self, number: int) -> None:
-        """Makes a topic, however often it takes. The brokers take turns."""
-        name, broker = f"t{number}", self.brokers[number % len(self.brokers)]
+        """Makes a topic, however often it takes. The clusters take turns."""
+        name, servers = f"t{number}", self.servers[number % len(self.servers)]
         rng = self._rng.fork(name)
         configs = {
             "durability": rng.choice(self._options.durabilities),
@@ -95,7 +97,8 @@ class Topics:
             configs["retention.bytes"] = str(rng.choice((2048, 16384)))
         elif retention == "ms":
             configs["retention.ms"] = str(rng.choice((1500, 6000)))
-        topic = Topic(name, rng.randint(1, 3), configs, broker)
+        configs |= self._options.topic_configs
+        topic = Topic(name, rng.randint(1, 3), configs, servers)
         await self._make(topic, rng)
         self.present[name] = topic
 
@@ -117,6 +120,7 @@ class Topics:
         async def delete(admin: Admin) -> None:
             await admin.delete_topic(topic.name)
 
+        self.deleted.add(topic.name)
         await self._until_done(delete, topic, rng, UnknownTopicOrPartition)
         self._world.trace.note(f"deleted {topic.name}")
         if self._options.delays_requests:
@@ -134,7 +138,12 @@ class Topics:
 
     async def _make(self, topic: Topic, rng: Rng) -> None:
         async def create(admin: Admin) -> None:
-            await admin.create_topic(topic.name, partitions=topic.partitions, configs=topic.configs)
+            await admin.create_topic(
+                topic.name,
+                partitions=topic.partitions,
+                replication_factor=self._options.replication_factor,
+                configs=topic.configs,
+            )
 
         await self._until_done(create, topic, rng, TopicAlreadyExists)
         self._world.trace.note(f"{topic}")
@@ -150,7 +159,7 @@ class Topics:
         while True:
             try:
                 settings = self._options.client()
-                async with Admin(topic.broker.address, rng=rng, **settings) as admin:
+                async with Admin(topic.servers.address, rng=rng, **settings) as admin:
                     await work(admin)
                 return
             except done:
