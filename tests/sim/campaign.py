@@ -9,16 +9,19 @@ import multiprocessing
 import time
 from collections import Counter
 
+from tests.sim import scenario
+from tests.sim.cluster import scenario as cluster_scenario
+from tests.sim.cluster.situations import CLUSTER_SOMETIMES
 from tests.sim.run import Outcome
-from tests.sim.scenario import run_seed
 from tests.sim.situations import SOMETIMES, missing
 
 PROGRESS_RUNS = 20
 """Between two lines about how far a long set of runs is."""
 
 
-def replay(seed: int) -> int:
+def replay(seed: int, *, is_cluster: bool) -> int:
     """Runs one seed with its whole story."""
+    run_seed = cluster_scenario.run_seed if is_cluster else scenario.run_seed
     outcome = run_seed(seed, show=print)
     print(f"seed={seed} digest={outcome.digest} sent={outcome.sent} acked={outcome.acked}")
     for violation in outcome.violations:
@@ -26,7 +29,7 @@ def replay(seed: int) -> int:
     return 1 if outcome.violations else 0
 
 
-def run_many(first: int, count: int, processes: int) -> int:
+def run_many(first: int, count: int, processes: int, *, is_cluster: bool) -> int:
     """Runs seeds `first` to `first + count`, exclusive."""
     started_s = time.monotonic()
     counts: Counter[str] = Counter()
@@ -34,7 +37,8 @@ def run_many(first: int, count: int, processes: int) -> int:
     sent = acked = failed = hopeless = 0
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, maxtasksperchild=100) as pool:
-        outcomes = pool.imap_unordered(_timed, range(first, first + count))
+        work = _timed_cluster if is_cluster else _timed
+        outcomes = pool.imap_unordered(work, range(first, first + count))
         for done, (outcome, taken_s) in enumerate(outcomes, 1):
             virtual_s += outcome.virtual_s
             cpu_s += taken_s
@@ -51,9 +55,10 @@ def run_many(first: int, count: int, processes: int) -> int:
                     f"{virtual_s:.0f} virtual s, {virtual_s / cpu_s:.1f} per CPU s",
                     flush=True,
                 )
-    for what in sorted({*SOMETIMES, *counts}):
+    listed = CLUSTER_SOMETIMES if is_cluster else SOMETIMES
+    for what in sorted({*listed, *counts}):
         print(f"{counts[what]:10} {what}")
-    never = missing(counts, count)
+    never = missing(listed, counts, count)
     for what in never:
         print(f"never in {count} runs: {what}")
     faults = sum(number for what, number in counts.items() if what.startswith("trouble: "))
@@ -68,5 +73,11 @@ def run_many(first: int, count: int, processes: int) -> int:
 
 def _timed(seed: int) -> tuple[Outcome, float]:
     started_s = time.process_time()
-    outcome = run_seed(seed)
+    outcome = scenario.run_seed(seed)
+    return outcome, time.process_time() - started_s
+
+
+def _timed_cluster(seed: int) -> tuple[Outcome, float]:
+    started_s = time.process_time()
+    outcome = cluster_scenario.run_seed(seed)
     return outcome, time.process_time() - started_s

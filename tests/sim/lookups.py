@@ -35,10 +35,15 @@ class Lookup:
 class Lookups:
     """All questions of one run."""
 
-    def __init__(self, ledger: Ledger, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, ledger: Ledger, now_s: Callable[[], float], *, may_be_late: bool = False
+    ) -> None:
+        """`may_be_late`: a leader that does not know of its successor may answer, and lacks what
+        that one has acked."""
         self.now_s = now_s
         """The true time, by which acks and questions are put in order."""
         self._ledger = ledger
+        self._may_be_late = may_be_late
         self._lookups: dict[Where, list[Lookup]] = {}
 
     def note(self, lookup: Lookup) -> None:
@@ -53,7 +58,8 @@ class Lookups:
                 continue
             about = f"{partition_name(where)}: asked for {lookup.time_ms}, "
             if lookup.answer is None:
-                yield from (about + text for text in self._missed(lookup, final))
+                if not self._may_be_late:
+                    yield from (about + text for text in self._missed(lookup, final))
                 continue
             offset, timestamp_ms = lookup.answer
             if timestamp_ms < lookup.time_ms:
