@@ -172,6 +172,15 @@ class SegmentChain:
         self.active = front
         self._closed_bytes = sum(segment.size_bytes for segment in self.segments[:-1])
 
+    def replace_all(self, fresh: Segment) -> list[Segment]:
+        """Makes `fresh` the only segment; returns the others. No segment may be unsettled."""
+        others = self._take_off(0, len(self.segments))
+        self.segments.append(fresh)
+        self._bases.append(fresh.base_offset)
+        self.active = fresh
+        self._closed_bytes = 0
+        return others
+
     def close_files(self) -> None:
         """Releases every file."""
         for segment in self.segments:

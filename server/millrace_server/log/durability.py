@@ -148,6 +148,12 @@ class Durability:
         self.durable_end = cut
         self.has_clean_checkpoint = False
 
+    def note_begun_anew(self, offset: int) -> None:
+        """The log is empty and begins at `offset`, durably."""
+        self.note_truncated(Boundary(0, offset))
+        self.durable_start_offset = offset
+        self.bytes_behind = self.batches_behind = 0
+
     def begin(self, *, checkpoint: bool, preallocate: bool, closing: bool) -> FlushTicket | None:
         """Takes note of all that is to be made durable; None if there is nothing to do."""
         state = self._state

@@ -14,6 +14,7 @@ from __future__ import annotations
 from millrace_protocol.records import BatchHeader, BatchTooLarge, assign, stamp_log_append_time
 from millrace_server.environment.seams import Disk, ReadBuffer
 from millrace_server.log.appended import Appended
+from millrace_server.log.beginning_anew import begin_at
 from millrace_server.log.compaction.cleaner import LogCleaner
 from millrace_server.log.config import LogConfig
 from millrace_server.log.creation import create_files
@@ -30,7 +31,7 @@ from millrace_server.log.recovery import recover
 from millrace_server.log.rolling import must_roll, roll
 from millrace_server.log.segment import Segment
 from millrace_server.log.state import LogState
-from millrace_server.log.truncation import begin_at, truncate
+from millrace_server.log.truncation import truncate
 
 WriteBuffer = bytearray | memoryview
 
@@ -342,9 +343,9 @@ class PartitionLog:
         return state.end_offset
 
     def begin_at(self, offset: int) -> int:
-        """Gives up every record and begins the log at `offset`, behind its end; returns `offset`.
+        """Gives up every record and begins the log at `offset`, wherever that is; returns it.
 
-        Blocking, with the faults and crash states of `truncate_to`.
+        Blocking; no flush may be in flight. Faults and crashes: see `beginning_anew`.
         """
         self.flush(checkpoint=True)
         begin_at(self._state, self._durability, offset)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from millrace_server.environment.seams import Disk
 from millrace_server.log.chain import SegmentChain
-from millrace_server.log.cleanliness import Cleanliness
+from millrace_server.log.cleanliness import NOT_CLEAN, Cleanliness
 from millrace_server.log.config import LogConfig
 from millrace_server.log.epochs import FIRST_EPOCH, EpochEnd, EpochTable
 from millrace_server.log.errors import LogClosed, LogFailed, ReadOnlyLog
@@ -97,6 +97,14 @@ class LogState:
         """See `PartitionLog.end_offset_for_epoch`."""
         epochs = self.epochs.trim_to(self.start_offset)
         return epochs.end_offset_for(epoch, log_end=self.end_offset)
+
+    def begin_anew(self, offset: int) -> None:
+        """Takes the log as empty, with `offset` as start and end."""
+        self.start_offset = self.end_offset = offset
+        self.producers = Producers()
+        self.cleanliness = NOT_CLEAN
+        epochs = self.epochs.truncate_to(offset)
+        self.epochs = epochs if epochs.entries else FIRST_EPOCH
 
     def move_start(self, offset: int) -> None:
         """Begins the log at `offset`, or where it begins already if that is behind it.

@@ -68,46 +68,12 @@ def truncate(state: LogState, durability: Durability, offset: int, *, now_ms: in
     durability.note_truncated(cut)
 
 
-def begin_at(state: LogState, durability: Durability, offset: int) -> None:
-    """Begins an empty segment at `offset`, and takes all others off. Blocking.
-
-    Everything is durable, and the checkpoint says so. The offsets between are a gap, so a crash
-    before the next flush leaves a log that recovery cuts back to what it was. Raises `ValueError`
-    if the log does not end before `offset`, and `OSError`.
-    """
-    chain = state.chain
-    if offset <= state.end_offset:
-        raise ValueError(f"the log ends at {state.end_offset} and cannot begin at {offset}")
-    before = state.end_offset
-    try:
-        durability.note_gap(offset)
-        chain.active.end_offset = offset
-        fresh = chain.roll(
-            state.disk, state.directory, index_interval_bytes=state.config.index_interval_bytes
-        )
-    except OSError as error:
-        chain.active.end_offset = before
-        if not is_disk_full(error):
-            state.fail(error)
-        raise
-    durability.note_new_segment(fresh)
-    state.end_offset = offset
-    # There is no record to sync: with the next checkpoint the log is durable up to here. The
-    # recovery point stays where it is, for a crash before that.
-    durability.note_truncated(Boundary(0, offset))
-    state.producers = Producers()
-    state.move_start(offset)
-    chain.unsettled.clear()
-    durability.note_removed(chain.drop_first(len(chain.segments) - 1))
-
-
 def _prepare(
     state: LogState, durability: Durability, offset: int, *, now_ms: int
 ) -> tuple[Boundary, Segment, list[Segment], Producers]:
     """Changes nothing of the log that a crash or an error would show."""
+    check_settled(state)
     chain = state.chain
-    if chain.unsettled:
-        raise OSError(errno.ENOSPC, "no room for the checkpoint", state.directory)
     segment = chain.holding(offset)
     if segment.generation:
         # Compaction cleans below the high watermark alone.
@@ -129,6 +95,12 @@ def _prepare(
     )
     note_end(state.disk, state.directory, front, checkpoint, durability.recovery_point)
     return cut, front, chain.segments[count + 1 :], producers
+
+
+def check_settled(state: LogState) -> None:
+    """Raises `OSError` unless the checkpoint names every closed segment."""
+    if state.chain.unsettled:
+        raise OSError(errno.ENOSPC, "no room for the checkpoint", state.directory)
 
 
 def end_before(segment: Segment, offset: int) -> Boundary:

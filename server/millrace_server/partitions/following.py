@@ -43,10 +43,9 @@ async def truncate_to(partition: Partition, offset: int, *, now_ms: int) -> int:
 
 
 async def begin_at(partition: Partition, offset: int) -> int:
-    """Gives up the whole log, and begins it at `offset`, behind its end.
+    """Gives up the whole log, and begins it at `offset`; returns it.
 
-    What lies before it, the leader has given up too, or a snapshot holds it. Raises what
-    `PartitionLog.begin_at` raises.
+    Raises what `PartitionLog.begin_at` raises.
     """
     end_offset = await _change_end(partition, partial(partition.log.begin_at, offset))
     partition.advance_high_watermark(offset)
@@ -57,18 +56,11 @@ async def begin_anew(partition: Partition, offset: int) -> None:
     """Gives up the whole log, and begins it at `offset`, without epochs, as a replica does whose
     log its leader cannot judge.
 
-    The leader may go on with an older epoch than that of the records that went. The start is
-    durable before the epochs are forgotten: until then a crash brings the records back, and they
-    need them. Raises what `PartitionLog.begin_at` and `truncate_to` raise, `OffsetOutOfRange` below
-    the start of the log.
+    The leader may go on with an older epoch than that of the records that went. The epochs are
+    forgotten behind the records: a crash before may bring these back, and they need them. Raises
+    what `PartitionLog.begin_at` raises.
     """
-    if offset > partition.end_offset:
-        await begin_at(partition, offset)
-    else:
-        await truncate_to(partition, offset, now_ms=partition.env.clock.wall_ms())
-        partition.advance_high_watermark(offset)
-        partition.advance_start(offset)
-        await partition.start_durable(offset)
+    await begin_at(partition, offset)
     if partition.log.forget_unused_epochs(is_anew=True):
         await partition.epochs_durable()
 
