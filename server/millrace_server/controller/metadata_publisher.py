@@ -12,7 +12,6 @@ Kafka's names: MetadataLoader, MetadataPublisher.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -61,7 +60,7 @@ class MetadataPublisher:
         """Every change before it is applied on this broker."""
         self._one_at_a_time = asyncio.Lock()
         self._committed = asyncio.Event()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: list[_Waiting] = []
         self._task: asyncio.Task[None] | None = None
         self._closed: Exception | None = None
 
@@ -128,8 +127,9 @@ class MetadataPublisher:
 
     def _end(self, reason: Exception) -> None:
         self._closed = reason
-        while self._waiting:
-            _fail(self._waiting.popleft().is_published, reason)
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            _fail(each.is_published, reason)
 
     async def _run(self) -> None:
         try:
@@ -175,12 +175,15 @@ class MetadataPublisher:
 
     def _settle(self, assigned: asyncio.Future[None] | None, refused: NotApplied | None) -> None:
         """Answers the calls of `published` whose records are in the image."""
-        while self._waiting and self._waiting[0].end_offset <= self._cache.image.end_offset:
-            future = self._waiting.popleft().is_published
-            if refused is not None:
-                _fail(future, refused)
-            elif not future.done():
-                future.set_result(assigned)
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            # One that waits for what is not in the log yet holds up none that came behind it.
+            if each.end_offset > self._cache.image.end_offset:
+                self._waiting.append(each)
+            elif refused is not None:
+                _fail(each.is_published, refused)
+            elif not each.is_published.done():
+                each.is_published.set_result(assigned)
 
 
 def _fail(future: asyncio.Future[asyncio.Future[None] | None], error: Exception) -> None:
