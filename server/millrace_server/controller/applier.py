@@ -160,7 +160,7 @@ class MetadataApplier:
             logs = await self._created_logs(topic, numbers, config)
         except (ApiError, OSError) as error:
             for number in numbers:
-                self._opening.open_later(topic, number, error)
+                self._opening.create_later(topic, number, error)
             raise
         replicas: list[Replica] = []
         for number, created in sorted(logs.items()):

@@ -139,16 +139,19 @@ class Opening:
         if current is not None and partition is not None and opened.read_only_cause is None:
             await self._take_role(current, number, partition)
 
-    def open_later(self, topic: Topic, number: int, cause: ApiError | OSError) -> None:
+    def create_later(self, topic: Topic, number: int, cause: ApiError | OSError) -> None:
         """Keeps a partition offline that could not be created, and tries again if that may help."""
         error = cause if isinstance(cause, OSError) else cause.__cause__
         if isinstance(error, OSError):
-            self._partitions.set_offline(
-                topic.name, number, OpenedAgainLater(topic.name, number, error)
-            )
-            self._retry(topic, number, error)
+            self.open_later(topic, number, error)
         elif isinstance(cause, ApiError):
             self._partitions.set_offline(topic.name, number, cause)
+
+    def open_later(self, topic: Topic, number: int, cause: ApiError | OSError) -> None:
+        """Keeps a partition offline whose directory could not be committed, and tries again."""
+        refusal = OpenedAgainLater(topic.name, number, cause)
+        self._partitions.set_offline(topic.name, number, refusal)
+        self._retry(topic, number, cause)
 
     async def _open_in_turn(self) -> None:
         while self._waiting:
@@ -159,23 +162,30 @@ class Opening:
             self._done_count += 1
             self._tell_progress()
 
-    async def _open(self, topic: Topic, number: int) -> OSError | None:
-        """Opens one partition; returns the disk error that keeps it from taking appends."""
+    async def _open(self, topic: Topic, number: int) -> OSError | ApiError | None:
+        """Opens one partition; returns what keeps it from taking appends, if that may pass: an
+        error of the disk, or the controller's refusal of the report."""
         name = topic.name
         try:
             opened = await self._opened(topic, number)
             if opened.read_only_cause is None and not self._is_created(topic, number):
-                await self._assign_or_discard(topic, number, opened)
+                refused = await self._report(topic, number)
+                if refused is not None:
+                    opened.discard()
+                    if self._is_offline(topic, number):
+                        later = OpenedAgainLater(name, number, refused)
+                        self._partitions.set_offline(name, number, later)
+                    return refused
             if not self._is_there(topic):
                 opened.discard()
                 return None
             self._scanned_bytes += opened.recovery.scanned_bytes
             await self.put_in_service(topic, number, opened)
             return opened.read_only_cause
-        except ApiError as refused:
-            log.error("partition offline", topic=name, partition=number, reason=refused.message)
+        except ApiError as error:
+            log.error("partition offline", topic=name, partition=number, reason=error.message)
             if self._is_offline(topic, number):
-                self._partitions.set_offline(name, number, refused)
+                self._partitions.set_offline(name, number, error)
             return None
         except OSError as cause:
             if self._is_offline(topic, number):
@@ -210,14 +220,13 @@ class Opening:
         current = self._cache.image.topic_by_id(topic.topic_id) or topic
         return current.partitions[number].is_created(self._broker_id)
 
-    async def _assign_or_discard(self, topic: Topic, number: int, opened: PartitionLog) -> None:
+    async def _report(self, topic: Topic, number: int) -> OSError | ApiError | None:
+        """Has the directory of a replica committed; returns why it is not."""
         try:
             await self._assign(topic.topic_id, number)
         except ApiError as refused:
-            opened.discard()
-            if isinstance(refused.__cause__, OSError):
-                raise refused.__cause__ from refused
-            raise
+            return refused.__cause__ if isinstance(refused.__cause__, OSError) else refused
+        return None
 
     def _put_in_service(self, name: str, number: int, opened: PartitionLog) -> None:
         self._on_opened(opened)
@@ -240,9 +249,9 @@ class Opening:
     def _is_offline(self, topic: Topic, number: int) -> bool:
         return self._is_there(topic) and self._partitions.offline(topic.name, number) is not None
 
-    def _retry(self, topic: Topic, number: int, cause: OSError) -> None:
+    def _retry(self, topic: Topic, number: int, cause: OSError | ApiError) -> None:
         log.error(
-            "partition takes no appends until its recovery succeeds; the broker tries again",
+            "partition takes no appends until it is opened; the broker tries again",
             topic=topic.name,
             partition=number,
             is_readable=self._partitions.offline(topic.name, number) is None,

@@ -23,9 +23,10 @@ class NotOpenYet(ApiError):
 
 
 class OpenedAgainLater(ApiError):
-    """The partition could not be opened, and the cause may pass: the broker tries again."""
+    """The partition could not be opened or reported, and the cause may pass: the broker tries
+    again."""
 
-    def __init__(self, topic: str, number: int, cause: OSError) -> None:
+    def __init__(self, topic: str, number: int, cause: OSError | ApiError) -> None:
         super().__init__(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"Partition {topic}-{number} is offline: {cause}; the broker tries by itself to open "
