@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from millrace_protocol.errors import ErrorCode
@@ -107,6 +108,13 @@ class ActiveController:
         task = self._env.spawn.task(self._change(decide, undo), name="metadata change")
         task.add_done_callback(_retrieve)
         return await asyncio.shield(task)
+
+    async def registered(self, count: int, *, timeout_ms: int) -> None:
+        """Returns when so many brokers are registered, or the time is over. Raises `ApiError`."""
+        if self._parts is not None and len(self._cache.image.brokers) < count:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._parts.publisher.until(lambda image: len(image.brokers) >= count)
 
     def fail(self, error: BaseException) -> None:
         """The metadata cannot be followed any more: every change fails with `error`.

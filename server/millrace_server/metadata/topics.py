@@ -44,6 +44,7 @@ class TopicDefaults:
     """What a request that says -1 gets, and the settings under a topic's own.
 
     `replication_factor` is for as many brokers at least; with fewer there is a replica on each.
+    Brokers count that are registered, in service or not.
     """
 
     partitions: int
@@ -58,6 +59,13 @@ class TopicChanges:
 
     def __init__(self, defaults: TopicDefaults) -> None:
         self._defaults = defaults
+
+    def brokers_expected(self, image: ClusterImage) -> int:
+        """As many brokers are to be registered before a topic gets the default replication factor.
+
+        Every voter of the quorum is a broker that registers when the cluster starts first.
+        """
+        return min(self._defaults.replication_factor, len(image.voters))
 
     def create_topic(
         self,
@@ -80,10 +88,10 @@ class TopicChanges:
         _check_new_name(image, name, is_internal=is_internal)
         partitions = self._defaults.partitions if partitions == -1 else partitions
         self._check_partitions(image, partitions, more=partitions)
-        brokers = _available(image)
+        brokers = [*image.brokers.values()]
         if replication_factor == -1:
             replication_factor = min(self._defaults.replication_factor, len(brokers))
-        _check_replication_factor(image, brokers, replication_factor)
+        _check_replication_factor(brokers, replication_factor)
         changed = TopicConfig({}, self._defaults.configs).changed(configs)
         own = self._own(changed, replication_factor)
         return [
@@ -108,14 +116,9 @@ class TopicChanges:
                 f"Topic {name!r} has {count} partitions and {partitions} were asked for; the "
                 "number can only grow",
             )
-        brokers = _available(image)
+        brokers = [*image.brokers.values()]
         factor = topic.replication_factor
-        if factor > len(brokers):
-            raise ApiError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Topic {name!r} has {factor} replicas of each partition and {len(brokers)} "
-                "broker(s) are available; start the others first",
-            )
+        _check_replication_factor(brokers, factor)
         turn = turn_of(brokers, topic.partitions[0].replicas[0])
         start = start if turn is None else turn
         return _new_partitions(brokers, topic.topic_id, range(count, partitions), factor, start)
@@ -200,24 +203,20 @@ def _check_new_name(image: ClusterImage, name: str, *, is_internal: bool) -> Non
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} exists already")
 
 
-def _available(image: ClusterImage) -> list[BrokerRegistration]:
-    return [broker for broker in image.brokers.values() if broker.is_active]
-
-
 def _check_replication_factor(
-    image: ClusterImage, brokers: Sequence[BrokerRegistration], replication_factor: int
+    brokers: Sequence[BrokerRegistration], replication_factor: int
 ) -> None:
-    if 1 <= replication_factor <= len(brokers):
-        return
-    advice = "it is at least 1 and at most the number of brokers"
-    if len(brokers) < replication_factor <= len(image.brokers):
-        absent = sorted(image.brokers.keys() - {broker.broker_id for broker in brokers})
-        advice = f"start broker {', '.join(map(str, absent))}, or ask for fewer replicas"
-    raise ApiError(
-        ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"A replication factor of {replication_factor} with {len(brokers)} broker(s) in service; "
-        f"{advice}",
-    )
+    if not 1 <= replication_factor <= len(brokers):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"A replication factor of {replication_factor} with {len(brokers)} broker(s); it is at "
+            "least 1 and at most the number of brokers",
+        )
+    if not any(broker.is_active for broker in brokers):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"None of the {len(brokers)} broker(s) is in service; try again in a moment",
+        )
 
 
 def _new_partitions(
@@ -228,12 +227,13 @@ def _new_partitions(
     start: int,
 ) -> list[MetadataRecord]:
     placed = place(brokers, numbers, replication_factor=factor, start=start)
+    active = {broker.broker_id for broker in brokers if broker.is_active}
     return [
         PartitionRecord(
             topic_id,
             number,
             replicas=replicas,
-            isr=replicas,
+            isr=tuple(replica for replica in replicas if replica in active),
             leader=replicas[0],
             leader_epoch=0,
             partition_epoch=0,

@@ -30,6 +30,9 @@ log = get_logger("millrace.topics")
 PLACEMENT_STARTS = 1 << 16
 """Placement begins at one of so many places; more than there are brokers."""
 
+REGISTRATION_WAIT_MS = 5_000
+"""How long a topic with the default number of replicas waits for brokers that start first."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
@@ -101,6 +104,10 @@ class Topics:
         """
         if not (validate_only or self._controller.is_here):
             return await self._forwarded.create(name, partitions, replication_factor, configs or {})
+        if replication_factor == -1:
+            # The number of replicas stays, so that of a cluster that starts must not be too low.
+            expected = self._rules.brokers_expected(self._cache.image)
+            await self._active.registered(expected, timeout_ms=REGISTRATION_WAIT_MS)
         topic_id = uuid.UUID(int=self._rng.getrandbits(128), version=4)
         start = self._rng.randrange(PLACEMENT_STARTS)
 

@@ -125,21 +125,30 @@ def test_a_setting_that_goes_back_to_its_default_stays_written_down() -> None:
 
 @pytest.mark.parametrize("factor", [0, -2, 4])
 def test_a_replication_factor_beyond_the_brokers_is_refused(factor: int) -> None:
-    with pytest.raises(ApiError, match=r"with 3 broker.s. in service; it is at least 1") as refused:
+    with pytest.raises(ApiError, match=r"with 3 broker.s.; it is at least 1") as refused:
         created(cluster(1, 2, 3), factor)
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 @pytest.mark.parametrize("stopping", [False, True])
-def test_the_sentence_names_the_brokers_that_are_not_in_service(stopping: bool) -> None:
+def test_a_broker_out_of_service_gets_replicas_only_where_the_others_are_too_few(
+    stopping: bool,
+) -> None:
     image = inactive(cluster(1, 2, 3), 2, stopping=stopping)
-    with pytest.raises(ApiError, match="start broker 2, or ask for fewer replicas"):
-        created(image, 3)
-    placed = RULES.create_topic(
-        image, "t", topic_id=TOPIC, partitions=4, replication_factor=2, configs={}
-    )
-    replicas = {r.replicas for r in placed if isinstance(r, PartitionRecord)}
-    assert all(2 not in each for each in replicas)
+    for factor in (-1, 3):
+        for partition in created(image, factor, partitions=4).topics["t"].partitions:
+            assert sorted(partition.replicas) == [1, 2, 3]
+            assert partition.replicas[-1] == 2
+            assert sorted(partition.isr) == [1, 3]
+            assert partition.leader == partition.replicas[0]
+    for partition in created(image, 2, partitions=4).topics["t"].partitions:
+        assert sorted(partition.replicas) == [1, 3]
+
+
+def test_no_topic_is_created_while_no_broker_is_in_service() -> None:
+    image = inactive(inactive(cluster(1, 2), 1), 2)
+    with pytest.raises(ApiError, match=r"None of the 2 broker.s. is in service"):
+        created(image, 2)
 
 
 def test_min_isr_above_the_replicas_is_refused_at_create_and_at_alter() -> None:
