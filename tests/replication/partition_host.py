@@ -18,7 +18,7 @@ from millrace_server.replication.effects import (
     Reset,
     Truncate,
 )
-from millrace_server.replication.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend
+from millrace_server.replication.errors import NotEnoughReplicas
 from millrace_server.replication.follower import PartitionFollower
 from millrace_server.replication.leader import BrokerState, PartitionLeader
 from millrace_server.replication.messages import PartitionKey, Records
@@ -197,10 +197,6 @@ class PartitionHost:
         while self._unacked and self._unacked[0][0] < self.high_watermark:
             offset, entry = self._unacked.popleft()
             assert self.leader is not None
-            try:
-                self.leader.check_acked()
-            except NotEnoughReplicasAfterAppend:
-                continue
             if not is_old:
                 self._world.check_copies(self.key, offset, entry, self.leader.state.isr_needed)
                 invariants.on_ack(self.key, offset, entry)

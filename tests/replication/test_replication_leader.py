@@ -6,7 +6,6 @@ import pytest
 
 from millrace_server.replication.config import ReplicationConfig
 from millrace_server.replication.effects import ProposeIsr
-from millrace_server.replication.errors import NotEnoughReplicasAfterAppend
 from millrace_server.replication.follower import PartitionFollower
 from millrace_server.replication.isr import PartitionState
 from millrace_server.replication.leader import BrokerState, PartitionLeader
@@ -98,12 +97,13 @@ def test_latest_offset_is_known_when_the_epochs_start_is_committed() -> None:
     assert leader.is_high_watermark_known
 
 
-def test_produce_is_told_that_the_isr_became_too_small_after_its_append() -> None:
-    leader = _leader((1, 2))
-    leader.check_acked()
-    leader.on_image(PartitionState(2, 2, (1, 2), (1,), 2), 1)
-    with pytest.raises(NotEnoughReplicasAfterAppend, match="1 of 2 replicas"):
-        leader.check_acked()
+def test_an_append_is_acked_only_while_the_isr_is_large_enough() -> None:
+    leader = _leader((1, 2), records=3)
+    assert leader.on_image(PartitionState(2, 2, (1, 2), (1,), 2), 1) == []
+    assert leader.high_watermark == 0
+    assert leader.on_image(PartitionState(2, 3, (1, 2), (1, 2), 2), 1) == []
+    _fetch(leader, 2, 3, 1)
+    assert leader.high_watermark == 3
 
 
 def test_partition_with_fewer_replicas_than_it_should_have_in_sync_needs_all() -> None:

@@ -15,7 +15,7 @@ from millrace_server.replication.messages import BrokerKey, Records
 @dataclass(frozen=True, slots=True)
 class AdvanceHighWatermark:
     """Every record before `offset` is committed: consumers may read it, and produces that wait for
-    it are acked, after `PartitionLeader.check_acked`."""
+    it are acked."""
 
     offset: int
 

@@ -32,7 +32,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_server.replication.config import ReplicationConfig
 from millrace_server.replication.divergence import disagreement
 from millrace_server.replication.effects import AdvanceHighWatermark, LeaderEffect, ProposeIsr
-from millrace_server.replication.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend
+from millrace_server.replication.errors import NotEnoughReplicas
 from millrace_server.replication.isr import InSyncReplicas, PartitionState
 from millrace_server.replication.log_view import LogView
 from millrace_server.replication.messages import (
@@ -121,24 +121,11 @@ class PartitionLeader:
     def check_append(self) -> None:
         """Asked before an append with acks=all. Raises `NotEnoughReplicas`."""
         if len(self.isr.committed) < self.state.isr_needed:
+            isr = sorted(self.isr.committed)
             raise NotEnoughReplicas(
-                f"{self._isr_text()}; nothing was appended. Start the other replicas, or send again"
+                f"{len(isr)} of {self.state.isr_needed} replicas that are needed are in sync: "
+                f"{isr}; nothing was appended. Start the other replicas, or send again"
             )
-
-    def check_acked(self) -> None:
-        """Asked when the high watermark has passed records that were sent with acks=all.
-
-        Raises `NotEnoughReplicasAfterAppend`.
-        """
-        if len(self.isr.committed) < self.state.isr_needed:
-            raise NotEnoughReplicasAfterAppend(
-                f"{self._isr_text()} since the append. The records are stored; a producer that "
-                "sends them again without idempotence stores them twice"
-            )
-
-    def _isr_text(self) -> str:
-        isr = sorted(self.isr.committed)
-        return f"{len(isr)} of {self.state.isr_needed} replicas that are needed are in sync: {isr}"
 
     # Fetches of followers
 
