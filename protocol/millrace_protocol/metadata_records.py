@@ -140,6 +140,12 @@ class PartitionRecord(MetadataRecord):
         since=1,
         default=(),
     )
+    loss_epoch: int = wire(
+        INT32,
+        "latest leader epoch whose leader may have lacked committed records; -1 for none",
+        since=2,
+        default=-1,
+    )
 
 
 @dataclass(slots=True)
@@ -268,7 +274,7 @@ RECORD_TYPES: dict[int, tuple[type[MetadataRecord], int]] = {
     2: (RegisterBrokerRecord, 1),
     3: (BrokerRegistrationChangeRecord, 1),
     4: (TopicRecord, 0),
-    5: (PartitionRecord, 1),
+    5: (PartitionRecord, 2),
     6: (PartitionChangeRecord, 1),
     7: (ConfigRecord, 0),
     8: (RemoveTopicRecord, 0),

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from millrace_protocol.metadata_records import (
     LEADER_UNCHANGED,
+    NO_LEADER,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
     ConfigRecord,
@@ -222,6 +223,7 @@ class Delta:
             record.last_known_elr,
             record.adding_replicas,
             record.removing_replicas,
+            record.loss_epoch,
         )
         _check_directories(topic, record.partition, added)
         topic.partitions.append(added)
@@ -235,6 +237,7 @@ class Delta:
             )
         old = topic.partitions[record.partition]
         is_led_anew = record.leader != LEADER_UNCHANGED
+        is_loss = is_led_anew and record.leader not in (NO_LEADER, *old.isr, *old.elr)
         changed = PartitionRegistration(
             _either(record.replicas, old.replicas),
             _either(record.isr, old.isr),
@@ -246,6 +249,7 @@ class Delta:
             _either(record.last_known_elr, old.last_known_elr),
             _either(record.adding_replicas, old.adding),
             _either(record.removing_replicas, old.removing),
+            old.leader_epoch + 1 if is_loss else old.loss_epoch,
         )
         _check_directories(topic, record.partition, changed)
         topic.partitions[record.partition] = changed

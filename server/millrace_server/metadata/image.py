@@ -55,7 +55,9 @@ class PartitionRegistration:
     `removing` are the replicas that a reassignment adds and removes (KIP-455).
 
     The replicas in `isr` and `elr` have every committed record (KIP-966). Those in
-    `last_known_elr` had, and may have lost the newest ones since.
+    `last_known_elr` had, and may have lost the newest ones since. In `loss_epoch`, -1 for never, a
+    replica was elected that was in neither: a follower whose log is older may have records that
+    were committed and are lost.
 
     Invariants: `isr`, `elr`, `last_known_elr`, `adding` and `removing` are parts of `replicas`;
     no broker is in two of the first three; the leader, if any, is in `isr`.
@@ -71,6 +73,7 @@ class PartitionRegistration:
     last_known_elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    loss_epoch: int = -1
 
     def directory_of(self, broker_id: int) -> uuid.UUID:
         """The directory of a broker's replica; zero also if it has none."""

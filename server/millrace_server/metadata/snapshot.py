@@ -123,6 +123,7 @@ def _topic_records(topic: Topic) -> Iterator[MetadataRecord]:
             partition.last_known_elr,
             partition.adding,
             partition.removing,
+            partition.loss_epoch,
         )
     for name in sorted(topic.configs):
         yield ConfigRecord(topic.topic_id, name, topic.configs[name])

@@ -75,8 +75,8 @@ class PartitionFollower:
     def __init__(
         self, log: LogView, *, leader_epoch: int, high_watermark: int, allows_loss: bool
     ) -> None:
-        """`allows_loss`: the topic has `unclean.leader.election.enable`, or an operator has elected
-        this leader uncleanly, so it may lack what was committed.
+        """`allows_loss`: the topic has `unclean.leader.election.enable`, or a leader was elected
+        behind the log's last epoch that may lack what was committed.
 
         Raises `ValueError` if the table has an epoch of which the log holds no record, as it has
         after a leadership without an append: a leader may send records of older epochs.
@@ -161,8 +161,10 @@ class PartitionFollower:
         return [Reset(start_offset, start_offset)]
 
     def _lost(self, end_offset: int) -> ReportLoss | None:
-        """A fault unless the leader has everything that was committed, or need not have it."""
-        if end_offset >= self.high_watermark or self.allows_loss:
+        """A fault unless the leader has everything that was committed, or need not have it. A log
+        without a record has nothing to keep."""
+        is_empty = self.log.start_offset == self.log.end_offset
+        if end_offset >= self.high_watermark or self.allows_loss or is_empty:
             return None
         self._take_state(FollowerState.FAILED)
         return ReportLoss(

@@ -159,6 +159,30 @@ def test_the_last_known_leader_leads_when_every_replica_crashed() -> None:
     assert image.topics["t"].partitions[0].last_known_elr == ()
 
 
+def test_the_epoch_of_the_last_leader_that_may_lack_records_is_known() -> None:
+    """An unclean election is one, and that of the last known leader; none else."""
+    crashed = with_topic(cluster(1, 2), partition((1, 2), (1, 2)), configs={**MIN_2, **OS})
+    crashed = restarted(restarted(fenced(crashed, 2), 2), 1)
+    assert loss_epochs(crashed) == [-1]
+    crashed = unfenced(crashed, 2, 1)
+    (last,) = crashed.topics["t"].partitions
+    assert (last.leader, last.loss_epoch) == (1, last.leader_epoch)
+    allowed = {"unclean.leader.election.enable": "true"}
+    image = with_topic(cluster(1, 2), partition((1, 2), (1,)), configs=allowed)
+    image = fenced(image, 1)
+    (led,) = image.topics["t"].partitions
+    assert (led.leader, led.loss_epoch) == (2, led.leader_epoch)
+    later = unfenced(fenced(image, 2), 2)
+    (led_again,) = later.topics["t"].partitions
+    assert led_again.leader_epoch > led_again.loss_epoch == led.loss_epoch
+    clean = fenced(with_topic(cluster(1, 2), partition((1, 2), (1, 2))), 1)
+    assert loss_epochs(clean) == [-1]
+
+
+def loss_epochs(image: ClusterImage) -> list[int]:
+    return [known.loss_epoch for known in image.topics["t"].partitions]
+
+
 def test_a_broker_that_restarts_within_its_session_hands_its_partitions_on() -> None:
     image = with_topic(cluster(1, 2, 3), partition((1, 2, 3), (1, 2, 3)))
     image = restarted(image, 1, is_clean=True)
