@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from millrace_protocol.messages.replica_fetch import (
-    ReplicaFetchPartitionResult,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-)
+from millrace_protocol.messages.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
+from millrace_server.log.epochs import EpochEnd
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.partitions.partition import Partition
 from millrace_server.peers.calls import Channel
-from millrace_server.replicas import replica_fetcher
+from millrace_server.replicas.log_view import PartitionLogView
 from millrace_server.replicas.replica_fetcher import ReplicaFetcher
+from millrace_server.replicas.wire_messages import encoded_result
 from millrace_server.replication.config import ReplicationConfig
 from millrace_server.replication.fetch_session import REQUESTS_MAX
 from millrace_server.replication.follower import PartitionFollower
-from millrace_server.replication.messages import BrokerKey, PartitionKey
-from tests.replication.replica_log import Entry, ReplicaLog
+from millrace_server.replication.messages import (
+    BrokerKey,
+    Diverging,
+    FetchResult,
+    OutOfRange,
+    PartitionKey,
+)
+from millrace_server.testing import Broker
+from tests.broker.wire import batch, connect
 
 TOPIC = uuid.UUID(int=1)
 
@@ -60,26 +66,20 @@ class Leader:
             await self._came.wait()
 
 
-class SlowPartition:
-    """A partition whose truncation waits for the test."""
-
-    def __init__(self) -> None:
-        self.began = asyncio.Event()
-        self.may_end = asyncio.Event()
-
-    def lower_high_watermark(self, offset: int) -> None:
-        """Nothing is committed."""
-
-
 async def test_two_responses_at_once_are_both_taken(tmp_path: Path) -> None:
     spawn, leader = LoopSpawn(), Leader()
     failures: list[BaseException] = []
+
+    async def saved() -> None:
+        raise AssertionError("no record goes")
+
     fetcher = ReplicaFetcher(
         this_machine(tmp_path, spawn),
         leader,
         1,
         BrokerKey(2, 7),
         ReplicationConfig(),
+        save_high_watermarks=saved,
         on_lost=lambda partition, error: None,
         on_failure=failures.append,
     )
@@ -96,49 +96,85 @@ async def test_two_responses_at_once_are_both_taken(tmp_path: Path) -> None:
     assert failures == []
 
 
-async def test_a_partition_may_be_removed_while_its_log_is_truncated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Following:
+    """A partition of a running broker that follows a leader without what was committed here."""
+
+    def __init__(self, broker: Broker, on_save: Callable[[Partition], Awaitable[None]]) -> None:
+        self.partition = broker.node.broker.partitions.get("t", 0)
+        self.leader = Leader()
+        self.failures: list[BaseException] = []
+        self.key = PartitionKey(TOPIC, 0)
+        self._on_save = on_save
+        self.fetcher = ReplicaFetcher(
+            self.partition.env,
+            self.leader,
+            1,
+            BrokerKey(2, 7),
+            ReplicationConfig(),
+            save_high_watermarks=lambda: on_save(self.partition),
+            on_lost=lambda partition, error: None,
+            on_failure=self.failures.append,
+        )
+
+    async def told(self, outcome: Diverging | OutOfRange) -> None:
+        """The leader's first response."""
+        await self.partition.become_follower(6, leader_id=1)
+        follower = PartitionFollower(
+            PartitionLogView(self.partition),
+            leader_epoch=6,
+            high_watermark=self.partition.high_watermark,
+            allows_loss=True,
+        )
+        self.fetcher.add(self.key, self.partition, follower)
+        await self.leader.until_asked(1)
+        result = encoded_result(self.key, FetchResult(outcome), b"")
+        self.leader.fetches[0].set_result(ReplicaFetchResponse(0, None, (result,)))
+
+
+@pytest.mark.parametrize("outcome", [Diverging(EpochEnd(0, 1)), OutOfRange(1)])
+async def test_no_record_goes_before_the_lower_high_watermark_is_saved(
+    tmp_path: Path, outcome: Diverging | OutOfRange
 ) -> None:
-    async def truncate_to(partition: SlowPartition, offset: int, *, now_ms: int) -> None:
-        partition.began.set()
-        await partition.may_end.wait()
+    saved: list[tuple[int, int]] = []
 
-    monkeypatch.setattr(replica_fetcher, "truncate_to", truncate_to)
-    spawn, leader, key = LoopSpawn(), Leader(), PartitionKey(TOPIC, 0)
-    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    fetcher = ReplicaFetcher(
-        this_machine(tmp_path, spawn),
-        leader,
-        1,
-        BrokerKey(2, 7),
-        ReplicationConfig(),
-        on_lost=lambda partition, error: None,
-        on_failure=failed.set_exception,
-    )
-    log = ReplicaLog(is_synced=False)
-    log.append(Entry(0, "a"))
-    log.append(Entry(0, "b"))
-    follower = PartitionFollower(log, leader_epoch=1, high_watermark=0, allows_loss=False)
-    partition = SlowPartition()
-    fetcher.add(key, cast("Partition", partition), follower)
-    await leader.until_asked(1)
-    diverging = ReplicaFetchPartitionResult(*key, 0, None, -1, -1, 0, 1, b"")
-    leader.fetches[0].set_result(ReplicaFetchResponse(0, None, (diverging,)))
-    await partition.began.wait()
-    removing = asyncio.ensure_future(fetcher.remove(key))
-    await asyncio.sleep(0)
-    partition.may_end.set()
-    await removing
-    # The fetcher goes on.
-    fetcher.add(PartitionKey(TOPIC, 1), cast("Partition", None), _follower_of_nothing())
-    asked = asyncio.ensure_future(leader.until_asked(2))
-    await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
-    await fetcher.stop()
-    spawn.close()
-    assert not failed.done()
+    async def save(partition: Partition) -> None:
+        saved.append((partition.high_watermark, partition.end_offset))
+
+    async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
+        await wire.create("t")
+        for _ in range(3):
+            await wire.produce("t", batch(b"committed"))
+        following = Following(broker, save)
+        await following.told(outcome)
+        await following.leader.until_asked(2)
+        assert saved == [(1, 3)]
+        assert (following.partition.high_watermark, following.partition.end_offset) == (1, 1)
+        await following.fetcher.stop()
+    assert following.failures == []
 
 
-def _follower_of_nothing() -> PartitionFollower:
-    log = ReplicaLog(is_synced=True)
-    return PartitionFollower(log, leader_epoch=0, high_watermark=0, allows_loss=False)
+@pytest.mark.parametrize("outcome", [Diverging(EpochEnd(0, 1)), OutOfRange(1)])
+async def test_a_role_may_end_while_records_go(
+    tmp_path: Path, outcome: Diverging | OutOfRange
+) -> None:
+    saving, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def save(partition: Partition) -> None:
+        saving.set()
+        await may_go_on.wait()
+
+    async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
+        await wire.create("t")
+        for _ in range(3):
+            await wire.produce("t", batch(b"committed"))
+        following = Following(broker, save)
+        await following.told(outcome)
+        await saving.wait()
+        removing = asyncio.ensure_future(following.fetcher.remove(following.key))
+        await asyncio.sleep(0)
+        may_go_on.set()
+        await removing
+        assert following.partition.end_offset == 1
+        assert len(following.fetcher) == 0
+        await following.fetcher.stop()
+    assert following.failures == []

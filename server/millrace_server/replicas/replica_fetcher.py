@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 from millrace_protocol.errors import ErrorCode
@@ -61,14 +61,17 @@ class ReplicaFetcher:
         broker: BrokerKey,
         config: ReplicationConfig,
         *,
+        save_high_watermarks: Callable[[], Awaitable[None]],
         on_lost: ReportOffline,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """`on_lost` takes a partition offline whose leader has lost committed records."""
+        """`save_high_watermarks()` makes those of all partitions durable, or raises `OSError`.
+        `on_lost` takes a partition offline whose leader has lost committed records."""
         self._env = env
         self._peers = peers
         self._leader_id = leader_id
         self._schedule = FetchSchedule(broker, config)
+        self._save_high_watermarks = save_high_watermarks
         self._on_lost = on_lost
         self._on_failure = on_failure
         self._partitions: dict[PartitionKey, Partition] = {}
@@ -236,12 +239,12 @@ class ReplicaFetcher:
                 if partition.config.durability == "os":
                     self.on_stored(key)
             case Truncate():
-                partition.lower_high_watermark(effect.high_watermark)
+                await self._lower_high_watermark(partition, effect.high_watermark)
                 now_ms = self._env.clock.wall_ms()
                 await truncate_to(partition, effect.end_offset, now_ms=now_ms)
                 follower.on_truncated()
             case Reset():
-                partition.lower_high_watermark(effect.high_watermark)
+                await self._lower_high_watermark(partition, effect.high_watermark)
                 await begin_anew(partition, effect.start_offset)
                 follower.on_reset()
             case ReportLoss():
@@ -254,6 +257,13 @@ class ReplicaFetcher:
                 self._on_lost(partition, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, effect.message))
             case _:
                 self._move(partition, effect)
+
+    async def _lower_high_watermark(self, partition: Partition, offset: int) -> None:
+        """Gives up what was committed behind `offset`, durably before any record goes: a restart
+        must not find a high watermark above the records of the new leader. Raises `OSError`."""
+        if offset < partition.high_watermark:
+            partition.lower_high_watermark(offset)
+            await self._save_high_watermarks()
 
     @staticmethod
     def _move(partition: Partition, effect: FollowerEffect) -> None:

@@ -131,6 +131,7 @@ class ReplicaManager:
         self._saved: dict[PartitionKey, int] = {}
         """The high watermarks that are on the disk."""
         self._saving: asyncio.Task[None] | None = None
+        self._one_save = asyncio.Lock()
         self._retries: set[asyncio.Task[None]] = set()
         self._proposals = IsrProposals(
             env,
@@ -263,7 +264,7 @@ class ReplicaManager:
         if self._saving is not None:
             self._saving.cancel()
             await asyncio.wait([self._saving])
-            await self._save()
+            await self._save_if_possible()
         for retry in [*self._retries]:
             retry.cancel()
             await asyncio.wait([retry])
@@ -284,19 +285,23 @@ class ReplicaManager:
     async def _save_often(self) -> None:
         while True:
             await asyncio.sleep(SAVE_INTERVAL_MS / 1000)
-            await self._save()
+            await self._save_if_possible()
 
-    async def _save(self) -> None:
-        """Makes the high watermarks durable; what cannot be written is written later."""
-        offsets = self._high_watermarks()
-        if offsets == self._saved:
-            return
+    async def _save_if_possible(self) -> None:
+        """What cannot be written is written later."""
         try:
-            await self._env.spawn.blocking(write_high_watermarks, self._env.disk, offsets)
+            await self._save()
         except OSError as error:
             log.warning("high watermarks not saved", reason=str(error))
-        else:
-            self._saved = offsets
+
+    async def _save(self) -> None:
+        """Makes the high watermarks durable. Raises `OSError`."""
+        # Two writes of the file at once would mix.
+        async with self._one_save:
+            offsets = self._high_watermarks()
+            if offsets != self._saved:
+                await self._env.spawn.blocking(write_high_watermarks, self._env.disk, offsets)
+                self._saved = offsets
 
     def _high_watermarks(self) -> dict[PartitionKey, int]:
         topics = self._cache.image.topics
@@ -361,7 +366,7 @@ class ReplicaManager:
             PartitionLogView(partition),
             leader_epoch=known.leader_epoch,
             high_watermark=partition.high_watermark,
-            allows_loss=settings.allows_unclean,
+            allows_loss=settings.allows_unclean or partition.log.leader_epoch < known.loss_epoch,
         )
         fetcher = self._fetcher(known.leader)
         self._followed[key] = fetcher
@@ -376,6 +381,7 @@ class ReplicaManager:
                 leader_id,
                 BrokerKey(self._broker_id, self._broker_epoch()),
                 self.config,
+                save_high_watermarks=self._save,
                 on_lost=self._on_lost,
                 on_failure=self._on_failure,
             )
