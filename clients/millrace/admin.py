@@ -350,10 +350,11 @@ class Admin(GroupAdmin, ClusterAdmin):
         """Deletes the records before an offset, in each partition for itself.
 
         "latest" (or -1, as in Kafka) deletes all records that can be read now. The value of an
-        outcome is the first offset that is left. It is durable: a crash of the broker does not
-        bring deleted records back. An outcome's error is `OffsetOutOfRange` beyond the high
-        watermark, `PolicyViolation` in a topic that is only compacted, `InvalidTopic` in one of
-        the broker's own, and `DiskFull` when the records are gone, but may come back.
+        outcome is the first offset that is left. It is durable on every replica in sync: neither a
+        crash nor another leader brings deleted records back. An outcome's error is
+        `OffsetOutOfRange` beyond the high watermark, `PolicyViolation` in a topic that is only
+        compacted, `InvalidTopic` in one of the broker's own, and `DiskFull` or `BrokerTimedOut`
+        when the records are gone, but may come back.
         """
         self._check()
         wanted: dict[TopicPartition, int] = {}

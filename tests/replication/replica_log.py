@@ -37,6 +37,10 @@ class ReplicaLog:
         self._cuts = 0
 
     @property
+    def durable_start_offset(self) -> int:
+        return self.start_offset
+
+    @property
     def end_offset(self) -> int:
         return self.start_offset + len(self.entries)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millrace_server.replication.config import ReplicationConfig
-from millrace_server.replication.effects import ProposeIsr
+from millrace_server.replication.effects import AdvanceLowWatermark, LeaderEffect, ProposeIsr
 from millrace_server.replication.follower import PartitionFollower
 from millrace_server.replication.isr import PartitionState
 from millrace_server.replication.leader import BrokerState, PartitionLeader
@@ -37,12 +37,12 @@ def _leader(
 
 def _fetch(
     leader: PartitionLeader, broker_id: int, offset: int, now_ms: int, *, start: int = 0
-) -> None:
+) -> list[LeaderEffect]:
     end = leader.log.epochs.end_offset_for(0, log_end=leader.log.end_offset)
     assert end is not None
     last_epoch = -1 if offset == 0 else 0 if offset <= end.end_offset else 2
     position = FetchPosition(2, offset, last_epoch, start)
-    leader.on_fetch(BrokerKey(broker_id, 1), position, now_ms, session=1)
+    return leader.on_fetch(BrokerKey(broker_id, 1), position, now_ms, session=1)[1]
 
 
 def test_partition_whose_followers_have_everything_needs_no_timer() -> None:
@@ -81,12 +81,28 @@ def test_records_are_deleted_when_no_replica_in_sync_has_them() -> None:
     assert isinstance(leader.log, ReplicaLog)
     leader.log.advance_start(4)
     assert leader.low_watermark == -1
+    assert leader.await_low_watermark(4, 0) == []
+    assert leader.await_low_watermark(3, 0) == []
     _fetch(leader, 2, 5, 1, start=4)
     _fetch(leader, 3, 5, 1, start=2)
     assert leader.low_watermark == 2
-    _fetch(leader, 3, 5, 2, start=4)
+    assert _fetch(leader, 3, 5, 2, start=3) == [AdvanceLowWatermark(3)]
+    assert leader.await_low_watermark(4, 2) == []
+    assert _fetch(leader, 3, 5, 3, start=4) == [AdvanceLowWatermark(4)]
     assert leader.low_watermark == 4
     assert _leader((1,)).low_watermark == 0
+
+
+def test_a_deletion_waits_for_no_replica_that_has_left_the_isr() -> None:
+    leader = _leader((1, 2, 3), records=5)
+    assert isinstance(leader.log, ReplicaLog)
+    _fetch(leader, 2, 5, 1)
+    _fetch(leader, 3, 5, 1)
+    leader.log.advance_start(4)
+    _fetch(leader, 2, 5, 2, start=4)
+    assert leader.await_low_watermark(4, 2) == []
+    state = PartitionState(2, 2, (1, 2, 3), (1, 2), 2)
+    assert AdvanceLowWatermark(4) in leader.on_image(state, 3)
 
 
 def test_latest_offset_is_known_when_the_epochs_start_is_committed() -> None:

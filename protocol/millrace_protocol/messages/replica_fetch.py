@@ -32,7 +32,9 @@ class ReplicaFetchPartition(Message):
         INT64, "offset of the next record; all before it is stored as durably as the topic demands"
     )
     last_epoch: int = wire(INT32, "epoch of the record before fetch_offset; -1 if there is none")
-    log_start_offset: int = wire(INT64, "first offset of the follower's log")
+    log_start_offset: int = wire(
+        INT64, "first offset of the follower's log; no crash brings an earlier record back"
+    )
 
 
 @dataclass(slots=True)

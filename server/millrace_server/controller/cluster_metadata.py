@@ -372,6 +372,13 @@ class _MetadataHooks:
     def on_appended(self) -> None:
         """The controller tells the replica itself."""
 
+    def on_start_moved(self) -> None:
+        """Each replica deletes what is before its own snapshots."""
+
+    def deleted(self, offset: int) -> asyncio.Future[None]:
+        """Clients cannot delete. Raises `ApiError`."""
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+
     def on_stored(self) -> None:
         """See `ReplicaHooks`."""
         self._metadata.on_stored()

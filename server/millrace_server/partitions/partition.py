@@ -326,6 +326,8 @@ class Partition:
         if log.is_failed or self._flusher.is_closed:
             return 0
         removed = len(log.retention(now_ms, high_watermark=self.high_watermark))
+        if removed and self.replica is not None:
+            self.replica.on_start_moved()
         log.expire_producers(now_ms, silent_ms=PRODUCER_SILENT_MS_MAX)
         log.close_idle_files()
         if log.is_flush_due or log.durable_offset < log.end_offset:
@@ -333,11 +335,10 @@ class Partition:
         return removed
 
     def advance_start(self, offset: int) -> None:
-        """Deletes the records before `offset`, durably before long.
-
-        Raises what `PartitionLog.advance_start` raises.
-        """
+        """Deletes the records before `offset`, durably before long. Raises as `PartitionLog`'s."""
         self.log.advance_start(offset, high_watermark=self.high_watermark)
+        if self.replica is not None:
+            self.replica.on_start_moved()
         self._flusher.request()
 
     def start_durable(self, offset: int) -> asyncio.Future[None]:
@@ -406,6 +407,7 @@ class Partition:
     def _on_checkpoint(self, is_written: bool) -> None:
         if is_written:
             self._start_acks.advance(self.log.durable_start_offset)
+            self._note_stored()
         else:
             self._start_acks.end(start_not_durable())
 

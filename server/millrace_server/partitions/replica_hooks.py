@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 
@@ -17,5 +18,13 @@ class ReplicaHooks(Protocol):
     def on_appended(self) -> None:
         """The leader's log has grown."""
 
+    def on_start_moved(self) -> None:
+        """The log begins later."""
+
+    def deleted(self, offset: int) -> asyncio.Future[None]:
+        """Is done when no replica in sync brings back a record before `offset`.
+
+        Fails with `ApiError` when this broker no longer leads."""
+
     def on_stored(self) -> None:
-        """More of the log is stored as the topic demands, or as much as before."""
+        """More of the log is stored as the topic demands, or as much as before; or its start is."""

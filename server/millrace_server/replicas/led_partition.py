@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Clock
 from millrace_server.partitions.partition import Partition
-from millrace_server.replication.effects import AdvanceHighWatermark, LeaderEffect, ProposeIsr
+from millrace_server.replication.effects import (
+    AdvanceHighWatermark,
+    AdvanceLowWatermark,
+    LeaderEffect,
+    ProposeIsr,
+)
 from millrace_server.replication.errors import NotEnoughReplicas
 from millrace_server.replication.leader import PartitionLeader
 from millrace_server.replication.messages import PartitionKey
@@ -38,6 +44,7 @@ class LedPartition:
         self._propose = propose
         self._on_appended = on_appended
         self._on_offsets_moved = on_offsets_moved
+        self._deletions: list[tuple[int, asyncio.Future[None]]] = []
 
     def check_append(self) -> None:
         """See `ReplicaHooks`."""
@@ -51,6 +58,21 @@ class LedPartition:
         self.carry_out(self.core.on_appended(self._clock.monotonic_ms()))
         self._on_appended(self)
 
+    def deleted(self, offset: int) -> asyncio.Future[None]:
+        """See `ReplicaHooks`."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deletions.append((offset, done))
+        self.carry_out(self.core.await_low_watermark(offset, self._clock.monotonic_ms()))
+        return done
+
+    def end(self) -> None:
+        """This broker leads the partition no more."""
+        refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        deletions, self._deletions = self._deletions, []
+        for _, done in deletions:
+            if not done.done():
+                done.set_exception(refusal)
+
     def on_stored(self) -> None:
         """See `ReplicaHooks`."""
         self.carry_out(self.core.on_acked(self._clock.monotonic_ms()))
@@ -62,5 +84,20 @@ class LedPartition:
                 case AdvanceHighWatermark():
                     self.partition.advance_high_watermark(effect.offset)
                     self._on_offsets_moved(self)
+                case AdvanceLowWatermark():
+                    self._end_deletions(effect.offset)
                 case ProposeIsr():
                     self._propose(self, effect)
+
+    def _end_deletions(self, offset: int) -> None:
+        waiting, self._deletions = self._deletions, []
+        for wanted, done in waiting:
+            if done.done():
+                continue
+            if wanted <= offset:
+                done.set_result(None)
+            else:
+                self._deletions.append((wanted, done))
+        if self._deletions:
+            lowest = min(wanted for wanted, _ in self._deletions)
+            self.carry_out(self.core.await_low_watermark(lowest, self._clock.monotonic_ms()))

@@ -20,6 +20,11 @@ class PartitionLogView:
         return self._partition.log.start_offset
 
     @property
+    def durable_start_offset(self) -> int:
+        """A record before it does not come back after a crash."""
+        return self._partition.log.durable_start_offset
+
+    @property
     def acked_offset(self) -> int:
         """Everything before it is as durable as the topic demands."""
         return self._partition.stored_offset

@@ -92,6 +92,18 @@ class PartitionHooks:
         if led is not None:
             led.on_appended()
 
+    def on_start_moved(self) -> None:
+        """See `ReplicaHooks`."""
+        if self._key in self._manager.led:
+            self._manager.on_offsets_moved(self._key)
+
+    def deleted(self, offset: int) -> asyncio.Future[None]:
+        """See `ReplicaHooks`."""
+        led = self._manager.led.get(self._key)
+        if led is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return led.deleted(offset)
+
     def on_stored(self) -> None:
         """See `ReplicaHooks`."""
         self._manager.on_stored(self._key)
@@ -273,6 +285,8 @@ class ReplicaManager:
             await fetcher.stop()
         self._fetchers.clear()
         self._followed.clear()
+        for led in self.led.values():
+            led.end()
         self.led.clear()
 
     def _role_change(self, key: PartitionKey) -> asyncio.Lock:
@@ -312,7 +326,9 @@ class ReplicaManager:
         }
 
     async def _end_role(self, key: PartitionKey) -> None:
-        if self.led.pop(key, None) is not None:
+        led = self.led.pop(key, None)
+        if led is not None:
+            led.end()
             self._alarm.cancel(key)
             self.on_leader_changed(key)
         fetcher = self._followed.pop(key, None)

@@ -21,6 +21,13 @@ class AdvanceHighWatermark:
 
 
 @dataclass(frozen=True, slots=True)
+class AdvanceLowWatermark:
+    """No replica in sync brings back a record before `offset`, after `await_low_watermark`."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProposeIsr:
     """The leader asks the controller for this ISR. The shell reports how that ended, once, with
     `on_accepted`, `on_refused` or `on_undecided`.
@@ -88,5 +95,5 @@ class ReportLoss:
     message: str
 
 
-LeaderEffect = AdvanceHighWatermark | ProposeIsr
+LeaderEffect = AdvanceHighWatermark | AdvanceLowWatermark | ProposeIsr
 FollowerEffect = Append | Truncate | Reset | AdvanceHighWatermark | AdvanceStart | ReportLoss

@@ -96,7 +96,9 @@ class PartitionFollower:
         log = self.log
         if self.state is not FollowerState.FETCHING or log.acked_offset < log.end_offset:
             return None
-        return FetchPosition(self.leader_epoch, log.end_offset, last_epoch(log), log.start_offset)
+        return FetchPosition(
+            self.leader_epoch, log.end_offset, last_epoch(log), log.durable_start_offset
+        )
 
     def on_result(self, asked: FetchPosition, result: FetchResult) -> Effects:
         """What the leader says to a position; to one that is not that of now it says nothing."""

@@ -31,7 +31,12 @@ from typing import Protocol
 from millrace_protocol.errors import ErrorCode
 from millrace_server.replication.config import ReplicationConfig
 from millrace_server.replication.divergence import disagreement
-from millrace_server.replication.effects import AdvanceHighWatermark, LeaderEffect, ProposeIsr
+from millrace_server.replication.effects import (
+    AdvanceHighWatermark,
+    AdvanceLowWatermark,
+    LeaderEffect,
+    ProposeIsr,
+)
 from millrace_server.replication.errors import NotEnoughReplicas
 from millrace_server.replication.isr import InSyncReplicas, PartitionState
 from millrace_server.replication.log_view import LogView
@@ -94,6 +99,7 @@ class PartitionLeader:
         self._appended_to = log.end_offset
         self._retry_ms = now_ms
         self._now_ms = now_ms
+        self._low_wanted: int | None = None
         self._progress: dict[int, Progress] = {}
         self._follow_replicas(now_ms)
 
@@ -105,14 +111,21 @@ class PartitionLeader:
 
     @property
     def low_watermark(self) -> int:
-        """No replica in sync has a record before it, `UNKNOWN_OFFSET` while one has not fetched:
-        then DeleteRecords is done."""
+        """No replica in sync brings back a record before it; `UNKNOWN_OFFSET` while one has not
+        fetched."""
         starts = (
             progress.log_start_offset
             for broker_id, progress in self._progress.items()
             if broker_id in self.isr.maximal
         )
-        return min((self.log.start_offset, *starts))
+        return min((self.log.durable_start_offset, *starts))
+
+    def await_low_watermark(self, offset: int, now_ms: int) -> Effects:
+        """A deletion of records before `offset` waits for all replicas in sync. The lowest offset
+        that waits is told with an effect, once; then the next one is to be asked for."""
+        wanted = self._low_wanted
+        self._low_wanted = offset if wanted is None else min(offset, wanted)
+        return self._go_on(now_ms)
 
     def is_in_sync(self, broker_id: int) -> bool:
         """Whether a broker is, or may be by now, in the ISR."""
@@ -264,6 +277,9 @@ class PartitionLeader:
             proposal = self._proposal()
             self.isr.propose(proposal)
             out.append(proposal)
+        if self._low_wanted is not None and self.low_watermark >= self._low_wanted:
+            self._low_wanted = None
+            out.append(AdvanceLowWatermark(self.low_watermark))
         return out
 
     def _advance(self, now_ms: int) -> Effects:

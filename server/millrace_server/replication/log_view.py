@@ -15,6 +15,10 @@ class LogView(Protocol):
         """The first offset that can be read."""
 
     @property
+    def durable_start_offset(self) -> int:
+        """A record before it does not come back after a crash; at most `start_offset`."""
+
+    @property
     def acked_offset(self) -> int:
         """Everything before it is as durable as the topic demands: on the disk with
         `durability=fsync`, written with `os`."""

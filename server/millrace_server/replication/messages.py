@@ -34,7 +34,8 @@ class FetchPosition(NamedTuple):
     """Where a follower's log ends, and the leader epoch that the follower knows.
 
     `last_epoch` is the epoch of the record before `fetch_offset`, which may be deleted. It is
-    `NO_EPOCH` if the follower does not know it.
+    `NO_EPOCH` if the follower does not know it. No record before `log_start_offset` comes back to
+    the follower's log.
     """
 
     leader_epoch: int

@@ -22,6 +22,8 @@ from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
 CHUNK_PARTITIONS = 20
 """Moved in one chunk, some 200 us."""
+REPLICAS_WAIT_MS = 30_000
+"""How long a deletion waits for replicas in sync; Kafka's default timeout of the request."""
 
 log = get_logger("millrace.topics")
 
@@ -53,7 +55,8 @@ class DeleteRecordsService:
         """Where each partition begins afterwards, durably; or why it was refused.
 
         Consumers cannot read the records any more as soon as the start has moved. A crash before
-        the answer may bring them back; one after it does not.
+        the answer, or another leader, may bring them back; one after it does not: no replica in
+        sync has them.
         """
         moved: list[_Moved | ApiError] = []
         for deletion in deletions:
@@ -79,8 +82,18 @@ class DeleteRecordsService:
 
 
 async def _settled(moved: _Moved) -> int | ApiError:
+    replica, offset = moved.partition.replica, moved.start_offset
     try:
         await moved.durable
+        if replica is not None:
+            async with asyncio.timeout(REPLICAS_WAIT_MS / 1000):
+                await replica.deleted(offset)
+    except TimeoutError:
+        return ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"The records before offset {offset} cannot be read any more, and a replica in sync "
+            "still has them; send the request again",
+        )
     except CORE_ERRORS as error:
         return as_api_error(error)
     log.info(
