@@ -21,6 +21,7 @@ from millrace_protocol.messages import (
     group_membership,
     group_offsets,
     hello,
+    leader_epochs,
     list_offsets,
     log_dirs,
     metadata,
@@ -55,6 +56,7 @@ class ApiKey(IntEnum):
     DELETE_TOPICS = 20
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
@@ -177,6 +179,11 @@ _CLIENT_APIS = (
         ApiKey.DESCRIBE_LOG_DIRS,
         log_dirs.DescribeLogDirsRequest,
         log_dirs.DescribeLogDirsResponse,
+    ),
+    Api(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        leader_epochs.OffsetForLeaderEpochRequest,
+        leader_epochs.OffsetForLeaderEpochResponse,
     ),
     Api(ApiKey.SPLIT_RANGES, split_ranges.SplitRangesRequest, split_ranges.SplitRangesResponse),
     Api(

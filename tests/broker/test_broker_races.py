@@ -28,6 +28,7 @@ from millrace_protocol.messages.delete_records import DeleteRecordsPartition, De
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.messages.group_membership import FindCoordinatorResponse
 from millrace_protocol.messages.hello import HelloRequest
+from millrace_protocol.messages.leader_epochs import EpochPartition, OffsetForLeaderEpochRequest
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from millrace_protocol.messages.log_dirs import DescribeLogDirsRequest
 from millrace_protocol.messages.metadata import MetadataRequest
@@ -59,6 +60,7 @@ MUTATED: dict[ApiKey, Message] = {
         (ConfigChanges("t", (TopicConfig("segment.ms", "5"),)),), True
     ),
     ApiKey.DELETE_RECORDS: DeleteRecordsRequest((DeleteRecordsPartition("u", 0, 1),)),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest((EpochPartition("t", 0, 0, 0),)),
     ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest(("t", "u")),
     ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange("t", 0, 0, 1, 4_096),)),
     ApiKey.DESCRIBE_STATISTICS: DescribeStatisticsRequest("millrace_"),

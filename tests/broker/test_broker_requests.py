@@ -29,6 +29,7 @@ from millrace_protocol.messages.delete_records import DeleteRecordsPartition, De
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.messages.group_membership import FindCoordinatorResponse
 from millrace_protocol.messages.hello import HelloRequest, HelloResponse
+from millrace_protocol.messages.leader_epochs import EpochPartition, OffsetForLeaderEpochRequest
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from millrace_protocol.messages.log_dirs import DescribeLogDirsRequest
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -62,6 +63,7 @@ SAMPLES: dict[ApiKey, Message] = {
     ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest(("a",)),
     ApiKey.ALTER_CONFIGS: AlterConfigsRequest((ConfigChanges("a", ()),), True),
     ApiKey.DELETE_RECORDS: DeleteRecordsRequest((DeleteRecordsPartition("a", 0, 1),)),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest((EpochPartition("a", 0, -1, 0),)),
     ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest(("a",)),
     ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange("a", 0, 0, 1, 1),)),
     ApiKey.DESCRIBE_STATISTICS: DescribeStatisticsRequest(""),
@@ -97,6 +99,7 @@ def crowded(count: int) -> list[Message]:
         ProduceRequest(1, 0, tuple(ProducePartition(name, 0, b"") for name in names)),
         fetch_request([(name, 0, 0) for name in names]),
         ListOffsetsRequest(tuple(ListOffsetsPartition(name, 0, -1) for name in names)),
+        OffsetForLeaderEpochRequest(tuple(EpochPartition(name, 0, -1, 0) for name in names)),
         SplitRangesRequest(tuple(PartitionRange(name, 0, 0, 0, 1) for name in names)),
         CreateTopicsRequest(tuple(NewTopic(name, 0, 1, ()) for name in names), False),
         DeleteTopicsRequest(tuple(names)),
@@ -274,6 +277,9 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest((name,)),
         ApiKey.ALTER_CONFIGS: AlterConfigsRequest((ConfigChanges(name, ()),), False),
         ApiKey.DELETE_RECORDS: DeleteRecordsRequest((DeleteRecordsPartition(name, 0, 1),)),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest(
+            (EpochPartition(name, 0, -1, 0),)
+        ),
         ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest((name,)),
         ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange(name, 0, 0, 1, 1),)),
         ApiKey.DESCRIBE_STATISTICS: DescribeStatisticsRequest(name),

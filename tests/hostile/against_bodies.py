@@ -28,6 +28,7 @@ from millrace_protocol.messages.configs import (
 from millrace_protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 from millrace_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from millrace_protocol.messages.hello import HelloRequest
+from millrace_protocol.messages.leader_epochs import EpochPartition, OffsetForLeaderEpochRequest
 from millrace_protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -56,6 +57,7 @@ async def an_array_of_int32_max_elements_in_20_bytes(target: Target) -> str:
         ApiKey.PRODUCE: struct.pack(">hi", 1, 0) + HUGE_COUNT,
         ApiKey.FETCH: struct.pack(">iii", 0, 0, 0) + HUGE_COUNT,
         ApiKey.LIST_OFFSETS: HUGE_COUNT,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: HUGE_COUNT,
         ApiKey.CREATE_TOPICS: HUGE_COUNT,
         ApiKey.DELETE_TOPICS: HUGE_COUNT,
         ApiKey.CREATE_PARTITIONS: HUGE_COUNT,
@@ -87,6 +89,7 @@ async def more_partitions_than_a_request_may_name(target: Target) -> str:
         for request in (
             fetch_request([(TOPIC, 0, 0)] * 2_001),
             ListOffsetsRequest((ListOffsetsPartition(TOPIC, 0, -1),) * 2_001),
+            OffsetForLeaderEpochRequest((EpochPartition(TOPIC, 0, -1, 0),) * 2_001),
             SplitRangesRequest((PartitionRange(TOPIC, 0, 0, 0, 1),) * 2_001),
             MetadataRequest(("x",) * 2_001),
             DescribeConfigsRequest(("x",) * 2_001),

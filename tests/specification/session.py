@@ -28,6 +28,7 @@ from millrace_protocol.messages import (
     group_admin,
     group_offsets,
     hello,
+    leader_epochs,
     list_offsets,
     log_dirs,
     metadata,
@@ -130,6 +131,8 @@ async def record() -> list[Exchange]:
         await client.ask(_fetch(0), "error-response", version=9)
         deletion = delete_records.DeleteRecordsPartition("clicks", 0, 2)
         await client.ask(delete_records.DeleteRecordsRequest((deletion,)))
+        epoch = leader_epochs.EpochPartition("clicks", 0, -1, 0)
+        await client.ask(leader_epochs.OffsetForLeaderEpochRequest((epoch,)))
         await client.ask(log_dirs.DescribeLogDirsRequest(("clicks",)))
         await client.ask(admin.DeleteTopicsRequest(("clicks",)))
         await client.ask(statistics.DescribeStatisticsRequest("millrace_purgatory"))

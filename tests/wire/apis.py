@@ -150,6 +150,13 @@ APIS = {
         "partitions [topic string, partition int32, offset int64]",
         f"partitions [topic string, partition int32, {_RESULT}, low_watermark int64]",
     ),
+    "OffsetForLeaderEpoch": _api(
+        23,
+        "partitions [topic string, partition int32, current_leader_epoch int32, "
+        "leader_epoch int32]",
+        f"partitions [topic string, partition int32, {_RESULT}, leader_epoch int32, "
+        "end_offset int64]",
+    ),
     "DescribeLogDirs": _api(
         35,
         "topics [string ?]",

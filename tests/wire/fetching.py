@@ -1,4 +1,4 @@
-"""Checks of W-4.4, W-4.5 and W-4.23: fetches, offsets by time, ranges in pieces."""
+"""Checks of W-4.4, W-4.5, W-4.23 and W-4.37: fetches, offsets by time, ranges, epochs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from tests.wire.check import Target, check, codes, equal, fetch, offset_at, prod
 from tests.wire.client import Connection
 
 OFFSET_OUT_OF_RANGE = 1
+UNKNOWN_TOPIC_OR_PARTITION = 3
+UNKNOWN_LEADER_EPOCH = 75
 
 
 def filled(target: Target, wire: Connection, count: int, size: int = 100) -> tuple[str, int]:
@@ -220,3 +222,31 @@ def a_fetch_may_name_a_partition_twice(target: Target) -> None:
         found = wire.call("Fetch", 0, 0, 1 << 20, entries).partitions
         equal([len(each.records) for each in found], [size, 2 * size], "bytes")
         true(size > HEADER_BYTES, "a batch is longer than its header")
+
+
+@check("W-4.37", "W-4.37.1")
+def the_latest_epoch_ends_where_the_log_ends(target: Target) -> None:
+    """And an epoch before the first one of the log is not there."""
+    with target.connect() as wire:
+        topic = target.topic(wire)
+        produce(wire, topic, batch(b"a"))
+        produce(wire, topic, batch(b"b"))
+        (metadata,) = wire.call("Metadata", [topic]).topics
+        epoch = metadata.partitions[0].leader_epoch
+        asked = [(topic, 0, epoch, epoch), (topic, 0, -1, epoch + 7), (topic, 0, -1, -1)]
+        found = wire.call("OffsetForLeaderEpoch", asked).partitions
+        equal(codes(found), [0, 0, 0], "the codes")
+        ends = [(each.leader_epoch, each.end_offset) for each in found]
+        equal(ends, [(epoch, 2), (epoch, 2), (-1, -1)], "the ends")
+
+
+@check("W-4.37.3")
+def a_current_leader_epoch_that_is_newer_is_unknown(target: Target) -> None:
+    """So is a partition that does not exist."""
+    with target.connect() as wire:
+        topic = target.topic(wire)
+        (metadata,) = wire.call("Metadata", [topic]).topics
+        epoch = metadata.partitions[0].leader_epoch
+        asked = [(topic, 0, epoch + 1, epoch), (topic, 9, -1, 0)]
+        found = wire.call("OffsetForLeaderEpoch", asked).partitions
+        equal(codes(found), [UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION], "the codes")

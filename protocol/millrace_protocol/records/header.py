@@ -39,6 +39,7 @@ WriteBuffer = bytearray | memoryview
 MAGIC: Final = 2
 HEADER_SIZE: Final = 61
 LENGTH_END: Final = 12
+_LEADER_EPOCH: Final = struct.Struct(">i")
 """Bytes up to and including `batch length`; what must be read to know where a batch ends."""
 BATCH_LENGTH_MIN: Final = HEADER_SIZE - LENGTH_END
 """A batch with no records, which only compaction leaves behind."""
@@ -231,6 +232,12 @@ def batch_ranges(buf: ReadBuffer) -> Iterator[tuple[int, int, int, int]]:
             return
         yield position, end, base_offset, base_offset + last_offset_delta
         position = end
+
+
+def batch_epochs(buf: ReadBuffer) -> Iterator[tuple[int, int]]:
+    """Yield `(base_offset, leader_epoch)` of every batch that lies whole in `buf`."""
+    for position, _, base_offset, _ in batch_ranges(buf):
+        yield base_offset, _LEADER_EPOCH.unpack_from(buf, position + LENGTH_END)[0]
 
 
 def batch_positions(buf: ReadBuffer) -> Iterator[int]:

@@ -33,6 +33,20 @@ class Leadership:
         if epoch < self.epoch:
             raise ValueError(f"leader epoch {epoch} is older than the partition's, {self.epoch}")
 
+    def check_epoch(self, epoch: int, partition: str) -> None:
+        """Raises `ApiError` unless `epoch` is this one, or -1: the client knows none (KIP-320)."""
+        if epoch in (-1, self.epoch):
+            return
+        if epoch < self.epoch:
+            code, word = ErrorCode.FENCED_LEADER_EPOCH, "older"
+        else:
+            code, word = ErrorCode.UNKNOWN_LEADER_EPOCH, "newer"
+        raise ApiError(
+            code,
+            f"Leader epoch {epoch} is {word} than the broker's {self.epoch} for {partition}; "
+            "refresh the metadata",
+        )
+
     def not_leader(self, partition: str) -> ApiError:
         """The refusal of a client that asks a follower."""
         is_known = self.leader_id not in (None, NO_LEADER)

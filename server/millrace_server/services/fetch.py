@@ -171,7 +171,8 @@ class FetchService:
         )
         try:
             if want.leader_epoch not in (-1, partition.leader_epoch):
-                raise _epoch_error(want, partition)
+                shown = f"{want.topic}-{want.partition}"
+                partition.leadership.check_epoch(want.leader_epoch, shown)
             # A new leader may not know yet that what a consumer has read is committed (KIP-207).
             is_behind = partition.high_watermark < want.offset <= partition.end_offset
             if left > 0 and not (is_behind and partition.replica is not None):
@@ -290,15 +291,3 @@ def release(results: Sequence[Fetched]) -> None:
 
 def _chunks(wanted: Sequence[FetchFrom]) -> Iterator[Sequence[FetchFrom]]:
     return chunks(wanted, CHUNK_ENTRIES, lambda want: want.topic)
-
-
-def _epoch_error(want: FetchFrom, partition: Partition) -> ApiError:
-    if want.leader_epoch < partition.leader_epoch:
-        code, word = ErrorCode.FENCED_LEADER_EPOCH, "older"
-    else:
-        code, word = ErrorCode.UNKNOWN_LEADER_EPOCH, "newer"
-    return ApiError(
-        code,
-        f"Leader epoch {want.leader_epoch} is {word} than the broker's {partition.leader_epoch} "
-        f"for {want.topic}-{want.partition}; refresh the metadata",
-    )

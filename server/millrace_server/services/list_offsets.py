@@ -11,7 +11,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from millrace_protocol.records import CorruptBatch, Record
 from millrace_server.api_error import ApiError
-from millrace_server.log import Candidate, FoundTime
+from millrace_server.log import Candidate, EpochEnd, FoundTime
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
@@ -72,6 +72,18 @@ class OffsetService:
         except CORE_ERRORS as error:
             raise as_api_error(error) from error
         return FoundOffset(found.offset, found.timestamp_ms, partition.leader_epoch)
+
+    def epoch_end(
+        self, topic: str, number: int, epoch: int, *, current_epoch: int
+    ) -> EpochEnd | None:
+        """The newest epoch of a partition's log that is not above `epoch`, and where its records
+        end; None if there is none. `current_epoch` is the client's, -1 if it knows none.
+
+        Raises `ApiError`.
+        """
+        partition = self._partitions.get(topic, number)
+        partition.leadership.check_epoch(current_epoch, f"{topic}-{number}")
+        return partition.log.end_offset_for_epoch(epoch)
 
 
 def find_end(partition: Partition, which: int) -> FoundOffset:
