@@ -145,6 +145,19 @@ class OffsetOutOfRange(BrokerError):
     """The position is not in the log any more, or not yet; the sentence names the valid range."""
 
 
+class LogTruncated(OffsetOutOfRange):
+    """Records that the consumer has read are not in the log any more: its leader was elected
+    uncleanly. The logs part at `truncated_to`; the position, `offset`, is behind it.
+
+    The position stays until a seek.
+    """
+
+    def __init__(self, sentence: str, *, offset: int, truncated_to: int) -> None:
+        super().__init__(sentence, code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.offset = offset
+        self.truncated_to = truncated_to
+
+
 class CorruptMessage(BrokerError):
     """A record batch that fails its checks, as the broker received it or as the client did.
 

@@ -1,4 +1,4 @@
-"""The next requests of a consumer: fetches, lookups of offsets, and metadata.
+"""The next requests of a consumer: fetches, lookups of offsets, validations, and metadata.
 
 Plain values; `positions` makes them and `fetcher` carries them out.
 """
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from millrace._consumer.partition_state import PartitionState
 from millrace.records import TopicPartition
 from millrace_protocol.messages.fetch import FetchRequest
+from millrace_protocol.messages.leader_epochs import EpochPartition, OffsetForLeaderEpochRequest
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from millrace_protocol.schema import Request
 
@@ -40,12 +41,25 @@ class Lookup:
     asked: tuple[tuple[PartitionState, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Positions to be validated by one broker; ends in `on_validated` or `on_validation_failed`.
+
+    `asked` are the partitions in the request's order, each with its version and leader epoch.
+    """
+
+    node_id: int
+    request: OffsetForLeaderEpochRequest
+    asked: tuple[tuple[PartitionState, int, int], ...]
+
+
 @dataclass(slots=True)
 class Plan:
     """The requests to send now, and the time of the next plan (None: after the next event)."""
 
     fetches: list[Fetch] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
+    validations: list[Validation] = field(default_factory=list)
     unknown_topics: set[str] = field(default_factory=set)
     deadline_ms: int | None = None
 
@@ -70,4 +84,20 @@ def lookups_of(node_id: int, states: list[PartitionState]) -> list[Lookup]:
             questions.append(ListOffsetsPartition(*state.where, state.reset))
         request = ListOffsetsRequest(tuple(questions))
         found.append(Lookup(node_id, request, tuple((state, state.version) for state in asked)))
+    return found
+
+
+def validations_of(node_id: int, states: list[tuple[PartitionState, int]]) -> list[Validation]:
+    """Requests for one broker, each with as many partitions as a request may name (W-6.4)."""
+    found = []
+    for start in range(0, len(states), Request.array_max):
+        asked = states[start : start + Request.array_max]
+        questions = []
+        for state, leader_epoch in asked:
+            state.in_flight = True
+            epoch = state.epochs.before(state.fetch_offset)
+            questions.append(EpochPartition(*state.where, leader_epoch, epoch))
+        request = OffsetForLeaderEpochRequest(tuple(questions))
+        named = tuple((state, state.version, epoch) for state, epoch in asked)
+        found.append(Validation(node_id, request, named))
     return found

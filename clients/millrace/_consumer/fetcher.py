@@ -13,13 +13,16 @@ from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import LANE_FETCH, LANE_LONG_POLL, Cluster
 from millrace._cluster.leaders import no_such_partition
-from millrace._consumer.fetch_plan import Fetch, Lookup
+from millrace._consumer.fetch_plan import Fetch, Lookup, Validation
+from millrace._consumer.offset_lookup import on_looked_up, on_lookup_failed
+from millrace._consumer.offset_validation import on_validated, on_validation_failed
 from millrace._consumer.positions import Positions
 from millrace.config import ConsumerConfig
 from millrace.errors import MillraceError, again
 from millrace.events import EventFeed, EventKind
 from millrace.records import TopicPartition
 from millrace_protocol.messages.fetch import FetchResponse
+from millrace_protocol.messages.leader_epochs import OffsetForLeaderEpochResponse
 from millrace_protocol.messages.list_offsets import ListOffsetsResponse
 
 
@@ -76,6 +79,8 @@ class Fetcher:
             tasks.start(self._fetch(fetch), name=f"millrace-fetch-{fetch.node_id}")
         for lookup in plan.lookups:
             tasks.start(self._look_up(lookup), name=f"millrace-lookup-{lookup.node_id}")
+        for each in plan.validations:
+            tasks.start(self._validate(each), name=f"millrace-validation-{each.node_id}")
         if plan.unknown_topics and not self._finding:
             self._finding = True
             finding = self._find(plan.unknown_topics, on_metadata)
@@ -106,9 +111,7 @@ class Fetcher:
         else:
             self.last_fetch_ms = monotonic_ms()
             self._positions.on_fetched(fetch, answer.partitions, self.last_fetch_ms)
-            for reset in self._positions.resets:
-                self._feed.emit(EventKind.OFFSET_RESET, reset.sentence)
-            self._positions.resets.clear()
+            self._tell_resets()
         self._tell_failures()
         self._wake.set()
 
@@ -119,11 +122,27 @@ class Fetcher:
                 lookup.request, ListOffsetsResponse, timeout_ms=self._config.request_timeout_ms
             )
         except MillraceError as error:
-            self._positions.on_lookup_failed(lookup, again(error), monotonic_ms())
+            on_lookup_failed(self._positions, lookup, again(error), monotonic_ms())
         else:
-            self._positions.on_looked_up(lookup, answer.partitions, monotonic_ms())
+            on_looked_up(self._positions, lookup, answer.partitions, monotonic_ms())
         self._tell_failures()
         self.data.set()
+        self._wake.set()
+
+    async def _validate(self, validation: Validation) -> None:
+        try:
+            connection = await self._cluster.connection(validation.node_id)
+            answer = await connection.call(
+                validation.request,
+                OffsetForLeaderEpochResponse,
+                timeout_ms=self._config.request_timeout_ms,
+            )
+        except MillraceError as error:
+            on_validation_failed(self._positions, validation, again(error), monotonic_ms())
+        else:
+            on_validated(self._positions, validation, answer.partitions, monotonic_ms())
+        self._tell_resets()
+        self._tell_failures()
         self._wake.set()
 
     async def _find(self, topics: set[str], on_metadata: Callable[[], None]) -> None:
@@ -166,6 +185,11 @@ class Fetcher:
                 self.note(error)
             else:
                 on_metadata()
+
+    def _tell_resets(self) -> None:
+        for reset in self._positions.resets:
+            self._feed.emit(EventKind.OFFSET_RESET, reset.sentence)
+        self._positions.resets.clear()
 
     def _tell_failures(self) -> None:
         """Tells why partitions wait for another try."""

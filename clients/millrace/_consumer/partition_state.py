@@ -6,7 +6,8 @@ from collections import deque
 from enum import Flag, auto
 from typing import NamedTuple
 
-from millrace.errors import MillraceError
+from millrace._consumer.read_epochs import NO_EPOCH, ReadEpochs
+from millrace.errors import MillraceError, NoCommittedOffset
 from millrace.records import TopicPartition
 
 
@@ -37,6 +38,8 @@ class PartitionState:
 
     `reset` is the timestamp to look up (-2 earliest, -1 latest) while the position is not known;
     None then means that only the user can say where to begin.
+    `epochs` are those of the records before `fetch_offset`. Under leaders up to `valid_epoch` the
+    log is known to have these records.
     `hot`: the next fetch may find something at once. `error` is raised to the user; `last_error`
     is why the partition was not read last, and is tried again until it is None.
     """
@@ -45,6 +48,7 @@ class PartitionState:
         "attempts",
         "buffered_bytes",
         "denials",
+        "epochs",
         "error",
         "fetch_offset",
         "high_watermark",
@@ -57,6 +61,7 @@ class PartitionState:
         "reset",
         "retry_at_ms",
         "slices",
+        "valid_epoch",
         "version",
         "where",
     )
@@ -71,6 +76,8 @@ class PartitionState:
         self.hot = True
         self.in_flight = False
         self.version = 0
+        self.epochs = ReadEpochs()
+        self.valid_epoch = NO_EPOCH
         self.slices: deque[Slice] = deque()
         self.buffered_bytes = 0
         self.high_watermark: int | None = None
@@ -79,3 +86,15 @@ class PartitionState:
         self.retry_at_ms = 0
         self.attempts = 0
         self.denials = 0
+
+    def must_validate(self, leader_epoch: int) -> bool:
+        """Whether a leader of that epoch is to be asked for what was read, before a fetch."""
+        return leader_epoch > self.valid_epoch and self.epochs.before(self.fetch_offset) != NO_EPOCH
+
+
+def no_committed_offset(where: TopicPartition) -> NoCommittedOffset:
+    """The error of a partition without a committed offset and without a reset policy."""
+    return NoCommittedOffset(
+        f"{where}: the group has committed no offset, and auto_offset_reset is 'error': "
+        "seek to where it should begin, or choose 'earliest' or 'latest'"
+    )

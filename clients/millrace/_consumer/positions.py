@@ -20,16 +20,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from millrace._backoff import Rng, backoff_ms
-from millrace._consumer.fetch_plan import Fetch, Lookup, OffsetReset, Plan, lookups_of
+from millrace._consumer.fetch_plan import (
+    Fetch,
+    OffsetReset,
+    Plan,
+    lookups_of,
+    validations_of,
+)
 from millrace._consumer.fetched_batches import kept, whole_batches
-from millrace._consumer.partition_state import Hold, PartitionState, Slice
+from millrace._consumer.partition_state import (
+    Hold,
+    PartitionState,
+    Slice,
+    no_committed_offset,
+)
+from millrace._consumer.read_epochs import ReadEpochs
 from millrace.config import ConsumerConfig
 from millrace.errors import (
     BrokerError,
     CorruptMessage,
     MessageTooLarge,
     MillraceError,
-    NoCommittedOffset,
     OffsetOutOfRange,
     StorageFailed,
     broker_error,
@@ -40,7 +51,6 @@ from millrace_protocol.messages.fetch import FetchPartition, FetchPartitionResul
 from millrace_protocol.messages.list_offsets import (
     EARLIEST,
     LATEST,
-    ListOffsetsResult,
 )
 
 DENIALS_MAX = 4
@@ -63,6 +73,7 @@ class Positions:
         self.resets: list[OffsetReset] = []
         self.failures: list[MillraceError] = []
         """Why partitions wait for another try, each reason once; the caller reports and clears."""
+        self.out_of_range_policy = config.out_of_range_policy
         self._config = config
         self._rng = rng
         self._states: dict[TopicPartition, PartitionState] = {}
@@ -121,6 +132,13 @@ class Positions:
         state.position = state.fetch_offset = offset
         state.reset = None
 
+    def go_back(self, state: PartitionState, offset: int) -> None:
+        """Goes on at `offset`, before which the records are those that were read."""
+        epochs = state.epochs
+        epochs.truncate_to(offset)
+        self.seek(state, offset)
+        state.epochs = epochs
+
     def reset(self, state: PartitionState, timestamp_ms: int) -> None:
         """Goes on where a lookup of `timestamp_ms` says."""
         self._drop(state)
@@ -178,7 +196,7 @@ class Positions:
     def _take_error(self, state: PartitionState, now_ms: int) -> MillraceError:
         assert state.error is not None
         error, state.error = state.error, None
-        self._back_off(state, now_ms)
+        self.back_off(state, now_ms)
         return error
 
     def put_back(self, state: PartitionState, rest: Slice) -> None:
@@ -196,6 +214,7 @@ class Positions:
         plan.unknown_topics, self.stale_topics = self.stale_topics, set()
         by_leader: dict[tuple[int, bool], list[tuple[PartitionState, int]]] = {}
         lookups: dict[int, list[PartitionState]] = {}
+        doubtful: dict[int, list[tuple[PartitionState, int]]] = {}
         for state in self._states.values():
             if state.in_flight or state.error is not None or state.holds:
                 continue
@@ -216,10 +235,14 @@ class Positions:
                 plan.unknown_topics.add(state.where.topic)
             elif state.position is None:
                 lookups.setdefault(leader[0], []).append(state)
+            elif state.must_validate(leader[1]):
+                doubtful.setdefault(leader[0], []).append((state, leader[1]))
             else:
                 by_leader.setdefault((leader[0], state.hot), []).append((state, leader[1]))
         for node_id, states in lookups.items():
             plan.lookups += lookups_of(node_id, states)
+        for node_id, doubted in doubtful.items():
+            plan.validations += validations_of(node_id, doubted)
         for (node_id, hot), wanted in by_leader.items():
             fetch = self._fetch(node_id, hot, wanted)
             if fetch is not None:
@@ -262,20 +285,21 @@ class Positions:
         # A partition that got nothing because others filled the response is asked for again at
         # once. When no partition got anything, the long poll waits for data.
         found_some = any(len(result.records) for result in results)
-        for state, version in fetch.asked:
+        for (state, version), asked in zip(fetch.asked, fetch.request.partitions, strict=True):
             if state.version != version:
                 continue
             state.in_flight = False
             result = by_partition.get(state.where)
             if result is None:
-                self._back_off(state, now_ms)
+                self.back_off(state, now_ms)
             elif result.error_code:
                 error = broker_error(
                     result.error_code, result.error_message, about=str(state.where)
                 )
                 self._refused(state, result, error, now_ms)
             else:
-                self._recovered(state)
+                self.recovered(state)
+                state.valid_epoch = asked.leader_epoch
                 state.high_watermark = result.high_watermark
                 if len(result.records):
                     self._buffer(state, kept(result.records), result.high_watermark)
@@ -289,52 +313,20 @@ class Positions:
                 state.in_flight = False
                 self.stale_topics.add(state.where.topic)
                 # What is too large for this client will be so again.
-                on_failed = self._failed if isinstance(error, MessageTooLarge) else self._retry
+                on_failed = self.failed if isinstance(error, MessageTooLarge) else self._retry
                 on_failed(state, error, now_ms)
-
-    def on_looked_up(
-        self, lookup: Lookup, results: tuple[ListOffsetsResult, ...], now_ms: int
-    ) -> None:
-        """A broker answered a lookup; offset -1, where no record is that late, is the end."""
-        by_partition = {(result.topic, result.partition): result for result in results}
-        for state, version in lookup.asked:
-            if state.version != version:
-                continue
-            state.in_flight = False
-            result = by_partition.get(state.where)
-            if result is None:
-                self._back_off(state, now_ms)
-            elif result.error_code:
-                error = broker_error(
-                    result.error_code, result.error_message, about=str(state.where)
-                )
-                self._failed(state, error, now_ms)
-            elif result.offset < 0:
-                state.reset = LATEST
-            else:
-                self._recovered(state)
-                state.position = state.fetch_offset = result.offset
-                state.reset = None
-
-    def on_lookup_failed(self, lookup: Lookup, error: MillraceError, now_ms: int) -> None:
-        """A lookup failed: tries again later, or raises to the user what no retry helps."""
-        for state, version in lookup.asked:
-            if state.version == version:
-                state.in_flight = False
-                self.stale_topics.add(state.where.topic)
-                self._failed(state, error, now_ms)
 
     def on_partition_denied(self, where: TopicPartition, error: MillraceError, now_ms: int) -> None:
         """The metadata has the topic, and no such partition."""
         state = self._states[where]
         if not state.in_flight and state.error is None:
-            self._failed(state, error, now_ms)
+            self.failed(state, error, now_ms)
 
     def on_topic_denied(self, topic: str, error: MillraceError, now_ms: int) -> None:
         """The metadata has an error in place of a topic."""
         for state in self._states.values():
             if state.where.topic == topic and not state.in_flight and state.error is None:
-                self._failed(state, error, now_ms)
+                self.failed(state, error, now_ms)
 
     def _refused(
         self, state: PartitionState, result: FetchPartitionResult, error: BrokerError, now_ms: int
@@ -342,30 +334,27 @@ class Positions:
         if error.code is ErrorCode.CORRUPT_MESSAGE:
             # Unlike a produced batch, corruption on a disk does not pass with a retry. The broker's
             # message names the end of the corrupt range.
-            state.error = error
-            self._note_ready(state)
+            self.raise_to_user(state, error)
             return
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._failed(state, error, now_ms)
+            self.failed(state, error, now_ms)
             return
         if state.position != state.fetch_offset:
             # Records before it are not consumed yet; the broker will refuse it again then.
-            self._back_off(state, now_ms)
+            self.back_off(state, now_ms)
             return
         valid = f"the log holds [{result.log_start_offset}, {result.high_watermark})"
         sentence = f"{state.where}: offset {state.fetch_offset} is out of range, {valid}"
-        policy = self._config.out_of_range_policy
+        policy = self.out_of_range_policy
         if policy == "error":
-            state.error = OffsetOutOfRange(
-                f"{sentence}: seek to an offset in it, or set on_out_of_range",
-                code=ErrorCode.OFFSET_OUT_OF_RANGE,
-            )
-            self._note_ready(state)
+            advice = "seek to an offset in it, or set on_out_of_range"
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+            self.raise_to_user(state, OffsetOutOfRange(f"{sentence}: {advice}", code=code))
             return
         self.resets.append(OffsetReset(state.where, state.fetch_offset, f"{sentence}: {policy}"))
         self.reset(state, EARLIEST if policy == "earliest" else LATEST)
 
-    def _failed(self, state: PartitionState, error: MillraceError, now_ms: int) -> None:
+    def failed(self, state: PartitionState, error: MillraceError, now_ms: int) -> None:
         """Tries again later, or has the error raised once the records before it are consumed."""
         if isinstance(error, BrokerError) and error.refresh_metadata:
             self.stale_topics.add(state.where.topic)
@@ -377,6 +366,10 @@ class Positions:
             self._retry(state, error, now_ms)
             return
         state.denials = 0
+        self.raise_to_user(state, error)
+
+    def raise_to_user(self, state: PartitionState, error: MillraceError) -> None:
+        """Has the error raised once the records before it are consumed."""
         state.error = error
         self._note_ready(state)
 
@@ -385,9 +378,9 @@ class Positions:
         if str(error) != str(state.last_error):
             self.failures.append(error)
         state.last_error = error
-        self._back_off(state, now_ms)
+        self.back_off(state, now_ms)
 
-    def _recovered(self, state: PartitionState) -> None:
+    def recovered(self, state: PartitionState) -> None:
         state.attempts = state.denials = 0
         state.last_error = None
 
@@ -396,6 +389,8 @@ class Positions:
         end, next_offset, is_broken = whole_batches(data, state.fetch_offset, high_watermark)
         if end:
             whole = data if end == len(data) else data[:end]
+            state.epochs.trim_to(state.position or 0)
+            state.epochs.note(whole, from_offset=state.fetch_offset, leader_epoch=state.valid_epoch)
             state.slices.append(Slice(whole, state.fetch_offset, next_offset))
             state.fetch_offset = next_offset
             state.buffered_bytes += len(whole)
@@ -421,11 +416,12 @@ class Positions:
         self.buffered_bytes -= state.buffered_bytes
         state.buffered_bytes = 0
         state.slices.clear()
+        state.epochs = ReadEpochs()
         state.error = None
         state.retry_at_ms = 0
         self._ready.pop(state, None)
 
-    def _back_off(self, state: PartitionState, now_ms: int) -> None:
+    def back_off(self, state: PartitionState, now_ms: int) -> None:
         config = self._config
         state.retry_at_ms = now_ms + backoff_ms(
             state.attempts,
@@ -439,11 +435,3 @@ class Positions:
         self.in_flight_requests -= 1
         self._fetching.discard((fetch.node_id, fetch.hot))
         self._reserved_bytes -= fetch.request.max_bytes
-
-
-def no_committed_offset(where: TopicPartition) -> NoCommittedOffset:
-    """The error of a partition without a committed offset and without a reset policy."""
-    return NoCommittedOffset(
-        f"{where}: the group has committed no offset, and auto_offset_reset is 'error': "
-        "seek to where it should begin, or choose 'earliest' or 'latest'"
-    )

@@ -15,8 +15,8 @@ from millrace._cluster.offsets import list_offsets
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetcher import Fetcher
 from millrace._consumer.group_offsets import GroupOffsets
-from millrace._consumer.partition_state import PartitionState
-from millrace._consumer.positions import Positions, no_committed_offset
+from millrace._consumer.partition_state import PartitionState, no_committed_offset
+from millrace._consumer.positions import Positions
 from millrace._owner import Owner
 from millrace.config import ConsumerConfig
 from millrace.errors import ConfigError, NoPartitions

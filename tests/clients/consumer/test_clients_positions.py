@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetch_plan import Plan
+from millrace._consumer.offset_lookup import on_looked_up
 from millrace._consumer.positions import Positions
 from millrace.config import ConsumerConfig
 from millrace.errors import ConnectionLost, CorruptMessage
@@ -50,7 +51,7 @@ class Rig:
                 ListOffsetsResult(asked.topic, asked.partition, 0, None, -1, 0, 0)
                 for asked in lookup.request.partitions
             )
-            self.positions.on_looked_up(lookup, found, self.now_ms)
+            on_looked_up(self.positions, lookup, found, self.now_ms)
         for fetch in plan.fetches:
             if not works:
                 self.positions.on_fetch_failed(fetch, LOST, self.now_ms)
