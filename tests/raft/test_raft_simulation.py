@@ -22,6 +22,7 @@ WANTED = (
     "a follower has truncated its log",
     "a follower has installed a snapshot",
     "a directory was lost",
+    "a process was found gone",
     "a change of voters was asked for",
 )
 

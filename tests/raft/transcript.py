@@ -214,6 +214,9 @@ class _Replica:
     def _do_truncated(self, words: list[str]) -> list[Effect]:
         return self._node.on_truncated(self._now_ms)
 
+    def _do_gone(self, words: list[str]) -> list[Effect]:
+        return self._node.on_process_gone(int(words[0]), self._now_ms)
+
     def _do_append(self, words: list[str]) -> list[Effect]:
         self._log.append(Entry(self._node.replica.epoch, words[0]))
         return self._node.on_appended(self._now_ms)

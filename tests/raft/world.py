@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 
-from millrace_server.raft.messages import Message, SnapshotId
+from millrace_server.raft.messages import FetchRequest, Message, SnapshotId
 from millrace_server.raft.voters import ReplicaKey, Voter, VoterSet
 from tests.raft.invariants import Invariants
 from tests.raft.replica_host import ReplicaHost
@@ -65,11 +65,20 @@ class World:
     def send(self, message: Message) -> None:
         """Delivers a message late, twice or not at all; messages overtake each other."""
         link = (message.source.broker_id, message.destination)
+        host = self.hosts.get(message.destination)
+        is_gone = host is not None and host.node is None
+        if isinstance(message, FetchRequest) and (is_gone or self.rng.randrange(200) == 0):
+            # Now and then a replica suspects one that is alive.
+            self.later(1, lambda: self._suspect(*link))
         for _ in range(2 if self.rng.randrange(50) == 0 else 1):
             if link in self.blocked or self.rng.randrange(1000) < self.drop_permille:
                 continue
             delay_ms = self.rng.choice((0, 1, 2, 5, 40, 1_500 if self.drop_permille else 5))
             self.later(delay_ms, lambda: self._deliver(message, link))
+
+    def _suspect(self, broker_id: int, suspected_id: int) -> None:
+        self.situations["a process was found gone"] += 1
+        self.hosts[broker_id].give(lambda node, now_ms: node.on_process_gone(suspected_id, now_ms))
 
     def _deliver(self, message: Message, link: tuple[int, int]) -> None:
         host = self.hosts.get(message.destination)

@@ -31,6 +31,10 @@ class PeerUnreachable(Exception):
     """The broker gave no response: it is not known whether the request has reached it."""
 
 
+class PeerNotListening(PeerUnreachable):
+    """The system at the broker's address refuses connections: no process listens there."""
+
+
 def refusal(error_code: int, message: str | None) -> ApiError:
     """The error that another broker's response says."""
     try:

@@ -19,7 +19,12 @@ from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
 from millrace_server.logs import LogRateLimiter, get_logger
-from millrace_server.peers.calls import Channel, PeerUnreachable, refusal
+from millrace_server.peers.calls import (
+    Channel,
+    PeerNotListening,
+    PeerUnreachable,
+    refusal,
+)
 from millrace_wire.connection import Address, Connection, ConnectionConfig, connect
 from millrace_wire.errors import RequestFailed, RequestRefused
 
@@ -89,7 +94,7 @@ class PeerConnections:
         if connecting is None:
             since_ms, error = self._failed.get(key, (-RETRY_MS, None))
             if error is not None and self._env.clock.monotonic_ms() - since_ms < RETRY_MS:
-                raise PeerUnreachable(str(error))
+                raise type(error)(str(error))
             connecting = self._env.spawn.task(self._connect(key), name="connect to broker")
             self._connecting[key] = connecting
             connecting.add_done_callback(lambda task: self._end(key, task))
@@ -126,7 +131,9 @@ class PeerConnections:
         try:
             connection = await connect(self._env.net.connect, address, config)
         except RequestFailed as error:
-            raise PeerUnreachable(str(error)) from error
+            is_refused = isinstance(error.__cause__, ConnectionRefusedError)
+            kind = PeerNotListening if is_refused else PeerUnreachable
+            raise kind(str(error)) from error
         try:
             await self._introduce(connection, broker_id)
         except BaseException:

@@ -181,6 +181,10 @@ class QuorumReplica:
 
         self._give(step, end)
 
+    def on_process_gone(self, broker_id: int) -> None:
+        """No process listens at the address of another replica."""
+        self._give(lambda node, now_ms: node.on_process_gone(broker_id, now_ms))
+
     def on_appended(self) -> None:
         """The controller has appended a change."""
         self._give(lambda node, now_ms: node.on_appended(now_ms))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """Times in milliseconds. The defaults are Kafka's.
+    """Times in milliseconds. The defaults are Kafka's, but for `notice_ms`, which it lacks.
 
     An election timeout is drawn from `election_timeout_ms` to twice that, so that two replicas
     rarely ask for votes at the same moment.
@@ -21,3 +21,5 @@ class RaftConfig:
     """When a request without a response is sent again."""
     fetch_wait_ms: int = 500
     """How long a leader holds back a fetch that has nothing to tell."""
+    notice_ms: int = 100
+    """How long a follower whose leader's process is gone waits, for the others to notice it."""

@@ -109,6 +109,23 @@ def on_response(replica: Replica, response: FetchResponse) -> None:
             replica.out.append(Append(outcome))
 
 
+def on_process_gone(replica: Replica, leader_id: int) -> None:
+    """Asks for votes before the fetch timeout if the leader is gone; the voters take turns.
+
+    All of them notice it at about the same moment, and two that ask together split the votes. Those
+    that still hear the leader refuse the pre-vote, so a wrong suspicion ends no epoch.
+    """
+    role = replica.role
+    if not isinstance(role, Follower) or role.leader_id != leader_id:
+        return
+    own_id, config = replica.key.broker_id, replica.config
+    order = sorted(key.broker_id for key in replica.voters.keys if key.broker_id != leader_id)
+    turn = order.index(own_id) if own_id in order else len(order)
+    due_ms = replica.now_ms + config.notice_ms + turn * config.retry_ms
+    role.has_fetched = False
+    role.deadline_ms = min(role.deadline_ms, due_ms)
+
+
 def _truncate(replica: Replica, leader: EpochEnd) -> None:
     """Cuts the log to where both may agree, an epoch at a time if need be (KIP-279)."""
     log = replica.log

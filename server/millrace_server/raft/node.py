@@ -6,6 +6,7 @@ have made of it.
 
     step(message)                        a message came in
     on_deadline()                        the time of `deadline_ms()` has come
+    on_process_gone(broker_id)           the address of another replica refuses connections
     on_appended() on_durable()           the log has grown; more of it is on the disk
     on_truncated() on_snapshot_...()     the shell has done what an effect asked for
     on_voters(offset, voters)            the log holds this set of voters
@@ -150,6 +151,12 @@ class RaftNode:
                 leading.on_deadline(replica, role.leadership)
             case _:
                 self._end_wait()
+        return self._effects()
+
+    def on_process_gone(self, broker_id: int, now_ms: int) -> Effects:
+        """The process of another replica has ended, as far as this one can tell."""
+        replica = self._at(now_ms)
+        following.on_process_gone(replica, broker_id)
         return self._effects()
 
     def on_appended(self, now_ms: int) -> Effects:
