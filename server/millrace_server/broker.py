@@ -188,10 +188,12 @@ class Broker:
             self.active,
             self.cache,
             self.env,
+            peers,
             broker_id=self.config.node_id,
             is_alone=is_alone,
             defaults=self.config.topic,
             session_timeout_ms=self.config.broker_session_timeout_ms,
+            heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
         )
         self.controller = ControllerCalls(
             self.env, self.metadata, self.requests, peers, is_alone=is_alone

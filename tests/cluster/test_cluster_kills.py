@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from millrace import Producer
 from millrace_server.controller import cluster_metadata
 from millrace_server.raft.config import RaftConfig
 from millrace_server.testing import Cluster
+from tests.cluster.records import TOPIC, create_topic, numbers, read_all, send
 from tests.cluster.settings import SETTINGS
 
 NEVER_MS = 3_600_000
@@ -21,3 +23,16 @@ async def test_a_controller_whose_process_ends_is_replaced_before_the_fetch_time
         controller = await cluster.controller()
         await cluster.kill(controller)
         assert await cluster.controller() != controller
+
+
+async def test_a_leader_whose_process_ends_is_replaced_before_its_session_is_over() -> None:
+    async with Cluster(3, **{**SETTINGS, "broker_session_timeout_ms": NEVER_MS}) as cluster:
+        await create_topic(cluster.servers)
+        await cluster.wait_until_in_sync(TOPIC)
+        leader = await cluster.leader_of(TOPIC, 0)
+        async with Producer(cluster.servers) as producer:
+            await send(producer, numbers(0, 10))
+            await cluster.kill(leader)
+            await send(producer, numbers(10, 20))
+        assert await cluster.leader_of(TOPIC, 0) != leader
+        assert [value for _, value in (await read_all(cluster.servers))[0]] == numbers(0, 20)

@@ -46,12 +46,15 @@ from millrace_server.metadata.isr_changes import IsrChange, change_isrs
 from millrace_server.metadata.leader_election import balance_leaders
 from millrace_server.metadata.producer_ids import PRODUCER_ID_BLOCK, reserve_producer_ids
 from millrace_server.metadata.replica_directories import assign_directories
+from millrace_server.peers.calls import PeerCalls
 
 log = get_logger("millrace.controller")
 BALANCE_INTERVAL_MS = 60_000
 """Between two steps that give partitions to their preferred leaders. Kafka's interval is 300 s."""
-SESSION_LOOK_MS = 500
-"""The sessions are looked at so often, and when the next one may be over."""
+SESSION_LOOK_MS = 100
+"""The sessions are looked at so often."""
+GONE_WAIT_MS = 100
+"""A broker that is silent, and gives no answer to a connect for so long, may be alive."""
 
 
 class ControllerRequests:
@@ -62,20 +65,25 @@ class ControllerRequests:
         active: ActiveController,
         cache: MetadataCache,
         env: Environment,
+        peers: PeerCalls,
         *,
         broker_id: int,
         is_alone: bool,
         defaults: Mapping[str, str],
         session_timeout_ms: int,
+        heartbeat_interval_ms: int,
     ) -> None:
         """`is_alone`: the cluster has no other broker."""
         self._active = active
         self._cache = cache
         self._env = env
+        self._peers = peers
         self._broker_id = broker_id
         self._is_alone = is_alone
         self._defaults = defaults
         self._sessions = BrokerSessions(timeout_ms=session_timeout_ms)
+        # A heartbeat was due, and had some time to come.
+        self._silent_ms = heartbeat_interval_ms * 5 // 4
         self._sessions_epoch: int | None = None
         """The epoch of the quorum that the sessions are of."""
         self._balance_ms = env.clock.monotonic_ms() + BALANCE_INTERVAL_MS
@@ -233,16 +241,34 @@ class ControllerRequests:
         while True:
             if self._active.is_ready:
                 self._begin_sessions(self._cache.image)
-                for broker_id in self._sessions.overdue(self._now_ms()):
-                    # This broker is alive.
-                    if broker_id != self._broker_id:
-                        await self._fence(broker_id)
+                await self._end_sessions()
                 await self._balance()
-            due_ms = self._sessions.deadline_ms()
-            wait_ms = SESSION_LOOK_MS
-            if due_ms is not None and due_ms > self._now_ms():
-                wait_ms = min(wait_ms, due_ms - self._now_ms())
-            await asyncio.sleep(wait_ms / 1000)
+            await asyncio.sleep(SESSION_LOOK_MS / 1000)
+
+    async def _end_sessions(self) -> None:
+        """Fences the brokers that were not heard in their session, and those that have ended.
+
+        Where the address of a broker whose heartbeat is late refuses connections, its process is
+        gone. A broker that is fenced by mistake loses its leaders for a
+        moment, as with a heartbeat that comes late: its next one brings it back into service.
+        """
+        now_ms, own_id = self._now_ms(), self._broker_id
+        overdue = [broker_id for broker_id in self._sessions.overdue(now_ms) if broker_id != own_id]
+        unheard = self._sessions.silent(since_ms=now_ms - self._silent_ms)
+        silent = [each for each in unheard if each != own_id and each not in overdue]
+        for broker_id in overdue:
+            await self._fence(broker_id, "no heartbeat in its session")
+        gone = await asyncio.gather(*map(self._is_gone, silent))
+        for broker_id, is_gone in zip(silent, gone, strict=True):
+            if is_gone:
+                await self._fence(broker_id, "its process has ended")
+
+    async def _is_gone(self, broker_id: int) -> bool:
+        try:
+            async with asyncio.timeout(GONE_WAIT_MS / 1000):
+                return await self._peers.is_process_gone(broker_id)
+        except TimeoutError:
+            return False
 
     async def _balance(self) -> None:
         """Gives some partitions back to their preferred leaders, now and then."""
@@ -257,8 +283,10 @@ class ControllerRequests:
         except ApiError as error:
             log.warning("leaders not balanced", reason=error.message)
 
-    async def _fence(self, broker_id: int) -> None:
-        log.warning("broker fenced: no heartbeat in its session", broker=broker_id)
+    async def _fence(self, broker_id: int, reason: str) -> None:
+        broker = self._cache.image.brokers.get(broker_id)
+        if broker is not None and not broker.is_fenced:
+            log.warning("broker fenced", broker=broker_id, reason=reason)
         try:
             await self._active.change(lambda image: fence_broker(image, self._defaults, broker_id))
         except ApiError as error:

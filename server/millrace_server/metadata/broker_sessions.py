@@ -98,6 +98,10 @@ class BrokerSessions:
         over = [broker for broker in self._sessions if not self.is_alive(broker, now_ms)]
         return sorted(over, key=lambda broker: (self._sessions[broker].contact_ms, broker))
 
+    def silent(self, *, since_ms: int) -> list[int]:
+        """The brokers that were not heard since then."""
+        return sorted(b for b, session in self._sessions.items() if session.contact_ms <= since_ms)
+
     def deadline_ms(self) -> int | None:
         """When the next session is over, None without a session."""
         contacts = (session.contact_ms for session in self._sessions.values())

@@ -62,6 +62,10 @@ class NoPeers:
         """See `PeerCalls.call`."""
         raise PeerUnreachable(f"this broker knows no broker {broker_id}")
 
+    async def is_process_gone(self, broker_id: int) -> bool:
+        """See `PeerCalls.is_process_gone`."""
+        return False
+
 
 class PeerCalls(Protocol):
     """Calls to other brokers, by their ids."""
@@ -83,5 +87,12 @@ class PeerCalls(Protocol):
         """Sends a request and returns its response.
 
         Raises `PeerUnreachable`, and `ApiError` where the broker refuses the request.
+        """
+        ...
+
+    async def is_process_gone(self, broker_id: int) -> bool:
+        """Whether the address of a broker refuses connections. Waits as long as a connect may take.
+
+        False says nothing: the broker may be alive, or cut off.
         """
         ...

@@ -74,6 +74,16 @@ class PeerConnections:
         connection = await self._connection((broker_id, channel))
         return await _call(connection, request, response, timeout_ms=timeout_ms)
 
+    async def is_process_gone(self, broker_id: int) -> bool:
+        """See `PeerCalls.is_process_gone`."""
+        try:
+            await self._connection((broker_id, Channel.CONTROL))
+        except PeerNotListening:
+            return True
+        except PeerUnreachable:
+            return False
+        return False
+
     async def close(self) -> None:
         """Closes all connections; calls fail from now on."""
         self._is_closed = True

@@ -69,6 +69,9 @@ def test_a_session_is_over_when_the_timeout_has_passed() -> None:
     assert not sessions.is_alive(2, 130)
     assert sessions.overdue(130) == [2]
     assert sessions.overdue(140) == [2, 1], "the longest silent first"
+    assert sessions.silent(since_ms=29) == []
+    assert sessions.silent(since_ms=30) == [2]
+    assert sessions.silent(since_ms=40) == [1, 2]
     sessions.end(2)
     assert (sessions.deadline_ms(), sessions.overdue(130)) == (140, [])
     sessions.end(1)
