@@ -25,8 +25,8 @@ class PartitionQueue:
 
     `recovering`: a batch came back, so nothing is sent until the rest has, and then one at a time
     until one is acked; that keeps the order. `acked`: a batch was acked in this epoch.
-    `pause_until_ms` is when to try again. `batch_bytes_max` is what the topic's refusals tell of
-    the size of its batches.
+    `pause_until_ms` is when to try again at the same broker, and `node_id` the broker that was sent
+    to last. `batch_bytes_max` is what the topic's refusals tell of the size of its batches.
     """
 
     __slots__ = (
@@ -37,6 +37,7 @@ class PartitionQueue:
         "last_error",
         "next_ordinal",
         "next_sequence",
+        "node_id",
         "open",
         "partition",
         "pause_until_ms",
@@ -59,6 +60,7 @@ class PartitionQueue:
         self.last_error: MillraceError | None = None
         """Why the last attempt failed; None once a batch was acked."""
         self.pause_until_ms = 0
+        self.node_id = -1
         self.batch_bytes_max = sys.maxsize
 
     @property
@@ -87,6 +89,15 @@ class PartitionQueue:
             batch.limit_bytes = -1
             self.waiting.append(batch)
         return batch
+
+    def is_paused(self, now_ms: int, node_id: int | None) -> bool:
+        """Whether the leader is not to be asked again yet; another one is at once (KIP-951)."""
+        return self.pause_until_ms > now_ms and node_id in (None, self.node_id)
+
+    def note_leader(self, node_id: int) -> None:
+        """A batch goes to this broker; another one than before has failed at nothing yet."""
+        if node_id != self.node_id:
+            self.node_id, self.attempts = node_id, 0
 
     def may_send(self, in_flight_max: int) -> bool:
         """Whether order allows one more batch on its way.

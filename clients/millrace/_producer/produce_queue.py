@@ -142,14 +142,14 @@ class ProduceQueue:
         served = False
         place = 0
         while queue.may_send(self._in_flight_max):
-            if queue.pause_until_ms > now_ms:
+            node_id = leader_of(queue.topic, queue.partition)
+            if queue.is_paused(now_ms, node_id):
                 drained.by(queue.pause_until_ms)
                 break
             if not self._head_is_due(queue, now_ms, drained, buffer_full=buffer_full):
                 break
             if not self._may_number(queue):
                 break
-            node_id = leader_of(queue.topic, queue.partition)
             if node_id is None:
                 drained.unknown_topics.add(queue.topic)
                 break
@@ -157,6 +157,7 @@ class ProduceQueue:
             if place < 0:
                 break
             batch = queue.take()
+            queue.note_leader(node_id)
             self._number(queue, batch)
             requests[node_id][place].add(batch)
             place += 1

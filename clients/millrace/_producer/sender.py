@@ -95,7 +95,10 @@ class Sender:
         drained = self._produce_queue.drain(now_ms, self._leader_of, buffer_full=buffer_full)
         self._settlement.settle(drained.settled)
         wanted |= drained.unknown_topics
-        if wanted and not self._finding:
+        if self._finding:
+            # The answer on its way may be older than what made these topics stale.
+            self._produce_queue.stale_topics |= drained.unknown_topics
+        elif wanted:
             self._finding = True
             tasks.start(self._find(wanted), name="millrace-producer-topics")
         if drained.wants_epoch is not None:

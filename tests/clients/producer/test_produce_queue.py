@@ -144,6 +144,9 @@ class Rig:
         self.answer(send, 0)
         return self
 
+    def fail(self, send: Send, error: MillraceError) -> None:
+        self.settle(self.produce_queue.on_request_failed(send, error, self.now_ms))
+
     def answer(self, send: Send, code: int, base_offset: int = 0) -> None:
         results = tuple(
             ProducePartitionResult(b.topic, b.partition, code, None, base_offset, -1, 0)
@@ -477,6 +480,25 @@ def test_without_idempotence_one_batch_of_a_partition_is_in_flight(
     assert (len(first), wants) == (1, None)
     rig.answer(first[0], 0)
     assert len(rig.drain()[0]) == 1
+
+
+def test_a_batch_goes_to_another_leader_without_a_pause() -> None:
+    rig = Rig(delivery_timeout_ms=60_000).with_producer_id()
+    _, send = rig.send_alone(b"x")
+    for _ in range(8):
+        rig.fail(send, ConnectionFailed("no broker"))
+        assert rig.drain()[0] == []
+        rig.now_ms += rig.config.retry_backoff_max_ms
+        (send,), _ = rig.drain()
+    rig.fail(send, ConnectionFailed("no broker"))
+    assert rig.drain()[0] == []
+    rig.leader = 1
+    (send,), _ = rig.drain()
+    assert send.node_id == 1
+    rig.answer(send, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert rig.drain()[0] == []
+    rig.now_ms += rig.config.retry_backoff_ms
+    assert len(rig.drain()[0]) == 1, "the new leader is asked as patiently as a first one"
 
 
 def test_a_refused_batch_gives_its_sequence_to_the_next_one() -> None:
