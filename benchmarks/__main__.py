@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import (
     appends,
     clients,
+    cluster_group,
     fetches,
     footprint,
     groups,
@@ -41,6 +42,7 @@ GROUPS: dict[str, tuple[str, Callable[[Session], Iterator[Row]]]] = {
     idle_connections.GROUP: ("Broker: idle connections", idle_connections.run),
     groups.GROUP: ("Broker: consumer groups", groups.run),
     restart.GROUP: ("Broker: restart after kill -9", restart.run),
+    cluster_group.GROUP: ("A cluster of three brokers", cluster_group.run),
     spark_group.GROUP: ("Spark connector", spark_group.run),
     growth.GROUP: ("Metadata of a large cluster", growth.run),
     sql_queries.GROUP: ("SQL over a topic", sql_queries.run),

@@ -208,6 +208,11 @@ def compare(
     )
 
 
+def grouped(count: int) -> str:
+    """A whole number with its digits in groups, as in 10 000."""
+    return f"{count:,}".replace(",", " ")
+
+
 def to_json(results: Results) -> str:
     """The results as JSON; every row says its kind, and whether its targets were met."""
     return json.dumps(
@@ -329,5 +334,5 @@ def _spread(spread: Spread) -> str:
 
 def _number(value: float) -> str:
     if value >= 1000:
-        return f"{value:,.0f}".replace(",", " ")
+        return grouped(round(value))
     return f"{value:.3g}"

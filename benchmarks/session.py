@@ -63,6 +63,15 @@ class Scale:
     """Flights that a query groups."""
     growth_partitions: int
     """Of a cluster that is metadata alone."""
+    kills: int
+    """Of leaders of a cluster, beside an application."""
+    rolling_restarts: int
+    cluster_topics: int
+    """Of three partitions and three replicas each."""
+    alone_partitions: int
+    """Of one broker."""
+    missed_bytes: int
+    """That a follower has to catch up with."""
 
 
 # Many short rounds rather than a few long ones: a neighbour's burst then spoils a few ratios, which
@@ -94,6 +103,11 @@ FULL = Scale(
     micro_batches=40,
     sql_rows=336_776,
     growth_partitions=100_000,
+    kills=20,
+    rolling_restarts=3,
+    cluster_topics=1_000,
+    alone_partitions=4_000,
+    missed_bytes=512 * MIB,
 )
 QUICK = Scale(
     rounds=3,
@@ -122,6 +136,11 @@ QUICK = Scale(
     micro_batches=10,
     sql_rows=336_776,
     growth_partitions=20_000,
+    kills=6,
+    rolling_restarts=1,
+    cluster_topics=300,
+    alone_partitions=2_000,
+    missed_bytes=128 * MIB,
 )
 PAIR = Scale(
     rounds=2,
@@ -150,6 +169,11 @@ PAIR = Scale(
     micro_batches=10,
     sql_rows=100_000,
     growth_partitions=20_000,
+    kills=4,
+    rolling_restarts=1,
+    cluster_topics=100,
+    alone_partitions=1_000,
+    missed_bytes=64 * MIB,
 )
 TINY = Scale(
     rounds=2,
@@ -178,6 +202,11 @@ TINY = Scale(
     micro_batches=3,
     sql_rows=1_000,
     growth_partitions=200,
+    kills=1,
+    rolling_restarts=1,
+    cluster_topics=3,
+    alone_partitions=20,
+    missed_bytes=1 * MIB,
 )
 SCALES = {"full": FULL, "quick": QUICK, "pair": PAIR, "tiny": TINY}
 

@@ -169,6 +169,16 @@ def test_a_run_measures_a_real_broker_and_writes_both_files(tmp_path: Path) -> N
     assert str(tmp_path) not in written
 
 
+def test_a_cluster_is_measured_while_its_brokers_end(tmp_path: Path) -> None:
+    assert main(["--scale", "tiny", "--out", str(tmp_path), "--only", "cluster"]) == 0
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert {row["kind"] for row in rows} == {"fact", "comparison"}
+    found = {row["title"]: row["value"]["high"] for row in rows if row["kind"] == "fact"}
+    for name in ("errors seen by the application", "acked records lost", "records doubled"):
+        assert (found[f"Kills: {name}"], found[f"Rolling restart: {name}"]) == (0, 0)
+    assert found["p99, kill -9 of a leader to the next ack of its partition"] > 0
+
+
 def test_two_checkouts_are_measured_in_pairs(tmp_path: Path) -> None:
     arguments = ["--against", str(ROOT), "--scale", "tiny", "--pairs", "2", "--out", str(tmp_path)]
     assert main([*arguments, "--only", "requests"]) == 0

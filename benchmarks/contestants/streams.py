@@ -10,7 +10,9 @@ VALUES_PER_CALL = 1_000
 
 
 def _producer(work: Work) -> Producer:
-    return Producer(work.servers, acks=1, linger_ms=work.linger_ms, batch_bytes=work.batch_bytes)
+    return Producer(
+        work.servers, acks=work.acks, linger_ms=work.linger_ms, batch_bytes=work.batch_bytes
+    )
 
 
 async def _send(producer: Producer, work: Work, count: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from benchmarks.samples import Sample
 
@@ -20,6 +21,7 @@ class Work:
     value_bytes: int = 100
     batch_bytes: int = 128 << 10
     linger_ms: int = 5
+    acks: Literal["all", 1] = 1
 
     @property
     def value(self) -> bytes:
