@@ -438,15 +438,14 @@ class Broker:
         return partition
 
     def _fail_metadata(self, error: BaseException) -> None:
-        log.critical("the metadata cannot be followed, stopping", error=repr(error))
         self.active.fail(error)
-        self._end(error)
+        self._fail("the metadata cannot be followed, stopping", error)
 
     def _fail_opening(self, error: BaseException) -> None:
-        log.critical("partitions cannot be opened, stopping", error=repr(error))
-        self._end(error)
+        self._fail("partitions cannot be opened, stopping", error)
 
-    def _end(self, error: BaseException) -> None:
+    def _fail(self, event: str, error: BaseException) -> None:
+        log.critical(event, error=repr(error))
         if not self.failed.done():
             self.failed.set_exception(error)
             self.failed.exception()

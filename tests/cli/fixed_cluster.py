@@ -131,7 +131,12 @@ class FixedAdmin:
 
     async def describe_quorum(self) -> QuorumDescription:
         """Brokers 1 to 3 vote, and 2 is the active controller; 4 is a voter that is away."""
-        ends = {1: (40_211, 120, 120), 2: (40_213, 0, 0), 3: (40_213, 80, 80), 4: (39_807, None, None)}
+        ends = {
+            1: (40_211, 120, 120),
+            2: (40_213, 0, 0),
+            3: (40_213, 80, 80),
+            4: (39_807, None, None),
+        }
         replicas = (
             QuorumReplica(node_id, uuid.UUID(int=node_id), True, end, fetched_ms, caught_up_ms)
             for node_id, (end, fetched_ms, caught_up_ms) in ends.items()

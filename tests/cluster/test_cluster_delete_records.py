@@ -6,10 +6,13 @@ import pytest
 
 from millrace import Admin, Consumer, Producer
 from millrace.errors import BrokerTimedOut
+from millrace.records import TopicPartition
 from millrace_server.services import delete_records
 from millrace_server.testing import Cluster
 from tests.broker.wire import until
 from tests.cluster.records import TOPIC, create_topic, numbers, read_all, replica, send
+
+WHERE = TopicPartition(TOPIC, 0)
 
 
 async def filled(cluster: Cluster) -> None:
@@ -29,7 +32,7 @@ async def test_deleted_records_are_deleted_on_every_replica_in_sync(cluster: Clu
     """W-4.27.1"""
     await filled(cluster)
     async with Admin(cluster.servers) as admin:
-        outcome = (await admin.delete_records({(TOPIC, 0): 60}))[(TOPIC, 0)]
+        outcome = (await admin.delete_records({WHERE: 60}))[WHERE]
         assert durable_starts(cluster) == {1: 60, 2: 60, 3: 60}
         assert outcome.unwrap() == 60
     await cluster.kill(await cluster.leader_of(TOPIC, 0))
@@ -44,7 +47,7 @@ async def test_a_deletion_does_not_wait_for_a_broker_that_is_fenced(cluster: Clu
     away = next(each for each in cluster.brokers if each != leader)
     await cluster.kill(away)
     async with Admin(cluster.servers) as admin:
-        outcome = (await admin.delete_records({(TOPIC, 0): 60}))[(TOPIC, 0)]
+        outcome = (await admin.delete_records({WHERE: 60}))[WHERE]
     assert outcome.unwrap() == 60
     assert set(durable_starts(cluster).values()) == {60}
     await cluster.start(away)
@@ -61,14 +64,14 @@ async def test_a_deletion_that_a_replica_in_sync_does_not_follow_is_an_error(
     cut_off = next(each for each in cluster.brokers if each != leader)
     cluster.partition(leader, cut_off)
     async with Admin(cluster.servers, request_timeout_ms=500) as admin:
-        outcome = (await admin.delete_records({(TOPIC, 0): 60}))[(TOPIC, 0)]
+        outcome = (await admin.delete_records({WHERE: 60}))[WHERE]
         with pytest.raises(BrokerTimedOut, match="a replica in sync still has them"):
             outcome.unwrap()
         assert durable_starts(cluster)[cut_off] == 0
         monkeypatch.undo()
         cluster.heal()
     async with Admin(cluster.servers) as admin:
-        outcome = (await admin.delete_records({(TOPIC, 0): 60}))[(TOPIC, 0)]
+        outcome = (await admin.delete_records({WHERE: 60}))[WHERE]
         assert outcome.unwrap() == 60
     assert durable_starts(cluster)[cut_off] == 60
 

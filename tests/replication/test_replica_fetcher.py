@@ -32,6 +32,7 @@ from millrace_server.replication.messages import (
 )
 from millrace_server.testing import Broker
 from tests.broker.wire import batch, connect
+from tests.replication.replica_log import ReplicaLog
 
 TOPIC = uuid.UUID(int=1)
 
@@ -94,6 +95,11 @@ async def test_two_responses_at_once_are_both_taken(tmp_path: Path) -> None:
     await fetcher.stop()
     spawn.close()
     assert failures == []
+
+
+def _follower_of_nothing() -> PartitionFollower:
+    log = ReplicaLog(is_synced=True)
+    return PartitionFollower(log, leader_epoch=0, high_watermark=0, allows_loss=False)
 
 
 class Following:

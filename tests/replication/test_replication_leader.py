@@ -17,7 +17,11 @@ LAG_MS = CONFIG.replica_lag_ms_max
 
 
 def _leader(
-    replicas: tuple[int, ...], *, records: int = 1, high_watermark: int = 0
+    replicas: tuple[int, ...],
+    *,
+    records: int = 1,
+    high_watermark: int = 0,
+    fenced: tuple[int, ...] = (),
 ) -> PartitionLeader:
     log = ReplicaLog(is_synced=True)
     for _ in range(records):
@@ -28,7 +32,7 @@ def _leader(
         replicas[0],
         log,
         PartitionState(2, 1, replicas, replicas, 2),
-        {number: BrokerState(1, True) for number in replicas},
+        {number: BrokerState(1, number not in fenced) for number in replicas},
         CONFIG,
         high_watermark=high_watermark,
         now_ms=0,
@@ -94,7 +98,7 @@ def test_records_are_deleted_when_no_replica_in_sync_has_them() -> None:
 
 
 def test_a_deletion_waits_for_no_replica_that_has_left_the_isr() -> None:
-    leader = _leader((1, 2, 3), records=5)
+    leader = _leader((1, 2, 3), records=5, fenced=(3,))
     assert isinstance(leader.log, ReplicaLog)
     _fetch(leader, 2, 5, 1)
     _fetch(leader, 3, 5, 1)

@@ -375,6 +375,9 @@ class _MetadataHooks:
     def on_start_moved(self) -> None:
         """Each replica deletes what is before its own snapshots."""
 
+    def on_start_durable(self) -> None:
+        """The leader need not know."""
+
     def deleted(self, offset: int) -> asyncio.Future[None]:
         """Clients cannot delete. Raises `ApiError`."""
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)

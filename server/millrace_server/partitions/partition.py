@@ -3,11 +3,9 @@
 Invariant: `log_start <= high_watermark <= log_end`, and the high watermark never goes back. Of a
 partition with one replica it is the *stored end*: the durable end of the log when the topic's
 `durability` is `fsync`, so consumers never read a record that a power cut could take back; with
-`os` the end of the log. A partition with a `replica` is told where its records are
-committed: the metadata log by its quorum, a replicated one by its leader.
-
-Appends wait for it, for their acks (`ack_purgatory`), and fetches, for more (`watchers`). One that
-asks for the leader's ack alone waits for the stored end.
+`os` the end of the log. A partition with a `replica` is told where its records are committed: the
+metadata log by its quorum, a replicated one by its leader. Appends wait for it, for their acks
+(`ack_purgatory`; those of the leader alone at the stored end), and fetches, for more (`watchers`).
 """
 
 from __future__ import annotations
@@ -407,7 +405,8 @@ class Partition:
     def _on_checkpoint(self, is_written: bool) -> None:
         if is_written:
             self._start_acks.advance(self.log.durable_start_offset)
-            self._note_stored()
+            if self.replica is not None:
+                self.replica.on_start_durable()
         else:
             self._start_acks.end(start_not_durable())
 

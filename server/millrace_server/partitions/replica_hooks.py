@@ -21,10 +21,13 @@ class ReplicaHooks(Protocol):
     def on_start_moved(self) -> None:
         """The log begins later."""
 
+    def on_start_durable(self) -> None:
+        """No crash brings back a record before the log's start, or as many as before."""
+
     def deleted(self, offset: int) -> asyncio.Future[None]:
         """Is done when no replica in sync brings back a record before `offset`.
 
         Fails with `ApiError` when this broker no longer leads."""
 
     def on_stored(self) -> None:
-        """More of the log is stored as the topic demands, or as much as before; or its start is."""
+        """More of the log is stored as the topic demands, or as much as before."""

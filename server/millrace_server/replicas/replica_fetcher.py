@@ -116,6 +116,10 @@ class ReplicaFetcher:
         partition = self._partitions[key]
         for effect in follower.on_acked():
             self._move(partition, effect)
+        self.on_moved(key)
+
+    def on_moved(self, key: PartitionKey) -> None:
+        """A partition's position may be another one."""
         self._schedule.on_changed(key)
         self._wake.set()
 

@@ -29,14 +29,11 @@ from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.partitions.role import Role
 from millrace_server.peers.calls import PeerCalls
-from millrace_server.replicas.high_watermarks import (
-    read_high_watermarks,
-    write_high_watermarks,
-)
 from millrace_server.replicas.isr_proposals import IsrProposals
 from millrace_server.replicas.led_partition import LedPartition
 from millrace_server.replicas.log_view import PartitionLogView
 from millrace_server.replicas.replica_fetcher import ReplicaFetcher
+from millrace_server.replicas.saved_high_watermarks import SavedHighWatermarks
 from millrace_server.replication.config import ReplicationConfig
 from millrace_server.replication.follower import PartitionFollower
 from millrace_server.replication.isr import PartitionState
@@ -46,7 +43,6 @@ from millrace_server.replication.messages import BrokerKey, PartitionKey
 log = get_logger("millrace.replication")
 ROLE_RETRY_MS = 1_000
 """Between two attempts to lead a partition on a full disk."""
-SAVE_INTERVAL_MS = 5_000
 """Between two writes of the high watermarks, if they have moved; Kafka's interval."""
 Moved = Callable[[PartitionKey], None]
 
@@ -97,6 +93,10 @@ class PartitionHooks:
         if self._key in self._manager.led:
             self._manager.on_offsets_moved(self._key)
 
+    def on_start_durable(self) -> None:
+        """See `ReplicaHooks`."""
+        self._manager.on_start_durable(self._key)
+
     def deleted(self, offset: int) -> asyncio.Future[None]:
         """See `ReplicaHooks`."""
         led = self._manager.led.get(self._key)
@@ -140,10 +140,8 @@ class ReplicaManager:
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._role_changes: dict[PartitionKey, asyncio.Lock] = {}
         self._brokers = RegisteredBrokers(cache)
-        self._saved: dict[PartitionKey, int] = {}
-        """The high watermarks that are on the disk."""
-        self._saving: asyncio.Task[None] | None = None
-        self._one_save = asyncio.Lock()
+        self._saved = SavedHighWatermarks(env, self._high_watermarks)
+        self._is_closed = False
         self._retries: set[asyncio.Task[None]] = set()
         self._proposals = IsrProposals(
             env,
@@ -168,8 +166,7 @@ class ReplicaManager:
 
     async def load(self) -> None:
         """Reads the high watermarks of the last process, and saves them from now on."""
-        self._saved = await self._env.spawn.blocking(read_high_watermarks, self._env.disk)
-        self._saving = self._env.spawn.task(self._save_often(), name="high watermarks")
+        await self._saved.load()
 
     def restore(self, topic: Topic, number: int, partition: Partition) -> None:
         """Gives a partition that was opened the high watermark that it had."""
@@ -262,6 +259,12 @@ class ReplicaManager:
         if fetcher is not None:
             fetcher.on_stored(key)
 
+    def on_start_durable(self, key: PartitionKey) -> None:
+        """The start of a partition is durable: a follower tells its leader."""
+        fetcher = self._followed.get(key)
+        if fetcher is not None:
+            fetcher.on_moved(key)
+
     async def remove(self, topic: Topic) -> None:
         """A topic is deleted: its partitions are not replicated any more."""
         for number in range(topic.partition_count):
@@ -273,15 +276,14 @@ class ReplicaManager:
     async def close(self) -> None:
         """Ends every role."""
         self._alarm.close()
-        if self._saving is not None:
-            self._saving.cancel()
-            await asyncio.wait([self._saving])
-            await self._save_if_possible()
+        await self._saved.close()
         for retry in [*self._retries]:
             retry.cancel()
             await asyncio.wait([retry])
         await self._proposals.close()
-        for fetcher in self._fetchers.values():
+        # Roles still change meanwhile, as other brokers stop: none begins any more.
+        self._is_closed = True
+        for fetcher in [*self._fetchers.values()]:
             await fetcher.stop()
         self._fetchers.clear()
         self._followed.clear()
@@ -295,27 +297,6 @@ class ReplicaManager:
 
     def _now_ms(self) -> int:
         return self._env.clock.monotonic_ms()
-
-    async def _save_often(self) -> None:
-        while True:
-            await asyncio.sleep(SAVE_INTERVAL_MS / 1000)
-            await self._save_if_possible()
-
-    async def _save_if_possible(self) -> None:
-        """What cannot be written is written later."""
-        try:
-            await self._save()
-        except OSError as error:
-            log.warning("high watermarks not saved", reason=str(error))
-
-    async def _save(self) -> None:
-        """Makes the high watermarks durable. Raises `OSError`."""
-        # Two writes of the file at once would mix.
-        async with self._one_save:
-            offsets = self._high_watermarks()
-            if offsets != self._saved:
-                await self._env.spawn.blocking(write_high_watermarks, self._env.disk, offsets)
-                self._saved = offsets
 
     def _high_watermarks(self) -> dict[PartitionKey, int]:
         topics = self._cache.image.topics
@@ -339,6 +320,8 @@ class ReplicaManager:
         self, key: PartitionKey, topic: Topic, number: int, partition: Partition
     ) -> None:
         known = topic.partitions[number]
+        if self._is_closed:
+            return
         if len(known.replicas) == 1 and known.leader == self._broker_id:
             partition.replica = None
             partition.advance_high_watermark(partition.stored_offset)
@@ -397,7 +380,7 @@ class ReplicaManager:
                 leader_id,
                 BrokerKey(self._broker_id, self._broker_epoch()),
                 self.config,
-                save_high_watermarks=self._save,
+                save_high_watermarks=self._saved.save,
                 on_lost=self._on_lost,
                 on_failure=self._on_failure,
             )
