@@ -1,8 +1,7 @@
 """Positions under a new leader: whether its log has what was read (KIP-320).
 
-Owns what the answers of brokers mean. A leader that was elected uncleanly may
-lack records that the consumer has read, and have others in their place, so that an offset alone
-does not tell.
+Owns what the answers of brokers mean. A leader that was elected uncleanly may lack records that the
+consumer has read, and have others in their place, so that an offset alone does not tell.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from millrace._consumer.fetch_plan import OffsetReset, Validation
 from millrace._consumer.partition_state import PartitionState
 from millrace._consumer.positions import Positions
-from millrace.errors import LogTruncated, MillraceError, broker_error
+from millrace.errors import LogTruncated, MillraceError, UnsupportedVersion, broker_error
 from millrace_protocol.messages.leader_epochs import EpochEndResult
 
 
@@ -40,10 +39,14 @@ def on_validated(
 def on_validation_failed(
     positions: Positions, validation: Validation, error: MillraceError, now_ms: int
 ) -> None:
-    """No answer will come."""
-    for state, version, _ in validation.asked:
-        if state.version == version:
-            state.in_flight = False
+    """No answer will come. The log of an older broker, which has no such api, is taken as it is."""
+    for state, version, leader_epoch in validation.asked:
+        if state.version != version:
+            continue
+        state.in_flight = False
+        if isinstance(error, UnsupportedVersion):
+            state.valid_epoch = leader_epoch
+        else:
             positions.stale_topics.add(state.where.topic)
             positions.failed(state, error, now_ms)
 

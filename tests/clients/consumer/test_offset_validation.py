@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace._consumer.fetch_plan import Plan
-from millrace._consumer.offset_validation import on_validated
+from millrace._consumer.offset_validation import on_validated, on_validation_failed
 from millrace._consumer.partition_state import PartitionState
 from millrace._consumer.positions import Positions
 from millrace._consumer.read_epochs import ReadEpochs
 from millrace.config import ConsumerConfig
-from millrace.errors import LogTruncated
+from millrace.errors import ConnectionLost, LogTruncated, UnsupportedVersion
 from millrace.records import TopicPartition
 from millrace_protocol.messages.fetch import FetchPartitionResult
 from millrace_protocol.messages.leader_epochs import EpochEndResult
@@ -183,3 +183,15 @@ def test_a_position_of_a_seek_is_not_doubted() -> None:
     rig.positions.seek(rig.state, 2)
     rig.epoch = 3
     assert not rig.plan().validations
+
+
+def test_a_broker_that_does_not_know_the_question_is_read_as_it_is() -> None:
+    rig = Rig()
+    rig.fetch(records(1, 1))
+    rig.consume()
+    rig.epoch = 2
+    for error in (ConnectionLost("lost"), UnsupportedVersion("no such api")):
+        (validation,) = rig.plan().validations
+        on_validation_failed(rig.positions, validation, error, rig.now_ms)
+    rig.fetch(records(2, first=2))
+    assert rig.state.fetch_offset == 3
