@@ -319,7 +319,7 @@ class Broker:
             await self.lifecycle.shut_down(0)
             await self.requests.close()
             await self.metadata.close()
-            await self._shut_partitions()
+            await asyncio.gather(*map(self._shut, self.partitions))
             raise
         self._background_tasks = [
             self.env.spawn.task(self.housekeeping.run(), name="housekeeping"),
@@ -409,13 +409,10 @@ class Broker:
         await self.groups.stop()
         await self.requests.close()
         await self.metadata.close()
-        await self._shut_partitions()
+        await asyncio.gather(*map(self._shut, self.partitions))
         await self.lifecycle.note_clean()
         self._produce_purgatory.close()
         self._fetch_purgatory.close()
-
-    async def _shut_partitions(self) -> None:
-        await asyncio.gather(*map(self._shut, self.partitions))
 
     async def _shut(self, partition: Partition) -> None:
         try:
@@ -438,14 +435,15 @@ class Broker:
         return partition
 
     def _fail_metadata(self, error: BaseException) -> None:
+        log.critical("the metadata cannot be followed, stopping", error=repr(error))
         self.active.fail(error)
-        self._fail("the metadata cannot be followed, stopping", error)
+        self._end(error)
 
     def _fail_opening(self, error: BaseException) -> None:
-        self._fail("partitions cannot be opened, stopping", error)
+        log.critical("partitions cannot be opened, stopping", error=repr(error))
+        self._end(error)
 
-    def _fail(self, event: str, error: BaseException) -> None:
-        log.critical(event, error=repr(error))
+    def _end(self, error: BaseException) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
             self.failed.exception()

@@ -46,6 +46,9 @@ class Leader:
         self.fetches: list[asyncio.Future[ReplicaFetchResponse]] = []
         self._came = asyncio.Event()
 
+    async def is_process_gone(self, broker_id: int) -> bool:
+        return False
+
     async def call(
         self,
         broker_id: int,

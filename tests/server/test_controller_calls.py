@@ -33,6 +33,9 @@ class Controllers:
     def __init__(self, *answers: ErrorCode | Exception) -> None:
         self.answers = list(answers)
 
+    async def is_process_gone(self, broker_id: int) -> bool:
+        return False
+
     async def call(
         self,
         broker_id: int,

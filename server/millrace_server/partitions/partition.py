@@ -186,9 +186,8 @@ class Partition:
         """
         self.leadership.check_next(epoch)
         self.leadership = Leadership(Role.FOLLOWER, epoch, leader_id)
-        refusal = self.leadership.not_leader(f"{self.topic}-{self.number}")
         for acks in (self.committed.acks, self._stored_acks, self._start_acks):
-            acks.end(refusal)
+            acks.end(self.leadership.not_leader(f"{self.topic}-{self.number}"))
         self.watchers.call()
         await self.stop_flusher()
         self.start_flusher()
