@@ -126,6 +126,10 @@ async def test_a_follower_says_which_broker_leads(cluster: Cluster) -> None:
     await cluster.wait_until_in_sync(TOPIC)
     leader = await cluster.leader_of(TOPIC, 0)
     follower = next(each for each in cluster.brokers if each != leader)
+    # All replicas of a new topic are in sync before they are open.
+    partitions = cluster.brokers[follower].node.broker.partitions
+    await until(lambda: partitions.find(TOPIC, 0) is not None)
+    await until(lambda: replica(cluster.brokers[follower]).leadership.leader_id == leader)
     async with connect(cluster.brokers[follower].port) as wire:
         refused = await wire.produce(TOPIC, batch(b"v"))
     assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
