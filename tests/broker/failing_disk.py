@@ -22,7 +22,7 @@ from millrace_server.node import Node
 class Faults:
     """What fails: an operation's name to an errno, for paths that contain `where`.
 
-    While `may_sync` is not set, syncs wait for it.
+    While `may_sync` is not set, syncs of such paths wait for it.
     """
 
     errnos: dict[str, int] = field(default_factory=dict)
@@ -58,7 +58,8 @@ class FailingFile(OsFile):
         super().preallocate(size)
 
     def sync(self) -> None:
-        self._faults.may_sync.wait(20)
+        if self._faults.where in self.path:
+            self._faults.may_sync.wait(20)
         self._faults.meet("sync", self.path)
         super().sync()
 

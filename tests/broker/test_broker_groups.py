@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from dataclasses import replace
 from pathlib import Path
 
 from millrace_protocol.errors import ErrorCode
@@ -38,6 +37,7 @@ from millrace_protocol.messages.group_offsets import (
 )
 from millrace_protocol.metadata_records import PartitionChangeRecord
 from millrace_server.group.records import partition_for_group
+from millrace_server.partitions.role import Role
 from millrace_server.testing import Broker
 from tests.broker.failing_disk import Faults, node_on
 from tests.broker.wire import Wire, connect, reset, until
@@ -273,22 +273,18 @@ async def test_a_coordinator_that_is_loaded_early_waits_until_its_partition_lead
         topic = broker.image.topics["__consumer_offsets"]
         number = partition_for_group(GROUP, topic.partition_count)
         partition = broker.partitions.get(topic.name, number)
-        elsewhere, here = (
-            replace(topic.partitions[number], leader=leader, leader_epoch=epoch)
-            for leader, epoch in ((9, 1), (0, 2))
-        )
-        await partition.become_follower(1, leader_id=9)
-        broker.groups.on_leader_changed(topic.name, number, elsewhere)
+
+        async def lead(broker_id: int) -> None:
+            change = PartitionChangeRecord(topic.topic_id, number, None, None, broker_id, None)
+            await broker.active.change(lambda image: [change])
+
+        await lead(9)
+        faults.where = f"{topic.name}-{number}/"
         faults.may_sync.clear()
-        partitions = [*topic.partitions]
-        partitions[number] = here
-        leading = asyncio.ensure_future(
-            broker.replicas.take_role(
-                replace(topic, partitions=tuple(partitions)), number, partition
-            )
-        )
-        await until(lambda: partition.log.leader_epoch == 2)
-        broker.groups.on_leader_changed(topic.name, number, here)
+        leading = asyncio.ensure_future(lead(0))
+        await until(lambda: broker.image.topics[topic.name].partitions[number].leader == 0)
+        await find(wire)
+        assert partition.leadership.role is Role.FOLLOWER
         for _ in range(3):
             assert await code_of_group(wire) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         faults.may_sync.set()
