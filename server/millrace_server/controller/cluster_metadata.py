@@ -45,7 +45,12 @@ from millrace_server.partitions.replica_hooks import ReplicaHooks
 from millrace_server.peers.calls import Channel, PeerCalls, PeerUnreachable, refusal
 from millrace_server.quorum.bootstrap import Address, find_voters
 from millrace_server.quorum.exchange import QuorumExchange
-from millrace_server.quorum.identity import DirectoryIdentity, read_identity, write_identity
+from millrace_server.quorum.identity import (
+    DirectoryIdentity,
+    identity_missing,
+    read_identity,
+    write_identity,
+)
 from millrace_server.quorum.metadata_log import METADATA_TOPIC, MetadataLog
 from millrace_server.quorum.replica import QuorumReplica
 from millrace_server.quorum.snapshot_transfer import fetch_snapshot, part_of
@@ -297,11 +302,11 @@ class ClusterMetadata:
         disk = self._env.disk
         self._cache.image = image = load_snapshot(disk, self.log.directory)
         self.log.note_snapshots(find_snapshots(disk, self.log.directory))
-        self.identity = self._load_identity(image)
         history = VoterHistory(voter_set(image.voters))
         for offset, voters in self.log.voter_sets():
             if offset >= image.end_offset:
                 history = history.add(offset, voters)
+        self.identity = self._load_identity(image, history.latest)
         return history
 
     async def _find_voters(self) -> None:
@@ -344,11 +349,14 @@ class ClusterMetadata:
             return ElectionState(epoch)
         return state
 
-    def _load_identity(self, image: ClusterImage) -> DirectoryIdentity:
+    def _load_identity(self, image: ClusterImage, voters: VoterSet) -> DirectoryIdentity:
         found = read_identity(self._env.disk)
         if found is not None:
             found.check_node(self._node_id)
             return found
+        if voters.key_of(self._node_id) is not None:
+            # Its votes may be gone as well.
+            raise identity_missing()
         known = image.brokers.get(self._node_id)
         made = uuid.UUID(int=self._env.rng.getrandbits(128), version=4)
         directory_id = made if known is None else known.directory_ids[0]

@@ -82,6 +82,15 @@ def read_identity(disk: Disk) -> DirectoryIdentity | None:
         ) from error
 
 
+def identity_missing() -> ApiError:
+    """Why a directory whose metadata log knows its voters does not start without its identity."""
+    return ApiError(
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"The data directory has a metadata log and no file {IDENTITY_NAME}; restore the file from "
+        "a backup, or use an empty data directory",
+    )
+
+
 def write_identity(disk: Disk, identity: DirectoryIdentity) -> None:
     """Makes the identity durable. Blocking; raises `OSError`."""
     replace_file(disk, IDENTITY_NAME, identity.encode())
