@@ -36,3 +36,14 @@ async def test_a_leader_whose_process_ends_is_replaced_before_its_session_is_ove
             await send(producer, numbers(10, 20))
         assert await cluster.leader_of(TOPIC, 0) != leader
         assert [value for _, value in (await read_all(cluster.servers))[0]] == numbers(0, 20)
+
+
+async def test_a_leader_that_is_told_again_still_knows_its_followers(cluster: Cluster) -> None:
+    await create_topic(cluster.servers)
+    await cluster.wait_until_in_sync(TOPIC)
+    leader = cluster.brokers[await cluster.leader_of(TOPIC, 0)]
+    topic = leader.node.broker.image.topics[TOPIC]
+    replicas = leader.node.broker.replicas
+    (led,) = [led for key, led in replicas.led.items() if key.topic_id == topic.topic_id]
+    await replicas.take_role(topic, 0, led.partition)
+    assert replicas.led[led.key] is led

@@ -46,6 +46,10 @@ class LedPartition:
         self._on_offsets_moved = on_offsets_moved
         self._deletions: list[tuple[int, asyncio.Future[None]]] = []
 
+    def leads(self, partition: Partition, epoch: int) -> bool:
+        """Whether this is the leader of a partition in an epoch."""
+        return self.partition is partition and self.core.state.leader_epoch == epoch
+
     def check_append(self) -> None:
         """See `ReplicaHooks`."""
         try:

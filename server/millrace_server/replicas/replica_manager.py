@@ -201,6 +201,11 @@ class ReplicaManager:
         known = topic.partitions[number]
         if partition.replica is None and len(known.replicas) > 1:
             partition.replica = PartitionHooks(self, key)
+        led = self.led.get(key)
+        if led is not None and led.leads(partition, known.leader_epoch):
+            # It knows how far its followers are, who would not say it again.
+            self.on_changed(topic, number)
+            return
         await self._end_role(key)
         try:
             await take_role(partition, known, self._broker_id)
