@@ -14,7 +14,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import quorum as wire
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
-from millrace_server.peers.calls import Channel, PeerCalls, PeerNotListening, PeerUnreachable
+from millrace_server.peers.calls import Channel, PeerCalls, PeerUnreachable
 from millrace_server.quorum.replica import QuorumReplica
 from millrace_server.quorum.wire_messages import (
     REQUESTS,
@@ -32,8 +32,8 @@ CALL_TIMEOUT_MS = 1_500
 """A response that comes later is of no use: the core has sent the request again."""
 ANSWER_MS_MAX = 1_000
 """A fetch that was parked by a leader which leads no more is answered then."""
-RECONNECT_MS = 150
-"""A process that is ending may take a connection and reset it; by then it has ended."""
+ENDING_MS = 150
+"""As long as the end of a process may take."""
 CALLS_MAX = 64
 """Requests on their way; more of them are lost."""
 Answer = asyncio.Future[wire.QuorumResponse]
@@ -110,39 +110,35 @@ class QuorumExchange:
 
     async def _call(self, message: Message) -> None:
         request = encoded_request(message)
+        is_fetch = isinstance(message, FetchRequest)
         try:
-            response = await self._sent(message, request)
-        except PeerNotListening:
-            if self._replica is not None:
-                self._replica.on_process_gone(message.destination)
-        except (PeerUnreachable, ApiError):
+            response = await self._peers.call(
+                message.destination,
+                Channel.QUORUM_FETCH if is_fetch else Channel.QUORUM,
+                request,
+                RESPONSES[type(request)],
+                timeout_ms=CALL_TIMEOUT_MS,
+            )
+        except PeerUnreachable:
+            if is_fetch and await self._is_process_gone(message.destination):
+                self._note_gone(message.destination)
+        except ApiError:
             return
         else:
             if self._replica is not None:
                 self._replica.receive(decoded_response(message, response))
 
-    async def _sent(self, message: Message, request: wire.QuorumRequest) -> wire.QuorumResponse:
-        """The response. A fetch whose connection is lost is sent again at once: where the process
-        of the leader has ended, the next connection is refused. Raises as `PeerCalls.call`."""
-        is_fetch = isinstance(message, FetchRequest)
-        for wait_ms in (0, RECONNECT_MS) if is_fetch else ():
-            try:
-                return await self._attempt(message, request)
-            except PeerNotListening:
-                raise
-            except PeerUnreachable:
-                await asyncio.sleep(wait_ms / 1000)
-        return await self._attempt(message, request)
+    async def _is_process_gone(self, broker_id: int) -> bool:
+        """Whether the process of a broker has ended; one that is ending may yet take a connection
+        and reset it."""
+        if await self._peers.is_process_gone(broker_id):
+            return True
+        await asyncio.sleep(ENDING_MS / 1000)
+        return await self._peers.is_process_gone(broker_id)
 
-    async def _attempt(self, message: Message, request: wire.QuorumRequest) -> wire.QuorumResponse:
-        is_fetch = isinstance(message, FetchRequest)
-        return await self._peers.call(
-            message.destination,
-            Channel.QUORUM_FETCH if is_fetch else Channel.QUORUM,
-            request,
-            RESPONSES[type(request)],
-            timeout_ms=CALL_TIMEOUT_MS,
-        )
+    def _note_gone(self, broker_id: int) -> None:
+        if self._replica is not None:
+            self._replica.on_process_gone(broker_id)
 
     @staticmethod
     def _silent(request: wire.QuorumRequest, replica: QuorumReplica) -> wire.QuorumResponse:
