@@ -1,10 +1,17 @@
-"""The process of a broker ends: the others notice it without waiting for a timeout."""
+"""A broker ends, and the others neither wait for a timeout nor for each other."""
 
 from __future__ import annotations
 
 import pytest
 
 from millrace import Producer
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.broker_lifecycle import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
 from millrace_server.controller import cluster_metadata
 from millrace_server.raft.config import RaftConfig
 from millrace_server.testing import Cluster
@@ -36,6 +43,26 @@ async def test_a_leader_whose_process_ends_is_replaced_before_its_session_is_ove
             await send(producer, numbers(10, 20))
         assert await cluster.leader_of(TOPIC, 0) != leader
         assert [value for _, value in (await read_all(cluster.servers))[0]] == numbers(0, 20)
+
+
+async def test_a_broker_that_is_not_the_controller_says_so_at_once(cluster: Cluster) -> None:
+    controller = await cluster.controller()
+    other = next(b.node.broker for each, b in cluster.brokers.items() if each != controller)
+    request = AllocateProducerIdsRequest(1, other.image.brokers[1].epoch, 0)
+    answer = await other.requests.handle(request)
+    assert isinstance(answer, AllocateProducerIdsResponse)
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
+
+
+async def test_a_heartbeat_is_answered_while_leaders_move(cluster: Cluster) -> None:
+    controller = cluster.brokers[await cluster.controller()].node.broker
+    stopping = next(b for b in controller.image.brokers.values() if b.is_active)
+    offset = controller.image.end_offset
+    request = BrokerHeartbeatRequest(stopping.broker_id, stopping.epoch, offset, True)
+    async with controller.metadata.publisher._one_at_a_time:
+        answer = await controller.requests.handle(request)
+        assert isinstance(answer, BrokerHeartbeatResponse)
+        assert (answer.error_code, answer.should_shut_down) == (ErrorCode.NONE, False)
 
 
 async def test_a_leader_that_is_told_again_still_knows_its_followers(cluster: Cluster) -> None:

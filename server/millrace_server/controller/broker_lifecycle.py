@@ -107,19 +107,22 @@ class BrokerLifecycle:
 
     async def _registered(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         """The controller's response. After a process that was killed it comes with the end of that
-        one's session, and until then a process that is alive cannot be told from it."""
-        clock, until_ms = self._env.clock, None
+        one's session, and until then a process that is alive cannot be told from it. A change that
+        was not committed in time is asked for again: a registration that comes twice is one."""
+        clock, refused_ms = self._env.clock, None
+        patience_ms = {
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION: 2 * self._session_timeout_ms,
+            ErrorCode.REQUEST_TIMED_OUT: self._register_timeout_ms,
+        }
         while True:
             try:
                 return await self._controller.call(
                     request, BrokerRegistrationResponse, timeout_ms=self._register_timeout_ms
                 )
             except ApiError as error:
-                if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                    raise
                 now_ms = clock.monotonic_ms()
-                until_ms = until_ms or now_ms + 2 * self._session_timeout_ms
-                if now_ms >= until_ms:
+                refused_ms = now_ms if refused_ms is None else refused_ms
+                if now_ms >= refused_ms + patience_ms.get(error.code, 0):
                     raise
                 await asyncio.sleep(REGISTER_AGAIN_MS / 1000)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.alter_partition import (
@@ -84,6 +85,7 @@ class ControllerRequests:
         self._sessions = BrokerSessions(timeout_ms=session_timeout_ms)
         # A heartbeat was due, and had some time to come.
         self._silent_ms = heartbeat_interval_ms * 5 // 4
+        self._heartbeat_interval_ms = heartbeat_interval_ms
         self._sessions_epoch: int | None = None
         """The epoch of the quorum that the sessions are of."""
         self._balance_ms = env.clock.monotonic_ms() + BALANCE_INTERVAL_MS
@@ -106,6 +108,9 @@ class ControllerRequests:
         Raises `TypeError` for a message that is no request to the controller.
         """
         try:
+            if not (self._is_alone or self._active.is_active):
+                # The sender knows an earlier leader, and is to ask the next one.
+                raise ApiError(ErrorCode.NOT_CONTROLLER)
             match request:
                 case BrokerRegistrationRequest():
                     return await self._register(request)
@@ -166,9 +171,16 @@ class ControllerRequests:
         self._begin_sessions(image)
         self._sessions.contact(image, heartbeat, self._now_ms())
         if self._sessions.heartbeat_records(image, self._defaults, heartbeat):
-            image = await self._active.change(
-                lambda image: self._sessions.heartbeat_records(image, self._defaults, heartbeat)
-            )
+            # A broker that leads thousands of partitions has to hear that its heartbeats come in
+            # while they move. The change goes on.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._heartbeat_interval_ms / 1000):
+                    await self._active.change(
+                        lambda image: self._sessions.heartbeat_records(
+                            image, self._defaults, heartbeat
+                        )
+                    )
+            image = self._cache.image
         answer = self._sessions.heartbeat_answer(image, heartbeat)
         return BrokerHeartbeatResponse(
             ErrorCode.NONE, None, answer.is_caught_up, answer.is_fenced, answer.should_shut_down
