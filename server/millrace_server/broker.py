@@ -11,19 +11,13 @@ dialects, which call the services.
 from __future__ import annotations
 
 import asyncio
-import errno
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.messages.broker_lifecycle import (
-    AssignedReplica,
-    AssignReplicasRequest,
-    AssignReplicasResponse,
-)
 from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
-from millrace_server.controller.applier import MetadataApplier, Replica
+from millrace_server.controller.applier import MetadataApplier
 from millrace_server.controller.broker_lifecycle import BrokerLifecycle
 from millrace_server.controller.cluster_metadata import ClusterMetadata
 from millrace_server.controller.controller_calls import ControllerCalls
@@ -70,15 +64,6 @@ from millrace_server.services.topics import Topics
 from millrace_server.statistics import Registry, Sample, metrics
 
 log = get_logger("millrace.broker")
-REPORT_TIMEOUT_MS = 30_000
-"""For the report of new replicas to the active controller."""
-_PASSING = {
-    ErrorCode.DISK_FULL: errno.ENOSPC,
-    ErrorCode.NOT_CONTROLLER: errno.ETIMEDOUT,
-    ErrorCode.REQUEST_TIMED_OUT: errno.ETIMEDOUT,
-    ErrorCode.STALE_BROKER_EPOCH: errno.ESTALE,
-}
-"""Why a report of new replicas fails although the next one may succeed."""
 
 
 class Broker:
@@ -148,7 +133,7 @@ class Broker:
             self.cache,
             self.config.topic,
             broker_id=self.config.node_id,
-            assign=lambda *replica: self._report_replicas([replica]),
+            assign=lambda *replica: self.lifecycle.report_replicas([replica]),
             make_partition=self._make_replica,
             take_role=lambda *role: self.replicas.take_role(*role),
             on_opened=lambda opened: self.producer_ids.on_partition_opened(opened.producer_ids()),
@@ -176,7 +161,7 @@ class Broker:
             voters_wait_ms=self.config.quorum_wait_ms,
             snapshot_bytes=self.config.metadata_snapshot_bytes,
             make_partition=self._factory.make,
-            report=self._report_replicas,
+            report=lambda created: self.lifecycle.report_replicas(created),
             on_failure=self._fail_metadata,
         )
 
@@ -370,24 +355,6 @@ class Broker:
                 raise
             self.lifecycle.epoch = known.epoch
             log.warning("broker not registered anew", reason=error.message)
-
-    async def _report_replicas(self, created: Sequence[Replica]) -> None:
-        """Commits that this broker has created replicas. Raises `ApiError`."""
-        request = AssignReplicasRequest(
-            self.config.node_id,
-            self.lifecycle.epoch,
-            self.metadata.identity.directory_id,
-            tuple(AssignedReplica(*replica) for replica in created),
-        )
-        try:
-            await self.controller.call(
-                request, AssignReplicasResponse, timeout_ms=REPORT_TIMEOUT_MS
-            )
-        except ApiError as error:
-            if error.code in _PASSING:
-                # The partitions are tried again.
-                raise error from OSError(_PASSING[error.code], error.message)
-            raise
 
     async def hand_over(self) -> None:
         """Has other brokers lead in place of this one, as far as there are any."""

@@ -74,16 +74,14 @@ async def test_a_replica_whose_report_was_refused_is_reported_again(
     controller = await cluster.controller()
     other = next(each for each in cluster.brokers if each != controller)
     core = cluster.brokers[other].node.broker
-    assigner = core.metadata._assigner
-    report, refusals = core._report_replicas, iter([ErrorCode.STALE_BROKER_EPOCH] * 2)
+    report, refusals = core.lifecycle.report_replicas, iter([ErrorCode.STALE_BROKER_EPOCH] * 2)
 
     async def refuse_at_first(created: object) -> None:
         for code in refusals:
             raise ApiError(code)
         await report(created)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(assigner, "_report", refuse_at_first)
-    monkeypatch.setattr(core, "_report_replicas", refuse_at_first)
+    monkeypatch.setattr(core.lifecycle, "report_replicas", refuse_at_first)
     await create_topic(cluster.servers)
     await until(lambda: isinstance(core.partitions.offline(TOPIC, 0), OpenedAgainLater))
     await until(lambda: core.partitions.offline(TOPIC, 0) is None)

@@ -9,17 +9,22 @@ no heartbeats: a broker that runs is alive.
 from __future__ import annotations
 
 import asyncio
+import errno
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.broker_lifecycle import (
+    AssignedReplica,
+    AssignReplicasRequest,
+    AssignReplicasResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
 from millrace_server.api_error import ApiError
+from millrace_server.controller.applier import Replica
 from millrace_server.controller.cluster_metadata import ClusterMetadata
 from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.environment.seams import Environment
@@ -32,6 +37,15 @@ CLEAN_SHUTDOWN_NAME = "clean-shutdown"
 """Holds the broker epoch, as text, from an orderly stop to the next start."""
 UNCLEAN = -1
 REGISTER_AGAIN_MS = 100
+REPORT_TIMEOUT_MS = 30_000
+"""For the report of new replicas to the active controller."""
+_PASSING = {
+    ErrorCode.DISK_FULL: errno.ENOSPC,
+    ErrorCode.NOT_CONTROLLER: errno.ETIMEDOUT,
+    ErrorCode.REQUEST_TIMED_OUT: errno.ETIMEDOUT,
+    ErrorCode.STALE_BROKER_EPOCH: errno.ESTALE,
+}
+"""Why a report of new replicas fails although the next one may succeed."""
 Address = tuple[str, int]
 
 
@@ -104,6 +118,24 @@ class BrokerLifecycle:
         await metadata.note_cluster()
         if not self._is_alone:
             log.info("registered", epoch=self.epoch, controller=metadata.leader_id)
+
+    async def report_replicas(self, created: Sequence[Replica]) -> None:
+        """Commits that this broker has created replicas. Raises `ApiError`."""
+        request = AssignReplicasRequest(
+            self._broker_id,
+            self.epoch,
+            self._metadata.identity.directory_id,
+            tuple(AssignedReplica(*replica) for replica in created),
+        )
+        try:
+            await self._controller.call(
+                request, AssignReplicasResponse, timeout_ms=REPORT_TIMEOUT_MS
+            )
+        except ApiError as error:
+            if error.code in _PASSING:
+                # The partitions are tried again.
+                raise error from OSError(_PASSING[error.code], error.message)
+            raise
 
     async def _registered(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         """The controller's response. After a process that was killed it comes with the end of that

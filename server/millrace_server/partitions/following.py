@@ -80,5 +80,5 @@ async def _change_end(partition: Partition, change: Callable[[], int]) -> int:
             raise
         finally:
             partition.start_flusher()
-        partition.note_truncated(end_offset)
+        partition.committed.note_truncated(end_offset)
         return end_offset

@@ -209,10 +209,6 @@ class Partition:
             self._unsynced_bytes = 0
             self._flusher.request()
 
-    def note_truncated(self, end_offset: int) -> None:
-        """Takes where the log ends, after its tail has gone."""
-        self.committed.note_truncated(end_offset)
-
     async def stop_flusher(self) -> None:
         """Returns when no flush is in flight; requests wait for `start_flusher`."""
         await self._flusher.close()

@@ -43,7 +43,6 @@ from millrace_server.replication.messages import BrokerKey, PartitionKey
 log = get_logger("millrace.replication")
 ROLE_RETRY_MS = 1_000
 """Between two attempts to lead a partition on a full disk."""
-"""Between two writes of the high watermarks, if they have moved; Kafka's interval."""
 Moved = Callable[[PartitionKey], None]
 
 
@@ -203,8 +202,7 @@ class ReplicaManager:
             partition.replica = PartitionHooks(self, key)
         led = self.led.get(key)
         if led is not None and led.leads(partition, known.leader_epoch):
-            # It knows how far its followers are, who would not say it again.
-            self.on_changed(topic, number)
+            self._tell(led, topic)  # It knows how far its followers are.
             return
         await self._end_role(key)
         try:
@@ -244,9 +242,12 @@ class ReplicaManager:
         led = self.led.get(PartitionKey(topic.topic_id, number))
         known = topic.partitions[number]
         if led is not None and led.core.state.leader_epoch == known.leader_epoch:
-            state = self._state(topic, known)
-            led.carry_out(led.core.on_image(state, self._now_ms()))
-            self._set_alarm(led)
+            self._tell(led, topic)
+
+    def _tell(self, led: LedPartition, topic: Topic) -> None:
+        state = self._state(topic, topic.partitions[led.key.partition])
+        led.carry_out(led.core.on_image(state, self._now_ms()))
+        self._set_alarm(led)
 
     def on_brokers_changed(self) -> None:
         """Brokers have come, gone, or may be in ISRs by now."""
