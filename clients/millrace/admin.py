@@ -1,6 +1,7 @@
 """The admin client: topics, their settings, their records, and where they are.
 
-The calls about groups are `_group.admin`'s, those about brokers `_cluster.admin`'s.
+The calls about groups are `_group.admin`'s, those about brokers `_cluster.admin`'s, those that move
+replicas `_cluster.replica_admin`'s.
 
 Owns the calls and their values. Every change of several topics answers for each of them; the
 calls for a single one raise instead.
@@ -21,6 +22,7 @@ from millrace._cluster.cluster import Cluster
 from millrace._cluster.deletion import delete_records
 from millrace._cluster.offsets import list_offsets
 from millrace._cluster.ranges import split_ranges
+from millrace._cluster.replica_admin import ReplicaAdmin
 from millrace._group.admin import GroupAdmin
 from millrace._owner import Owner, warn_if_open
 from millrace.brokers import ConfigValue
@@ -129,8 +131,8 @@ class TopicOutcome(Generic[T]):
         return self.value
 
 
-class Admin(GroupAdmin, ClusterAdmin):
-    """Creates, describes and changes topics; describes brokers and consumer groups.
+class Admin(GroupAdmin, ClusterAdmin, ReplicaAdmin):
+    """Creates, describes and changes topics; describes brokers and consumer groups; moves replicas.
 
         async with Admin("localhost:9092") as admin:
             await admin.create_topic("clicks", partitions=3)

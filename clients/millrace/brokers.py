@@ -73,6 +73,29 @@ class QuorumDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A reassignment in progress. `replicas` has also those that are to be removed.
+
+    It is done when the ISR has all replicas of `adding`, and `removing` are removed then.
+    """
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    isr: tuple[int, ...]
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """The replicas behind the reassignment, the preferred leader first."""
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The new replicas that are not in sync yet."""
+        return tuple(each for each in self.adding if each not in self.isr)
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigValue:
     """A setting in force, as text; `doc` says what it means, with its unit.
 

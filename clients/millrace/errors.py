@@ -322,6 +322,14 @@ class GroupFull(BrokerError):
     """The group has as many members as the broker allows."""
 
 
+class ReassignmentInProgress(BrokerError):
+    """The partition is being reassigned to other replicas."""
+
+
+class NoReassignmentInProgress(BrokerError):
+    """The partition is not being reassigned."""
+
+
 class TopicInUse(BrokerError):
     """A member of the group subscribes to the topic."""
 
@@ -374,6 +382,8 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: GroupFull,
     ErrorCode.FENCED_INSTANCE_ID: InstanceFenced,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: TopicInUse,
+    ErrorCode.REASSIGNMENT_IN_PROGRESS: ReassignmentInProgress,
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: NoReassignmentInProgress,
     ErrorCode.INVALID_RECORD: InvalidRecord,
     ErrorCode.UNSTABLE_OFFSET_COMMIT: OffsetsUnstable,
     ErrorCode.DISK_FULL: DiskFull,

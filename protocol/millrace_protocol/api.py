@@ -28,6 +28,7 @@ from millrace_protocol.messages import (
     produce,
     producer_id,
     quorum,
+    reassignments,
     replica_fetch,
     split_ranges,
     statistics,
@@ -62,6 +63,8 @@ class ApiKey(IntEnum):
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     VOTE = 52
     BEGIN_QUORUM_EPOCH = 53
@@ -195,6 +198,18 @@ _CLIENT_APIS = (
         ApiKey.DESCRIBE_QUORUM,
         quorum.DescribeQuorumRequest,
         quorum.DescribeQuorumResponse,
+        listeners=_BOTH,
+    ),
+    Api(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        reassignments.AlterPartitionReassignmentsRequest,
+        reassignments.AlterPartitionReassignmentsResponse,
+        listeners=_BOTH,
+    ),
+    Api(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        reassignments.ListPartitionReassignmentsRequest,
+        reassignments.ListPartitionReassignmentsResponse,
         listeners=_BOTH,
     ),
 )

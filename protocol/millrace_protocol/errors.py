@@ -53,6 +53,7 @@ class ErrorCode(IntEnum):
     INVALID_PRODUCER_EPOCH = 47
     KAFKA_STORAGE_ERROR = 56
     UNKNOWN_PRODUCER_ID = 59
+    REASSIGNMENT_IN_PROGRESS = 60
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FENCED_LEADER_EPOCH = 74
@@ -241,6 +242,9 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ),
     ErrorCode.ELECTION_NOT_NEEDED: _T(
         "The partition already has the leader that was asked for", refresh_metadata=True
+    ),
+    ErrorCode.REASSIGNMENT_IN_PROGRESS: _T(
+        "The partition is being reassigned; wait until that is done, cancel it, or replace it"
     ),
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: _T("The partition's replicas are not being reassigned"),
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: _T(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from millrace_protocol.errors import ErrorCode
@@ -44,6 +45,7 @@ from millrace_server.partitions.storage import remove_leftovers
 from millrace_server.peers.calls import NoPeers, PeerCalls
 from millrace_server.replicas.replica_manager import ReplicaManager
 from millrace_server.replication.config import ReplicationConfig
+from millrace_server.services.administration import AdministrationService
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.delete_records import DeleteRecordsService
@@ -83,7 +85,7 @@ class Broker:
         self._listen_for_brokers = listen_for_brokers
         self.env = env
         self.cache = MetadataCache()
-        self.partitions = PartitionTable()
+        self.partitions = PartitionTable(self.cache.elsewhere)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._topic_defaults = TopicDefaults(
             config.partitions,
@@ -152,7 +154,7 @@ class Broker:
                 on_deleted=lambda topic: self.groups.on_topic_deleted(topic),
                 take_role=lambda *role: self.replicas.take_role(*role),
                 on_changed=lambda *changed: self.replicas.on_changed(*changed),
-                end_roles=lambda topic: self.replicas.remove(topic),
+                end_roles=lambda *removed: self.replicas.remove(*removed),
                 on_leader_changed=lambda *change: self.groups.on_leader_changed(*change),
             ),
             peers,
@@ -233,9 +235,6 @@ class Broker:
             config=self.config.group,
             offsets_partitions=self.config.offsets_topic_partitions,
         )
-        self.statistics.collect(
-            metrics.GROUPS, lambda: (Sample((state,), 1) for state in self.groups.states())
-        )
         self.producer_ids = ProducerIds(
             self.controller,
             self.cache,
@@ -263,6 +262,7 @@ class Broker:
             delete_records=DeleteRecordsService(self.partitions, self.scheduler),
             log_dirs=LogDirService(self.partitions, self.env, self.scheduler),
             quorum=self.quorum,
+            administration=AdministrationService(self.active, self.cache, self.config.topic),
             controller=self.controller,
             requests=self.requests,
             replica_fetch=self.replica_fetch,
@@ -278,6 +278,9 @@ class Broker:
         registry.gauge(metrics.PURGATORY, lambda: len(self._fetch_purgatory), "fetch")
         registry.collect(
             metrics.LOG_SIZE, lambda: (Sample((p.topic,), p.log.size_bytes) for p in partitions)
+        )
+        registry.collect(
+            metrics.GROUPS, lambda: (Sample((state,), 1) for state in self.groups.states())
         )
         registry.collect(
             metrics.PARTITIONS, lambda: (Sample((state,), 1) for state in partitions.states())
@@ -330,7 +333,10 @@ class Broker:
         await self.lifecycle.load()
         await self.register()
         await self.env.spawn.blocking(
-            remove_leftovers, self.env.disk, self.image, frozenset({METADATA_DIRECTORY})
+            partial(remove_leftovers, broker_id=self.config.node_id),
+            self.env.disk,
+            self.image,
+            frozenset({METADATA_DIRECTORY}),
         )
         if not self.is_alone:
             await self.replicas.load()

@@ -35,6 +35,11 @@ from millrace_protocol.messages.metadata import MetadataRequest
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from millrace_protocol.messages.producer_id import InitProducerIdRequest
 from millrace_protocol.messages.quorum import DescribeQuorumRequest
+from millrace_protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+    PartitionReassignment,
+)
 from millrace_protocol.messages.split_ranges import PartitionRange, SplitRangesRequest
 from millrace_protocol.messages.statistics import DescribeStatisticsRequest
 from millrace_protocol.schema import Message
@@ -65,6 +70,10 @@ MUTATED: dict[ApiKey, Message] = {
     ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange("t", 0, 0, 1, 4_096),)),
     ApiKey.DESCRIBE_STATISTICS: DescribeStatisticsRequest("millrace_"),
     ApiKey.DESCRIBE_QUORUM: DescribeQuorumRequest(),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsRequest(
+        (PartitionReassignment("t", 0, (0,)),), False
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest(("t",)),
     **group_requests("group", "member", topic="t", states=("Stable",)),
 }
 

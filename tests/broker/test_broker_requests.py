@@ -40,6 +40,11 @@ from millrace_protocol.messages.produce import (
 )
 from millrace_protocol.messages.producer_id import InitProducerIdRequest
 from millrace_protocol.messages.quorum import DescribeQuorumRequest
+from millrace_protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+    PartitionReassignment,
+)
 from millrace_protocol.messages.split_ranges import PartitionRange, SplitRangesRequest
 from millrace_protocol.messages.statistics import DescribeStatisticsRequest
 from millrace_protocol.schema import Message, wire_fields
@@ -68,6 +73,10 @@ SAMPLES: dict[ApiKey, Message] = {
     ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange("a", 0, 0, 1, 1),)),
     ApiKey.DESCRIBE_STATISTICS: DescribeStatisticsRequest(""),
     ApiKey.DESCRIBE_QUORUM: DescribeQuorumRequest(),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsRequest(
+        (PartitionReassignment("a", 0, (0,)),), False
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest(None),
     **group_requests("g", ""),
 }
 ABOUT_A_MEMBER = {ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_DELETE}
@@ -107,6 +116,9 @@ def crowded(count: int) -> list[Message]:
         DescribeConfigsRequest(tuple(names)),
         DeleteRecordsRequest(tuple(DeleteRecordsPartition(name, 0, 1) for name in names)),
         AlterConfigsRequest(tuple(ConfigChanges(name, ()) for name in names), False),
+        AlterPartitionReassignmentsRequest(
+            tuple(PartitionReassignment(name, 0, ()) for name in names), False
+        ),
     ]
 
 
@@ -119,6 +131,7 @@ def doubled() -> list[Message]:
         AlterConfigsRequest((ConfigChanges("a", ()),) * 2, False),
         DeleteRecordsRequest((DeleteRecordsPartition("a", 0, 1),) * 2),
         DescribeConfigsRequest((), (0, 0)),
+        AlterPartitionReassignmentsRequest((PartitionReassignment("a", 0, (0,)),) * 2, False),
     ]
 
 
@@ -283,6 +296,10 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
         ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest((name,)),
         ApiKey.SPLIT_RANGES: SplitRangesRequest((PartitionRange(name, 0, 0, 1, 1),)),
         ApiKey.DESCRIBE_STATISTICS: DescribeStatisticsRequest(name),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsRequest(
+            (PartitionReassignment(name, 0, (0,)),), False
+        ),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest((name,)),
         **group_requests(name, name, topic=name, states=(name,)),
     }
     await wire.ask(SAMPLES[ApiKey.FIND_COORDINATOR], FindCoordinatorResponse)

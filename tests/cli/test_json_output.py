@@ -29,6 +29,7 @@ CASES = {
     ("topic", "describe"): "{topic}",
     ("topic", "alter"): "{topic} -c retention.ms=86400000",
     ("topic", "trim"): "{topic} --offset 1 --partition 0 --yes",
+    ("topic", "reassign"): "{topic} --replicas 0",
     ("topic", "delete"): "{topic} --yes",
     ("group", "list"): "{topic}",
     ("group", "lag"): "{topic}",

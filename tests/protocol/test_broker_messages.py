@@ -59,6 +59,8 @@ def test_a_listener_has_its_own_apis_and_both_have_what_brokers_pass_on() -> Non
         ApiKey.DELETE_TOPICS,
         ApiKey.CREATE_PARTITIONS,
         ApiKey.ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
     assert clients.keys() | brokers.keys() == APIS.keys()
 

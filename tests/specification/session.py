@@ -35,6 +35,7 @@ from millrace_protocol.messages import (
     produce,
     producer_id,
     quorum,
+    reassignments,
     split_ranges,
     statistics,
 )
@@ -134,6 +135,8 @@ async def record() -> list[Exchange]:
         epoch = leader_epochs.EpochPartition("clicks", 0, -1, 0)
         await client.ask(leader_epochs.OffsetForLeaderEpochRequest((epoch,)))
         await client.ask(log_dirs.DescribeLogDirsRequest(("clicks",)))
+        for change in _changes():
+            await client.ask(change)
         await client.ask(admin.DeleteTopicsRequest(("clicks",)))
         await client.ask(statistics.DescribeStatisticsRequest("millrace_purgatory"))
         await client.ask(quorum.DescribeQuorumRequest())
@@ -200,6 +203,18 @@ def _topics() -> Iterable[Message]:
         admin.CreatePartitionsRequest((admin.PartitionCount("clicks", 3),), False),
         configs.AlterConfigsRequest((configs.ConfigChanges("clicks", change),), False),
         configs.DescribeConfigsRequest(("clicks",), ()),
+    )
+
+
+def _changes() -> Iterable[Message]:
+    """Of a cluster of one, broker 0: the first partition stays, the second cannot move."""
+    wanted = (
+        reassignments.PartitionReassignment("clicks", 0, (0,)),
+        reassignments.PartitionReassignment("clicks", 1, (0, 9)),
+    )
+    return (
+        reassignments.AlterPartitionReassignmentsRequest(wanted, may_replace=False),
+        reassignments.ListPartitionReassignmentsRequest(None),
     )
 
 

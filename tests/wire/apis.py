@@ -178,6 +178,17 @@ APIS = {
         "kind string, unit string, decimals int16, help string, labels [string], "
         "bounds [int64], samples [labels [string], value int64, buckets [int64]]]",
     ),
+    "AlterPartitionReassignments": _api(
+        45,
+        "partitions [topic string, partition int32, replicas [int32 ?]], may_replace boolean",
+        f"partitions [topic string, partition int32, {_RESULT}]",
+    ),
+    "ListPartitionReassignments": _api(
+        46,
+        "topics [string ?]",
+        "partitions [topic string, partition int32, replicas [int32], adding_replicas [int32], "
+        "removing_replicas [int32], isr [int32]]",
+    ),
     "DescribeQuorum": _api(
         55,
         "",

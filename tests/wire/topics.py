@@ -119,6 +119,29 @@ def a_topic_gets_more_partitions_and_never_fewer(target: Target) -> None:
         equal(end, 1, "the end of partition 0")
 
 
+@check("W-4.30", "W-4.30.2", "W-4.30.3", "W-4.31")
+def replicas_that_cannot_be_are_refused(target: Target) -> None:
+    """Each partition for itself; the replicas that a partition has already are a success."""
+    with target.connect() as wire:
+        topic, missing = target.topic(wire), target.name()
+        own = wire.call("Metadata", [topic]).topics[0].partitions[0].replicas
+        for where, replicas, code in (
+            ((topic, 0), own, 0),
+            ((topic, 0), [], 39),
+            ((topic, 0), [own[0], own[0]], 39),
+            ((topic, 0), [2**31 - 1], 39),
+            ((topic, 0), None, 85),
+            ((topic, 1), own, 3),
+            ((missing, 0), own, 3),
+        ):
+            asked = [(*where, replicas)]
+            found = wire.call("AlterPartitionReassignments", asked, False).partitions
+            equal(codes(found), [code], f"{where} on {replicas}")
+        for topics in ([topic, missing], [missing]):
+            found = wire.call("ListPartitionReassignments", topics).partitions
+            equal(found, [], "what is being reassigned")
+
+
 @check("W-4.10")
 def every_setting_is_described(target: Target) -> None:
     """All settings by name, with the value in force and whether the topic sets it."""

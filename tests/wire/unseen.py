@@ -14,6 +14,8 @@ UNSEEN = {
     "W-4.4.7": "needs bytes that change on the broker's disk",
     "W-4.25": "the codes are those of each api's own rules",
     "W-4.37.2": "what a client concludes",
+    "W-4.30.1": "needs a cluster of several brokers",
+    "W-4.31.1": "needs a cluster of several brokers",
     "W-5.7": "a cleaning comes when the broker chooses",
     "W-7.2": "how a client reads a code",
     "W-9": "files are not on the wire",

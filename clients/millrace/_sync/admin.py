@@ -15,7 +15,13 @@ from millrace.admin import (
     TopicDescription,
     TopicOutcome,
 )
-from millrace.brokers import ClusterDescription, ConfigValue, LogDirectory, QuorumDescription
+from millrace.brokers import (
+    ClusterDescription,
+    ConfigValue,
+    LogDirectory,
+    QuorumDescription,
+    Reassignment,
+)
 from millrace.config import ClientOptions, Servers
 from millrace.groups import CommittedOffset, GroupDescription, GroupListing, Outcome
 from millrace.records import TopicPartition
@@ -133,6 +139,23 @@ class Admin(BlockingClient):
     ) -> list[LogDirectory]:
         """The data directories of all brokers or of one, with the sizes of their partitions."""
         return self._run(self._admin.describe_log_dirs(topics, broker=broker))
+
+    # Replicas
+
+    def alter_partition_reassignments(
+        self,
+        replicas: Mapping[TopicPartition | tuple[str, int], Iterable[int] | None],
+        *,
+        replace: bool = False,
+    ) -> dict[TopicPartition, Outcome[bool]]:
+        """Begins to move each partition to these brokers; None cancels a reassignment."""
+        return self._run(self._admin.alter_partition_reassignments(replicas, replace=replace))
+
+    def list_partition_reassignments(
+        self, topics: Iterable[str] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """The reassignments in progress; None is all topics."""
+        return self._run(self._admin.list_partition_reassignments(topics))
 
     # Groups
 

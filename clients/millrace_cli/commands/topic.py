@@ -1,6 +1,6 @@
 """`millrace topic`: create, list, alter and delete topics.
 
-Owns these flags and their output. `topic_describe` and `topic_trim` have their own.
+Owns these flags and their output. The other commands have modules of their own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millrace_cli.commands.topic_describe import describe
+from millrace_cli.commands.topic_reassign import reassign
 from millrace_cli.commands.topic_trim import trim
 from millrace_cli.exits import Exit, confirm, refused, run
 from millrace_cli.json_output import Json, print_json, print_objects
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 topic = typer.Typer(
     name="topic",
-    help="Create, list, describe, alter, trim and delete topics.",
+    help="Create, list, describe, alter, trim, move and delete topics.",
     no_args_is_help=True,
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Topic name.")]
@@ -169,6 +170,7 @@ def alter(
 
 
 topic.command()(trim)
+topic.command()(reassign)
 
 
 @topic.command()

@@ -6,7 +6,8 @@ done again: a start applies the whole image, whatever a crash has left undone.
     replica without a directory id    the broker creates its log, and reports that it has
     replica with this directory's     its log is opened; where it is missing, data was lost, and the
                                       partition stays offline
-    topic that is gone                its partitions end, and their directories go
+    replica that this broker has no   its partition ends, and its directory goes
+      more, topic that is gone
 
 A partition takes appends only once the commit says in which directory it is (KIP-858). So a
 directory that is missing and was never reported held no record, and one that was reported is never
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
@@ -65,8 +66,8 @@ class MetadataApplier:
         broker_id: int,
         on_deleted: Callable[[str], None],
         take_role: Callable[[Topic, int, Partition], Awaitable[None]],
-        on_changed: Callable[[Topic, int], None],
-        end_roles: Callable[[Topic], Awaitable[None]],
+        on_changed: Callable[[Topic, int], Awaitable[None]],
+        end_roles: Callable[[Topic, Iterable[int]], Awaitable[None]],
         on_leader_changed: Callable[[str, int, PartitionRegistration], None],
     ) -> None:
         self._env = env
@@ -118,7 +119,7 @@ class MetadataApplier:
                 continue  # Its topic is deleted, or the report came through after all.
             unused.discard()
             topic = self._cache.image.topic_by_id(topic_id)
-            if topic is not None:
+            if topic is not None and self._broker_id in topic.partitions[number].replicas:
                 self._opening.open_later(topic, number, cause)
 
     async def _change(self, before: Topic | None, topic: Topic) -> list[Replica]:
@@ -126,13 +127,23 @@ class MetadataApplier:
         if before is not None and before.configs != topic.configs:
             for partition in self._partitions.of_topic(topic.name):
                 partition.reconfigure(config)
+        held = set() if before is None else {*before.numbers_of(self._broker_id)}
         to_create: list[int] = []
         for number in topic.numbers_of(self._broker_id):
-            if before is not None and number < before.partition_count:
-                await self._change_partition(before, topic, number)
-            else:
+            if before is None or number not in held:
                 to_create.append(number)
+            elif self._is_made_anew(before, topic, number):
+                await self._remove(topic, [number])
+                to_create.append(number)
+            else:
+                await self._change_partition(before, topic, number)
+        await self._remove(topic, sorted(held.difference(topic.numbers_of(self._broker_id))))
         return await self._create(topic, to_create, config) if to_create else []
+
+    def _is_made_anew(self, before: Topic, topic: Topic, number: int) -> bool:
+        """Whether the replica was removed and added again by changes that were skipped."""
+        old, new = before.partitions[number], topic.partitions[number]
+        return old.is_created(self._broker_id) and not new.is_created(self._broker_id)
 
     async def _change_partition(self, before: Topic, topic: Topic, number: int) -> None:
         old, new = before.partitions[number], topic.partitions[number]
@@ -148,7 +159,7 @@ class MetadataApplier:
                 await self._take_role(topic, number, partition)
             self._on_leader_changed(topic.name, number, new)
         else:
-            self._on_changed(topic, number)
+            await self._on_changed(topic, number)
 
     async def _create(
         self, topic: Topic, numbers: Sequence[int], config: LogConfig
@@ -200,20 +211,31 @@ class MetadataApplier:
 
     async def _delete(self, topic: Topic) -> None:
         self._on_deleted(topic.name)
-        for number in range(topic.partition_count):
+        await self._end(topic, range(topic.partition_count))
+
+    async def _remove(self, topic: Topic, numbers: Sequence[int]) -> None:
+        """Ends replicas that other brokers have now, and removes their directories."""
+        for number in numbers:
+            known = topic.partitions[number]
+            partition = self._partitions.find(topic.name, number)
+            if partition is not None:
+                partition.stop_leading(known.leader_epoch, known.leader)
+            self._on_leader_changed(topic.name, number, known)
+        if numbers:
+            await self._end(topic, numbers)
+            log.info("replicas removed", topic=topic.name, partitions=list(numbers))
+
+    async def _end(self, topic: Topic, numbers: Sequence[int]) -> None:
+        for number in numbers:
             created = self._created.pop((topic.topic_id, number), None)
             if created is not None:
                 created.discard()
-        await self._end_roles(topic)
-        for partition in self._partitions.remove_topic(topic.name):
+        await self._end_roles(topic, numbers)
+        for partition in self._partitions.remove(topic.name, numbers):
             await partition.abandon()
         await self._partitions.until_not_being_opened(topic.name)
         await self._env.spawn.blocking(
-            remove_partitions,
-            self._env.disk,
-            topic.name,
-            str(topic.topic_id),
-            range(topic.partition_count),
+            remove_partitions, self._env.disk, topic.name, str(topic.topic_id), numbers
         )
 
     def _config(self, topic: Topic) -> LogConfig:

@@ -40,9 +40,16 @@ class Reassignment:
 
 
 def reassign(
-    image: ClusterImage, defaults: Mapping[str, str], wanted: Iterable[Reassignment]
+    image: ClusterImage,
+    defaults: Mapping[str, str],
+    wanted: Iterable[Reassignment],
+    *,
+    may_replace: bool = False,
 ) -> PartitionDecisions:
-    """Begins, changes or cancels reassignments, each for itself."""
+    """Begins, replaces or cancels reassignments, each for itself.
+
+    One in progress is replaced only with `may_replace`. The same one again changes nothing.
+    """
     changes = PartitionChanges(image, defaults)
     written: dict[str, list[MetadataRecord]] = {}
     refused: list[ApiError | None] = []
@@ -54,12 +61,8 @@ def reassign(
                 raise ApiError(ErrorCode.INVALID_REQUEST, "A partition stands once in a request")
             seen.add(key)
             topic = image.topic(each.topic)
-            partition = topic.partition(each.partition)
-            if each.replicas is None:
-                start = _cancelled(changes, partition, f"{each.topic}-{each.partition}")
-            else:
-                _check_wanted(image, changes, topic, each.replicas)
-                start = _begun(partition, each.replicas)
+            start = _start(image, changes, topic, each, may_replace=may_replace)
+            if each.replicas is not None:
                 written[topic.name] = _shared_settings(topic, defaults, len(each.replicas))
             changes.change(topic, each.partition, start.isr, start=start)
             refused.append(None)
@@ -101,6 +104,24 @@ def plan_retirement(image: ClusterImage, broker_id: int) -> list[Reassignment]:
                 )
             )
     return plan
+
+
+def _start(
+    image: ClusterImage,
+    changes: PartitionChanges,
+    topic: Topic,
+    wanted: Reassignment,
+    *,
+    may_replace: bool,
+) -> PartitionRegistration:
+    """The partition with what a reassignment itself changes. Raises `ApiError`."""
+    partition = topic.partition(wanted.partition)
+    if wanted.replicas is None:
+        return _cancelled(changes, partition, f"{wanted.topic}-{wanted.partition}")
+    _check_wanted(image, changes, topic, wanted.replicas)
+    if not may_replace:
+        _check_not_replaced(partition, wanted)
+    return _begun(partition, wanted.replicas)
 
 
 def _wanted_now(partition: PartitionRegistration) -> tuple[int, ...]:
@@ -147,6 +168,17 @@ def _check_wanted(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Topic {topic.name!r} has {MIN_ISR} {min_isr} and the replicas wanted are "
             f"{len(replicas)}: no acks=all write could be answered; lower the setting first",
+        )
+
+
+def _check_not_replaced(partition: PartitionRegistration, wanted: Reassignment) -> None:
+    is_ongoing = bool(partition.adding or partition.removing)
+    if is_ongoing and wanted.replicas != _wanted_now(partition):
+        known = ", ".join(map(str, _wanted_now(partition)))
+        raise ApiError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"Partition {wanted.topic}-{wanted.partition} is being reassigned to brokers {known}; "
+            "wait until that is done, cancel it, or say that it is to be replaced",
         )
 
 

@@ -176,7 +176,7 @@ class Opening:
                         later = OpenedAgainLater(name, number, refused)
                         self._partitions.set_offline(name, number, later)
                     return refused
-            if not self._is_there(topic):
+            if not self._is_there(topic, number):
                 opened.discard()
                 return None
             self._scanned_bytes += opened.recovery.scanned_bytes
@@ -241,13 +241,20 @@ class Opening:
                     partition.replace_log(opened)
                     self._partitions.add(partition)
 
-    def _is_there(self, topic: Topic) -> bool:
-        """Whether the topic has not been deleted while one of its partitions was opened."""
+    def _is_there(self, topic: Topic, number: int) -> bool:
+        """Whether a replica was not removed, with its topic or alone, while it was opened."""
         found = self._cache.image.topics.get(topic.name)
-        return found is not None and found.topic_id == topic.topic_id
+        return (
+            found is not None
+            and found.topic_id == topic.topic_id
+            and self._broker_id in found.partitions[number].replicas
+        )
 
     def _is_offline(self, topic: Topic, number: int) -> bool:
-        return self._is_there(topic) and self._partitions.offline(topic.name, number) is not None
+        return (
+            self._is_there(topic, number)
+            and self._partitions.offline(topic.name, number) is not None
+        )
 
     def _retry(self, topic: Topic, number: int, cause: OSError | ApiError) -> None:
         log.error(
@@ -271,7 +278,7 @@ class Opening:
                 if self._stopping.is_set():
                     return
                 topic, number = self._failed.popleft()
-                if not self._is_there(topic):
+                if not self._is_there(topic, number):
                     continue
                 cause = await self._open(topic, number)
                 if cause is not None:

@@ -98,7 +98,7 @@ class Partition:
         self.leadership = Leadership(role, log.leader_epoch)
         self._epochs_saved: asyncio.Future[None] | None = None
         self.is_abandoned = False
-        """Whether its topic was deleted: nothing more will come."""
+        """Whether the replica was removed, with its topic or alone: nothing more will come."""
         self.is_cleanable = True
         """Whether compaction has found nothing yet that it cannot read."""
         self.ending = asyncio.Event()
@@ -184,15 +184,19 @@ class Partition:
         Returns when no flush of the leadership is in flight, and the log has no epoch without a
         record. Raises as `become_leader`.
         """
+        self.stop_leading(epoch, leader_id)
+        await self.stop_flusher()
+        self.start_flusher()
+        if self.log.failure is None and self.log.forget_unused_epochs():
+            await self.epochs_durable()
+
+    def stop_leading(self, epoch: int, leader_id: int) -> None:
+        """Refuses clients from now on. Raises `ValueError` if the epoch is an older one."""
         self.leadership.check_next(epoch)
         self.leadership = Leadership(Role.FOLLOWER, epoch, leader_id)
         for acks in (self.committed.acks, self._stored_acks, self._start_acks):
             acks.end(self.leadership.not_leader(f"{self.topic}-{self.number}"))
         self.watchers.call()
-        await self.stop_flusher()
-        self.start_flusher()
-        if self.log.failure is None and self.log.forget_unused_epochs():
-            await self.epochs_durable()
 
     async def epochs_durable(self) -> None:
         """Returns when the epoch table is on the disk as it is now."""
@@ -374,7 +378,7 @@ class Partition:
         await spawn.blocking(self.log.close)
 
     async def abandon(self) -> None:
-        """Ends a partition whose topic is deleted; every waiting request gets an answer."""
+        """Ends a replica that is removed; every waiting request gets an answer."""
         await self._end_background()
         await self._flusher.close()
         self._fail_waiting(LogClosed(self.log.directory))

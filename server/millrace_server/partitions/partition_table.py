@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError, quoted
@@ -35,13 +35,20 @@ class OpenedAgainLater(ApiError):
         self.cause = cause
 
 
+def _nowhere(topic: str, number: int) -> None:
+    """Of a broker that has all partitions."""
+
+
 class PartitionTable:
     """Every partition of this broker, or the refusal of one that is offline.
 
     `being_opened` are those whose files recovery may change at this moment.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, elsewhere: Callable[[str, int], ApiError | None] = _nowhere) -> None:
+        """`elsewhere(topic, number)` is the refusal of a partition that other brokers have; None if
+        there is no such partition."""
+        self._elsewhere = elsewhere
         self.being_opened: set[tuple[str, int]] = set()
         self._by_topic: dict[str, dict[int, Partition | ApiError]] = {}
         self._changed = asyncio.Event()
@@ -78,10 +85,14 @@ class PartitionTable:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def remove_topic(self, topic: str) -> list[Partition]:
-        """Takes a topic's partitions out of service and returns those that were online."""
-        removed = self._by_topic.pop(topic, {})
-        return [p for p in removed.values() if isinstance(p, Partition)]
+    def remove(self, topic: str, numbers: Iterable[int]) -> list[Partition]:
+        """Takes partitions out of service and returns those that were online."""
+        known = self._by_topic.get(topic, {})
+        removed = [known.pop(number, None) for number in numbers]
+        if not known:
+            self._by_topic.pop(topic, None)
+        self.tell_change()
+        return [p for p in removed if isinstance(p, Partition)]
 
     def of_topic(self, topic: str) -> list[Partition]:
         """The online partitions of a topic."""
@@ -122,19 +133,23 @@ class PartitionTable:
     def get(self, topic: str, number: int) -> Partition:
         """The partition, for a client. Raises `ApiError` when there is none, it is offline, or
         another broker leads it."""
-        partitions = self._by_topic.get(topic)
-        if partitions is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"There is no topic {quoted(topic)} here; create it first or check the name",
-            )
+        partitions = self._by_topic.get(topic, {})
         partition = partitions.get(number)
         if partition is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Topic {topic!r} has no partition {number}; it has 0 to {len(partitions) - 1}",
-            )
+            raise self._elsewhere(topic, number) or _unknown(topic, number, len(partitions))
         if isinstance(partition, ApiError):
             raise partition
         partition.check_leader()
         return partition
+
+
+def _unknown(topic: str, number: int, count: int) -> ApiError:
+    if not count:
+        return ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"There is no topic {quoted(topic)} here; create it first or check the name",
+        )
+    return ApiError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"Topic {topic!r} has no partition {number}; it has 0 to {count - 1}",
+    )

@@ -92,7 +92,7 @@ def create_logs(
         for number in numbers:
             directory = partition_directory(topic, number)
             if disk.exists(directory):
-                _clear(disk, image, directory)
+                _clear(disk, image, directory, Identity(topic_id, number))
             unfinished = directory
             logs[number] = PartitionLog.create(disk, directory, config, sync_parent=False)
             _write_identity(disk, directory, Identity(topic_id, number))
@@ -113,9 +113,13 @@ def drop_logs(disk: Disk, topic: str, logs: Mapping[int, PartitionLog]) -> None:
         _remove(disk, [partition_directory(topic, number)])
 
 
-def _clear(disk: Disk, image: ClusterImage, directory: str) -> None:
-    """Makes way for a new partition. Raises `ApiError` rather than lose records."""
-    if not _may_go(disk, image, directory):
+def _clear(disk: Disk, image: ClusterImage, directory: str, identity: Identity) -> None:
+    """Makes way for a new replica. Raises `ApiError` rather than lose records.
+
+    One of the same partition is left of a replica that was removed from this broker before.
+    """
+    is_earlier = read_identity(disk, directory) == identity
+    if not is_earlier and not _may_go(disk, image, directory):
         raise ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"The data directory has a directory {directory} with records that no topic owns; "
@@ -246,11 +250,10 @@ def _complete_identity(
         raise
 
 
-def remove_partitions(disk: Disk, topic: str, topic_id: str, numbers: range) -> None:
-    """Removes the directories of a deleted topic's partitions. Blocking.
+def remove_partitions(disk: Disk, topic: str, topic_id: str, numbers: Sequence[int]) -> None:
+    """Removes the directories of partitions that are deleted, or moved to other brokers. Blocking.
 
-    One that cannot be removed now is met again at the next start, or when a topic of that name
-    is created.
+    One that cannot be removed now is met again at the next start, or when its place is needed.
     """
     directories = [partition_directory(topic, number) for number in numbers]
     try:
@@ -261,11 +264,21 @@ def remove_partitions(disk: Disk, topic: str, topic_id: str, numbers: range) -> 
         _remove(disk, owned)
 
 
-def remove_leftovers(disk: Disk, image: ClusterImage, keep: frozenset[str]) -> None:
-    """Removes directories whose topics are deleted or were never finished. Blocking."""
-    expected = set(keep)
+def remove_leftovers(
+    disk: Disk, image: ClusterImage, keep: frozenset[str], *, broker_id: int
+) -> None:
+    """Removes directories of partitions that are deleted, moved or were never finished. Blocking.
+
+    The image has the registration of this start, so that what it says of replicas is not older.
+    """
+    expected, moved = set(keep), dict[str, Identity]()
     for topic in image.topics.values():
-        expected.update(partition_directory(topic.name, n) for n in range(topic.partition_count))
+        for number, partition in enumerate(topic.partitions):
+            directory = partition_directory(topic.name, number)
+            if broker_id in partition.replicas:
+                expected.add(directory)
+            else:
+                moved[directory] = Identity(str(topic.topic_id), number)
     leftovers = []
     for name in disk.list_directory(""):
         if name in expected:
@@ -275,7 +288,9 @@ def remove_leftovers(disk: Disk, image: ClusterImage, keep: frozenset[str]) -> N
                 leftovers.append(name)
             elif not is_partition(disk, name):
                 continue
-            elif _may_go(disk, image, name):
+            elif _may_go(disk, image, name) or (
+                name in moved and read_identity(disk, name) == moved[name]
+            ):
                 leftovers.append(name)
             else:
                 log.warning(

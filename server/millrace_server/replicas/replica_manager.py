@@ -12,7 +12,7 @@ not here: what is stored of it is committed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.metadata_records import NO_LEADER
@@ -237,11 +237,15 @@ class ReplicaManager:
         if topic is not None and partition is not None:
             await self.take_role(topic, key.partition, partition)
 
-    def on_changed(self, topic: Topic, number: int) -> None:
+    async def on_changed(self, topic: Topic, number: int) -> None:
         """The partition has changed within its epoch."""
         led = self.led.get(PartitionKey(topic.topic_id, number))
         known = topic.partitions[number]
-        if led is not None and led.core.state.leader_epoch == known.leader_epoch:
+        partition = self._partitions.find(topic.name, number)
+        if partition is not None and partition.replica is None and len(known.replicas) > 1:
+            # A reassignment adds the second replica, and the leader goes on in its epoch.
+            await self.take_role(topic, number, partition)
+        elif led is not None and led.core.state.leader_epoch == known.leader_epoch:
             self._tell(led, topic)
 
     def _tell(self, led: LedPartition, topic: Topic) -> None:
@@ -271,9 +275,9 @@ class ReplicaManager:
         if fetcher is not None:
             fetcher.on_moved(key)
 
-    async def remove(self, topic: Topic) -> None:
-        """A topic is deleted: its partitions are not replicated any more."""
-        for number in range(topic.partition_count):
+    async def remove(self, topic: Topic, numbers: Iterable[int]) -> None:
+        """Replicas are removed from this broker: they are not replicated any more."""
+        for number in numbers:
             key = PartitionKey(topic.topic_id, number)
             async with self._role_change(key):
                 await self._end_role(key)

@@ -11,6 +11,7 @@ from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.controller.controller_requests import ControllerRequests
 from millrace_server.environment.seams import Environment
 from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.services.administration import AdministrationService
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.delete_records import DeleteRecordsService
@@ -45,6 +46,7 @@ class Services:
     ranges: SplitRangeService
     delete_records: DeleteRecordsService
     log_dirs: LogDirService
+    administration: AdministrationService
     controller: ControllerCalls
     replica_fetch: ReplicaFetchService
     requests: ControllerRequests

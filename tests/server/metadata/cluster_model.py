@@ -331,7 +331,12 @@ class ClusterModel(MetadataModel):
         found = self._any(choice)
         if found is not None:
             topic, number, _ = found
-            decided = reassign(self.image, DEFAULTS, [Reassignment(topic.name, number, replicas)])
+            decided = reassign(
+                self.image,
+                DEFAULTS,
+                [Reassignment(topic.name, number, replicas)],
+                may_replace=True,
+            )
             if replicas is None and decided.records:
                 self.situations["a reassignment is cancelled"] += 1
             self.take(decided.records)
@@ -352,7 +357,7 @@ class ClusterModel(MetadataModel):
             plan = plan_retirement(self.image, broker_id)
         except ApiError:
             return
-        decided = reassign(self.image, DEFAULTS, plan)
+        decided = reassign(self.image, DEFAULTS, plan, may_replace=True)
         self.take(decided.records)
 
     def retire(self, broker_id: int) -> None:

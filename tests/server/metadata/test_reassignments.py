@@ -27,7 +27,7 @@ MIN_1 = {"min.insync.replicas": "1", "durability": "fsync"}
 
 
 def moved(image: ClusterImage, *replicas: int) -> ClusterImage:
-    decided = reassign(image, {}, [Reassignment("t", 0, replicas)])
+    decided = reassign(image, {}, [Reassignment("t", 0, replicas)], may_replace=True)
     assert decided.refused == [None]
     return after(image, decided.records)
 
@@ -109,6 +109,15 @@ def test_a_reassignment_is_not_cancelled_when_no_old_replica_could_lead() -> Non
     alone = with_topic(inactive(image, 1), replace(known, isr=(2,), leader=2), configs=MIN_1)
     (error,) = reassign(alone, {}, [Reassignment("t", 0, None)]).refused
     assert error is not None and "start their brokers, or wait" in error.message
+
+
+def test_a_reassignment_is_replaced_only_if_it_may_be() -> None:
+    image = moved(with_topic(cluster(1, 2, 3, 4), partition((1, 2), (1, 2)), configs=MIN_2), 3, 4)
+    code, sentence = refusal(image, 3, 2)
+    assert code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    assert "is being reassigned to brokers 3, 4; wait until that is done, cancel it" in sentence
+    again = reassign(image, {}, [Reassignment("t", 0, (3, 4))])
+    assert (again.refused, again.records) == ([None], []), "the same one again is no other"
 
 
 def test_a_reassignment_that_changes_still_adds_what_is_not_in_sync() -> None:

@@ -21,10 +21,12 @@ from millrace_server.dialects.native.handlers import (
     produce,
     producer_id,
     quorum,
+    reassignments,
     split_ranges,
     statistics,
     topics,
 )
+from millrace_server.dialects.native.handlers.forwarding import forwarded
 from millrace_server.dialects.native.response_body import Handled
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
@@ -60,5 +62,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.SPLIT_RANGES: split_ranges.handle,
     ApiKey.DESCRIBE_STATISTICS: statistics.handle,
     ApiKey.DESCRIBE_QUORUM: quorum.describe,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: forwarded(reassignments.alter),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: forwarded(reassignments.list_),
 }
 """The apis of the listener for clients."""

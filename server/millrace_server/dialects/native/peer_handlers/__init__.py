@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millrace_protocol.api import ApiKey
-from millrace_server.dialects.native.handlers import Handler, configs, topics
+from millrace_server.dialects.native.handlers import Handler, configs, reassignments, topics
 from millrace_server.dialects.native.handlers import quorum as quorum_for_clients
 from millrace_server.dialects.native.peer_handlers import controller, hello, quorum, replica_fetch
 from millrace_server.dialects.native.peer_handlers.introduction import introduced
@@ -27,4 +27,6 @@ PEER_HANDLERS: dict[int, Handler] = {
     ApiKey.DELETE_TOPICS: introduced(controller.passed_on(topics.delete)),
     ApiKey.CREATE_PARTITIONS: introduced(controller.passed_on(topics.add_partitions)),
     ApiKey.ALTER_CONFIGS: introduced(controller.passed_on(configs.alter)),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: introduced(controller.passed_on(reassignments.alter)),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: introduced(controller.passed_on(reassignments.list_)),
 }
