@@ -96,6 +96,15 @@ class Reassignment:
 
 
 @dataclass(frozen=True, slots=True)
+class Retirement:
+    """How far the retirement of a broker is: the replicas that it still has."""
+
+    node_id: int
+    replicas: int
+    is_retired: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigValue:
     """A setting in force, as text; `doc` says what it means, with its unit.
 

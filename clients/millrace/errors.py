@@ -326,6 +326,14 @@ class ReassignmentInProgress(BrokerError):
     """The partition is being reassigned to other replicas."""
 
 
+class ElectionNotNeeded(BrokerError):
+    """The partition has the leader that was asked for."""
+
+
+class BrokerNotRegistered(BrokerError):
+    """The cluster has no broker of this id."""
+
+
 class NoReassignmentInProgress(BrokerError):
     """The partition is not being reassigned."""
 
@@ -383,6 +391,10 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.FENCED_INSTANCE_ID: InstanceFenced,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: TopicInUse,
     ErrorCode.REASSIGNMENT_IN_PROGRESS: ReassignmentInProgress,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: LeaderNotAvailable,
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: LeaderNotAvailable,
+    ErrorCode.ELECTION_NOT_NEEDED: ElectionNotNeeded,
+    ErrorCode.BROKER_ID_NOT_REGISTERED: BrokerNotRegistered,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: NoReassignmentInProgress,
     ErrorCode.INVALID_RECORD: InvalidRecord,
     ErrorCode.UNSTABLE_OFFSET_COMMIT: OffsetsUnstable,

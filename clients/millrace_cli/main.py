@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from millrace_cli.commands.bench import bench
+from millrace_cli.commands.broker import broker
 from millrace_cli.commands.cluster import cluster
 from millrace_cli.commands.consume import consume
 from millrace_cli.commands.dissect import dissect
@@ -43,6 +44,7 @@ app.command(help=PRODUCE_HELP)(produce)
 app.command()(consume)
 app.add_typer(group)
 app.add_typer(cluster)
+app.add_typer(broker)
 app.command()(nc)
 app.command()(dissect)
 app.command()(demo)

@@ -16,6 +16,7 @@ from millrace_protocol.messages import (
     broker_lifecycle,
     configs,
     delete_records,
+    elections,
     fetch,
     group_admin,
     group_membership,
@@ -30,6 +31,7 @@ from millrace_protocol.messages import (
     quorum,
     reassignments,
     replica_fetch,
+    retirement,
     split_ranges,
     statistics,
 )
@@ -62,6 +64,7 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
@@ -78,6 +81,7 @@ class ApiKey(IntEnum):
     ASSIGN_REPLICAS = 73
     SPLIT_RANGES = 1000
     DESCRIBE_STATISTICS = 1001
+    RETIRE_BROKER = 1002
     BROKER_HELLO = 1010
     QUORUM_FETCH = 1011
     REPLICA_FETCH = 1012
@@ -210,6 +214,18 @@ _CLIENT_APIS = (
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         reassignments.ListPartitionReassignmentsRequest,
         reassignments.ListPartitionReassignmentsResponse,
+        listeners=_BOTH,
+    ),
+    Api(
+        ApiKey.ELECT_LEADERS,
+        elections.ElectLeadersRequest,
+        elections.ElectLeadersResponse,
+        listeners=_BOTH,
+    ),
+    Api(
+        ApiKey.RETIRE_BROKER,
+        retirement.RetireBrokerRequest,
+        retirement.RetireBrokerResponse,
         listeners=_BOTH,
     ),
 )

@@ -27,6 +27,7 @@ from millrace_protocol.messages.configs import (
 from millrace_protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.messages.group_membership import FindCoordinatorResponse
+from millrace_protocol.messages.elections import ElectionPartition, ElectLeadersRequest
 from millrace_protocol.messages.hello import HelloRequest
 from millrace_protocol.messages.leader_epochs import EpochPartition, OffsetForLeaderEpochRequest
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -40,6 +41,7 @@ from millrace_protocol.messages.reassignments import (
     ListPartitionReassignmentsRequest,
     PartitionReassignment,
 )
+from millrace_protocol.messages.retirement import RetireBrokerRequest
 from millrace_protocol.messages.split_ranges import PartitionRange, SplitRangesRequest
 from millrace_protocol.messages.statistics import DescribeStatisticsRequest
 from millrace_protocol.schema import Message
@@ -74,6 +76,8 @@ MUTATED: dict[ApiKey, Message] = {
         (PartitionReassignment("t", 0, (0,)),), False
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest(("t",)),
+    ApiKey.ELECT_LEADERS: ElectLeadersRequest((ElectionPartition("t", 0),), False),
+    ApiKey.RETIRE_BROKER: RetireBrokerRequest(9),
     **group_requests("group", "member", topic="t", states=("Stable",)),
 }
 

@@ -26,6 +26,7 @@ from millrace_protocol.messages.configs import (
     DescribeConfigsResponse,
 )
 from millrace_protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+from millrace_protocol.messages.elections import ElectionPartition, ElectLeadersRequest
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.messages.group_membership import FindCoordinatorResponse
 from millrace_protocol.messages.hello import HelloRequest, HelloResponse
@@ -45,6 +46,7 @@ from millrace_protocol.messages.reassignments import (
     ListPartitionReassignmentsRequest,
     PartitionReassignment,
 )
+from millrace_protocol.messages.retirement import RetireBrokerRequest
 from millrace_protocol.messages.split_ranges import PartitionRange, SplitRangesRequest
 from millrace_protocol.messages.statistics import DescribeStatisticsRequest
 from millrace_protocol.schema import Message, wire_fields
@@ -77,6 +79,8 @@ SAMPLES: dict[ApiKey, Message] = {
         (PartitionReassignment("a", 0, (0,)),), False
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest(None),
+    ApiKey.ELECT_LEADERS: ElectLeadersRequest((ElectionPartition("a", 0),), False),
+    ApiKey.RETIRE_BROKER: RetireBrokerRequest(0),
     **group_requests("g", ""),
 }
 ABOUT_A_MEMBER = {ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_DELETE}
@@ -119,6 +123,7 @@ def crowded(count: int) -> list[Message]:
         AlterPartitionReassignmentsRequest(
             tuple(PartitionReassignment(name, 0, ()) for name in names), False
         ),
+        ElectLeadersRequest(tuple(ElectionPartition(name, 0) for name in names), False),
     ]
 
 
@@ -132,6 +137,7 @@ def doubled() -> list[Message]:
         DeleteRecordsRequest((DeleteRecordsPartition("a", 0, 1),) * 2),
         DescribeConfigsRequest((), (0, 0)),
         AlterPartitionReassignmentsRequest((PartitionReassignment("a", 0, (0,)),) * 2, False),
+        ElectLeadersRequest((ElectionPartition("a", 0),) * 2, False),
     ]
 
 
@@ -300,6 +306,8 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
             (PartitionReassignment(name, 0, (0,)),), False
         ),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest((name,)),
+        ApiKey.ELECT_LEADERS: ElectLeadersRequest((ElectionPartition(name, 0),), True),
+        ApiKey.RETIRE_BROKER: RetireBrokerRequest(2**31 - 1),
         **group_requests(name, name, topic=name, states=(name,)),
     }
     await wire.ask(SAMPLES[ApiKey.FIND_COORDINATOR], FindCoordinatorResponse)

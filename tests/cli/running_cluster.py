@@ -29,10 +29,12 @@ class RunningCluster:
     beside: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """Brokers of the cluster that tests have started themselves."""
 
-    def run_beside(self, *arguments: str) -> None:
+    def run_beside(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts a command that ends with the cluster."""
         nothing = subprocess.DEVNULL
-        self.beside.append(subprocess.Popen([*COMMAND, *arguments], stdout=nothing, stderr=nothing))
+        process = subprocess.Popen([*COMMAND, *arguments], stdout=nothing, stderr=nothing)
+        self.beside.append(process)
+        return process
 
     def until(self, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Watches the status until it is so."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millrace_cli.exits import Exit
+from millrace_cli.local_cluster.layout import LAYOUT_NAME, Layout
+from millrace_server.testing.reserved_ports import HOST, ReservedPorts
+from tests.cli.json_shapes import check_shape, documented
 from tests.cli.running_cluster import RunningCluster, started
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +94,60 @@ def test_a_reassignment_that_cannot_be_says_what_to_do(
     assert refused.exit_code == code
     assert sentence in " ".join(refused.stderr.replace("│", "").split())
     assert refused.stdout == ""
+
+
+def test_the_first_replica_leads_where_it_is_asked_for(cluster: RunningCluster) -> None:
+    millrace, topic = cluster.millrace, create(cluster, "led", partitions=2, replicas=3)
+    cluster.until(lambda status: bool(status["healthy"]))
+    old = [each["leader"] for each in described(cluster, topic)]
+    new = [1 + leader % 3 for leader in old]
+    for number, leader in enumerate(new):
+        others = [each for each in (1, 2, 3) if each != leader]
+        replicas = ",".join(map(str, [leader, *others]))
+        flags = ["-p", str(number), "-r", replicas]
+        assert millrace("topic", "reassign", topic, *flags).exit_code == 0
+    one = millrace("topic", "elect-leaders", topic, "--partition", "0")
+    assert (one.exit_code, one.stdout) == (0, f"{topic}\t0\t{new[0]}\n")
+    rest = json.loads(millrace("topic", "elect-leaders", topic, "--json").stdout)
+    assert rest == [{"topic": topic, "partition": 1, "leader": new[1], "error": None}]
+    check_shape(documented()["topic", "elect-leaders"], rest)
+    again = millrace("topic", "elect-leaders", topic)
+    assert (again.exit_code, again.output) == (0, "")
+    # There is nothing to ask about, because each partition has a leader.
+    unclean = millrace("topic", "elect-leaders", topic, "--unclean")
+    assert (unclean.exit_code, unclean.output) == (0, "")
+    missing = millrace("topic", "elect-leaders", "nope")
+    assert missing.exit_code == Exit.REFUSED
+    assert "There is no topic 'nope'" in missing.stderr
+
+
+def test_a_broker_is_retired_in_two_steps(cluster: RunningCluster, tmp_path: Path) -> None:
+    millrace, topic = cluster.millrace, create(cluster, "spread", partitions=4, replicas=1)
+    sent = millrace.process("produce", topic, stdin=b"".join(b"%d\n" % n for n in range(100)))
+    assert sent.returncode == 0, sent.stderr
+    quorum = Layout.decode((cluster.directory / LAYOUT_NAME).read_text()).quorum
+    reserved = ReservedPorts(2)
+    listen, broker_listen = (f"{HOST}:{port}" for port in reserved.ports)
+    flags = {"--data": str(tmp_path / "4"), "--listen": listen, "--broker-listen": broker_listen}
+    words = [word for pair in flags.items() for word in pair]
+    fourth = cluster.run_beside("serve", "--node-id", "4", "--quorum", quorum, *words)
+    cluster.until(lambda status: {each["node_id"] for each in status["brokers"]} == {1, 2, 3, 4})
+    assert millrace("topic", "reassign", topic, "-r", "4").exit_code == 0
+
+    emptied = millrace("broker", "retire", "4")
+    assert (emptied.exit_code, emptied.stdout) == (Exit.REFUSED, "")
+    assert "Broker 4 has no replicas and is in service; stop it, and retire it" in emptied.stderr
+    assert all(4 not in each["replicas"] for each in described(cluster, topic))
+    assert len(millrace("consume", topic).stdout.splitlines()) == 100
+    fourth.terminate()
+    assert fourth.wait(HANG_TIMEOUT_S) == 0
+    retired = millrace("broker", "retire", "4", "--json")
+    assert json.loads(retired.stdout) == {"node_id": 4, "replicas": 0, "retired": True}
+    check_shape(documented()["broker", "retire"], json.loads(retired.stdout))
+    gone = millrace("broker", "retire", "4")
+    assert gone.exit_code == Exit.REFUSED
+    assert "There is no broker 4; the cluster has 1, 2, 3" in gone.stderr
+    voter = millrace("broker", "retire", "3")
+    assert voter.exit_code == Exit.REFUSED
+    assert "is a voter of the metadata quorum; remove it from that first" in voter.stderr
+    reserved.release()

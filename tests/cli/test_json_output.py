@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
 
 NEEDS_SPARK = {("spark", "export"), ("spark", "aggregate")}
+NEEDS_CLUSTER = {("topic", "elect-leaders"), ("broker", "retire")}
+"""Checked in `test_cli_cluster_changes.py`."""
 CASES = {
     ("produce",): "{topic} {lines}",
     ("consume",): "{topic} --count 1",
@@ -65,7 +67,7 @@ def place(millrace: Millrace, topic: str, tmp_path: Path) -> dict[str, str]:
 
 
 def test_every_command_is_documented_or_an_exception_with_a_reason() -> None:
-    assert set(documented()) == {*CASES, *NEEDS_SPARK}
+    assert set(documented()) == {*CASES, *NEEDS_SPARK, *NEEDS_CLUSTER}
     assert len(BLOCK.findall(PAGE.read_text("utf-8"))) == len(documented())
     assert exceptions().isdisjoint(documented())
     assert {*documented(), *exceptions()} == set(COMMANDS)

@@ -68,6 +68,7 @@ async def an_array_of_int32_max_elements_in_20_bytes(target: Target) -> str:
         ApiKey.SPLIT_RANGES: HUGE_COUNT,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: HUGE_COUNT,
         ApiKey.LIST_PARTITION_REASSIGNMENTS: HUGE_COUNT,
+        ApiKey.ELECT_LEADERS: HUGE_COUNT,
     }
     async with connect(target.port) as wire:
         for api, body in bodies.items():

@@ -61,6 +61,8 @@ def test_a_listener_has_its_own_apis_and_both_have_what_brokers_pass_on() -> Non
         ApiKey.ALTER_CONFIGS,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.RETIRE_BROKER,
     }
     assert clients.keys() | brokers.keys() == APIS.keys()
 

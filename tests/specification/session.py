@@ -24,6 +24,7 @@ from millrace_protocol.messages import (
     admin,
     configs,
     delete_records,
+    elections,
     fetch,
     group_admin,
     group_offsets,
@@ -36,6 +37,7 @@ from millrace_protocol.messages import (
     producer_id,
     quorum,
     reassignments,
+    retirement,
     split_ranges,
     statistics,
 )
@@ -215,6 +217,8 @@ def _changes() -> Iterable[Message]:
     return (
         reassignments.AlterPartitionReassignmentsRequest(wanted, may_replace=False),
         reassignments.ListPartitionReassignmentsRequest(None),
+        elections.ElectLeadersRequest((elections.ElectionPartition("clicks", 0),), False),
+        retirement.RetireBrokerRequest(0),
     )
 
 

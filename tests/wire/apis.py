@@ -189,6 +189,12 @@ APIS = {
         "partitions [topic string, partition int32, replicas [int32], adding_replicas [int32], "
         "removing_replicas [int32], isr [int32]]",
     ),
+    "ElectLeaders": _api(
+        43,
+        "partitions [topic string, partition int32 ?], is_unclean boolean",
+        f"partitions [topic string, partition int32, {_RESULT}, leader_id int32]",
+    ),
+    "RetireBroker": _api(1002, "node_id int32", f"{_RESULT}, replicas int32, is_retired boolean"),
     "DescribeQuorum": _api(
         55,
         "",

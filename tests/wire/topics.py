@@ -142,6 +142,28 @@ def replicas_that_cannot_be_are_refused(target: Target) -> None:
             equal(found, [], "what is being reassigned")
 
 
+@check("W-4.32", "W-4.32.1")
+def a_leader_that_is_there_is_not_elected(target: Target) -> None:
+    """ELECTION_NOT_NEEDED, clean or not; null names no such partition."""
+    with target.connect() as wire:
+        topic, missing = target.topic(wire), target.name()
+        for is_unclean in (False, True):
+            asked = [(topic, 0), (topic, 1), (missing, 0)]
+            found = wire.call("ElectLeaders", asked, is_unclean).partitions
+            equal(codes(found), [84, 3, 3], "codes")
+            equal([each.leader_id for each in found], [-1] * 3, "leaders")
+        found = wire.call("ElectLeaders", None, False).partitions
+        equal([each.error_code for each in found if each.topic == topic], [], "of the topic")
+
+
+@check("W-4.33", "W-4.33.1")
+def a_broker_that_is_not_there_is_not_retired(target: Target) -> None:
+    """BROKER_ID_NOT_REGISTERED."""
+    with target.connect() as wire:
+        found = wire.call("RetireBroker", 2**31 - 1)
+        equal((found.error_code, found.replicas, found.is_retired), (102, -1, False), "result")
+
+
 @check("W-4.10")
 def every_setting_is_described(target: Target) -> None:
     """All settings by name, with the value in force and whether the topic sets it."""

@@ -325,12 +325,16 @@ class Cluster:
         raise ConnectionFailed("; ".join(map(str, failures)) or "the cluster has no brokers")
 
     async def controller(self) -> Connection:
-        """A live connection to the broker that takes changes of topics."""
+        """A live connection to the active controller; after a failure it is looked for again."""
         if self.controller_id < 0:
             await self.refresh(())
         if self.controller_id < 0:
             raise ConnectionFailed("the cluster has no controller now; try again")
-        return await self.connection(self.controller_id)
+        try:
+            return await self.connection(self.controller_id)
+        except ConnectionFailed:
+            self.controller_id = -1
+            raise
 
     def _open(self, node_id: int, lane: str) -> Connection | None:
         connection = self._connections.get((node_id, lane))

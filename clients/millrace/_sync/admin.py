@@ -21,6 +21,7 @@ from millrace.brokers import (
     LogDirectory,
     QuorumDescription,
     Reassignment,
+    Retirement,
 )
 from millrace.config import ClientOptions, Servers
 from millrace.groups import CommittedOffset, GroupDescription, GroupListing, Outcome
@@ -156,6 +157,19 @@ class Admin(BlockingClient):
     ) -> dict[TopicPartition, Reassignment]:
         """The reassignments in progress; None is all topics."""
         return self._run(self._admin.list_partition_reassignments(topics))
+
+    def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition | tuple[str, int]] | None = None,
+        *,
+        unclean: bool = False,
+    ) -> dict[TopicPartition, Outcome[int]]:
+        """Elects the first replica of each partition as its leader; None: where it is not."""
+        return self._run(self._admin.elect_leaders(partitions, unclean=unclean))
+
+    def retire_broker(self, broker: int) -> Retirement:
+        """Takes the next step of a broker's retirement; to be repeated until it is retired."""
+        return self._run(self._admin.retire_broker(broker))
 
     # Groups
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millrace_cli.commands.topic_describe import describe
+from millrace_cli.commands.topic_elect_leaders import elect_leaders
 from millrace_cli.commands.topic_reassign import reassign
 from millrace_cli.commands.topic_trim import trim
 from millrace_cli.exits import Exit, confirm, refused, run
@@ -171,6 +172,7 @@ def alter(
 
 topic.command()(trim)
 topic.command()(reassign)
+topic.command()(elect_leaders)
 
 
 @topic.command()

@@ -313,7 +313,7 @@ class ClusterMetadata:
         address = self._members.get(self._node_id, ("", 0))
         own = Voter(self.key, *address)
         voters = VoterSet.of([own])
-        if len(self._members) > 1:
+        if len(self._members) > 1 or (self._members and self._node_id not in self._members):
             voters = await find_voters(
                 own, self._members, self._ask, self._env.clock, timeout_ms=self._voters_wait_ms
             )

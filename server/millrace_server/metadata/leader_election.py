@@ -146,6 +146,21 @@ def elect_leaders(
     return PartitionDecisions(changes.records, refused)
 
 
+def partitions_to_elect(image: ClusterImage, election: Election) -> list[tuple[str, int]]:
+    """The partitions that another broker than the preferred one leads; those without a leader, if
+    the election is unclean. By topic and number."""
+    return [
+        (name, number)
+        for name in sorted(image.topics)
+        for number, partition in enumerate(image.topics[name].partitions)
+        if (
+            partition.leader != partition.replicas[0]
+            if election is Election.PREFERRED
+            else partition.leader == NO_LEADER
+        )
+    ]
+
+
 def balance_leaders(
     image: ClusterImage, defaults: Mapping[str, str], *, moves_max: int = MOVES_MAX
 ) -> list[MetadataRecord]:

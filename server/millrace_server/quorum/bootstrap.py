@@ -33,11 +33,14 @@ async def find_voters(
 ) -> VoterSet:
     """The voters of the cluster; `members` are the addresses of all voters, by broker id.
 
+    A broker that is none of them waits until one of them knows the voters.
+
     Raises `ApiError` when that is not known within `timeout_ms`, and when this broker's
     configuration contradicts the others'.
     """
     began_ms = logged_ms = clock.monotonic_ms()
-    answers: dict[int, Voter] = {own.key.broker_id: own}
+    own_id = own.key.broker_id
+    answers: dict[int, Voter] = {own_id: own} if own_id in members else {}
     while True:
         missing = [broker_id for broker_id in members if broker_id not in answers]
         for broker_id, answer in zip(missing, await _ask_all(missing, ask), strict=True):
@@ -50,10 +53,17 @@ async def find_voters(
                 )
             key = ReplicaKey(broker_id, answer.directory_id)
             answers[broker_id] = Voter(key, *members[broker_id])
-        if len(answers) == len(members):
+        if len(answers) == len(members) and own_id in members:
             return VoterSet.of(answers.values())
         now_ms = clock.monotonic_ms()
         silent = ", ".join(str(b) for b in members if b not in answers)
+        if now_ms - began_ms >= timeout_ms and own_id not in members:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Broker {own_id} is no voter of `quorum` and found none of the voters "
+                f"{', '.join(map(str, members))} in a cluster within {timeout_ms} ms; start a "
+                "majority of them, and check `quorum`",
+            )
         if now_ms - began_ms >= timeout_ms:
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,

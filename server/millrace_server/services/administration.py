@@ -1,6 +1,6 @@
-"""Changes of the cluster that an operator asks for: replicas that move, on the active controller.
+"""Changes of the cluster that an operator asks for: of replicas, leaders and brokers.
 
-Plain values in and out, over the rules of `metadata` and the commits of the active controller. The
+They are made on the active controller. Plain values in and out, over the rules of `metadata`. The
 handlers pass requests on from the brokers that are not the active controller.
 """
 
@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from millrace_protocol.metadata_records import MetadataRecord
+from millrace_protocol.metadata_records import NO_LEADER, MetadataRecord
 from millrace_server.api_error import ApiError
 from millrace_server.controller.active_controller import ActiveController
 from millrace_server.controller.applier import NotApplied
 from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage, PartitionRegistration
-from millrace_server.metadata.partition_changes import PartitionDecisions
+from millrace_server.metadata.leader_election import elect_leaders, partitions_to_elect
+from millrace_server.metadata.partition_changes import Election, PartitionDecisions
 from millrace_server.metadata.reassignments import Reassignment, reassign
+from millrace_server.metadata.retirement import replica_count, retire_broker
 
 log = get_logger("millrace.controller")
 
@@ -29,6 +31,24 @@ class Ongoing:
     topic: str
     number: int
     partition: PartitionRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """The leader that was elected of a partition, or why there is none."""
+
+    topic: str
+    number: int
+    leader: int
+    error: ApiError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """The replicas that a broker still has; `is_retired`: it is unregistered."""
+
+    replicas: int
+    is_retired: bool
 
 
 class AdministrationService:
@@ -67,6 +87,43 @@ class AdministrationService:
             for number, partition in enumerate(image.topics[name].partitions)
             if partition.adding or partition.removing
         ]
+
+    async def elect(
+        self, wanted: Sequence[tuple[str, int]] | None, election: Election
+    ) -> list[Elected]:
+        """Elects a leader of each partition; None is all that need the election."""
+        chosen = list(wanted or ())
+
+        def decide(image: ClusterImage) -> PartitionDecisions:
+            if wanted is None:
+                chosen[:] = partitions_to_elect(image, election)
+            return elect_leaders(image, self._defaults, chosen, election)
+
+        refused = await self._decide(decide)
+        image = self._cache.image
+        elected: list[Elected] = []
+        for (topic, number), error in zip(chosen, refused, strict=True):
+            known = image.topics.get(topic)
+            leader = NO_LEADER
+            if error is None and known is not None:
+                leader = known.partitions[number].leader
+                log.info("leader elected", topic=topic, partition=number, leader=leader)
+            elected.append(Elected(topic, number, leader, error))
+        return elected
+
+    async def retire(self, broker_id: int) -> Retirement:
+        """Takes the next step of a retirement. Raises `ApiError`."""
+        try:
+            image = await self._active.change(
+                lambda image: retire_broker(image, self._defaults, broker_id)
+            )
+        except NotApplied as error:
+            log.warning("replicas not created yet", reason=error.message)
+            image = self._cache.image
+        is_retired = broker_id not in image.brokers
+        if is_retired:
+            log.info("broker retired", broker=broker_id)
+        return Retirement(replica_count(image, broker_id), is_retired)
 
     async def _decide(
         self, decide: Callable[[ClusterImage], PartitionDecisions]

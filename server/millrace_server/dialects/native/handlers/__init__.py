@@ -9,6 +9,7 @@ from millrace_protocol.api import ApiKey
 from millrace_server.dialects.native.handlers import (
     configs,
     delete_records,
+    elections,
     fetch,
     group_admin,
     group_membership,
@@ -22,6 +23,7 @@ from millrace_server.dialects.native.handlers import (
     producer_id,
     quorum,
     reassignments,
+    retirement,
     split_ranges,
     statistics,
     topics,
@@ -64,5 +66,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.DESCRIBE_QUORUM: quorum.describe,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: forwarded(reassignments.alter),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: forwarded(reassignments.list_),
+    ApiKey.ELECT_LEADERS: forwarded(elections.elect),
+    ApiKey.RETIRE_BROKER: forwarded(retirement.retire),
 }
 """The apis of the listener for clients."""

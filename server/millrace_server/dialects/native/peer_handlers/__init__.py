@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from millrace_protocol.api import ApiKey
-from millrace_server.dialects.native.handlers import Handler, configs, reassignments, topics
+from millrace_server.dialects.native.handlers import (
+    Handler,
+    configs,
+    elections,
+    reassignments,
+    retirement,
+    topics,
+)
 from millrace_server.dialects.native.handlers import quorum as quorum_for_clients
 from millrace_server.dialects.native.peer_handlers import controller, hello, quorum, replica_fetch
 from millrace_server.dialects.native.peer_handlers.introduction import introduced
@@ -29,4 +36,6 @@ PEER_HANDLERS: dict[int, Handler] = {
     ApiKey.ALTER_CONFIGS: introduced(controller.passed_on(configs.alter)),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: introduced(controller.passed_on(reassignments.alter)),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: introduced(controller.passed_on(reassignments.list_)),
+    ApiKey.ELECT_LEADERS: introduced(controller.passed_on(elections.elect)),
+    ApiKey.RETIRE_BROKER: introduced(controller.passed_on(retirement.retire)),
 }
