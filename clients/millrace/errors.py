@@ -330,6 +330,10 @@ class ElectionNotNeeded(BrokerError):
     """The partition has the leader that was asked for."""
 
 
+class VoterChangeRefused(BrokerError):
+    """The voters of the metadata quorum cannot be changed now."""
+
+
 class BrokerNotRegistered(BrokerError):
     """The cluster has no broker of this id."""
 
@@ -395,6 +399,7 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: LeaderNotAvailable,
     ErrorCode.ELECTION_NOT_NEEDED: ElectionNotNeeded,
     ErrorCode.BROKER_ID_NOT_REGISTERED: BrokerNotRegistered,
+    ErrorCode.VOTER_CHANGE_REFUSED: VoterChangeRefused,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: NoReassignmentInProgress,
     ErrorCode.INVALID_RECORD: InvalidRecord,
     ErrorCode.UNSTABLE_OFFSET_COMMIT: OffsetsUnstable,

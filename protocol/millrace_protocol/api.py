@@ -29,6 +29,7 @@ from millrace_protocol.messages import (
     produce,
     producer_id,
     quorum,
+    raft_voters,
     reassignments,
     replica_fetch,
     retirement,
@@ -79,6 +80,8 @@ class ApiKey(IntEnum):
     BROKER_HEARTBEAT = 63
     ALLOCATE_PRODUCER_IDS = 67
     ASSIGN_REPLICAS = 73
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
     SPLIT_RANGES = 1000
     DESCRIBE_STATISTICS = 1001
     RETIRE_BROKER = 1002
@@ -226,6 +229,18 @@ _CLIENT_APIS = (
         ApiKey.RETIRE_BROKER,
         retirement.RetireBrokerRequest,
         retirement.RetireBrokerResponse,
+        listeners=_BOTH,
+    ),
+    Api(
+        ApiKey.ADD_RAFT_VOTER,
+        raft_voters.AddRaftVoterRequest,
+        raft_voters.AddRaftVoterResponse,
+        listeners=_BOTH,
+    ),
+    Api(
+        ApiKey.REMOVE_RAFT_VOTER,
+        raft_voters.RemoveRaftVoterRequest,
+        raft_voters.RemoveRaftVoterResponse,
         listeners=_BOTH,
     ),
 )

@@ -79,10 +79,13 @@ class ErrorCode(IntEnum):
     INCONSISTENT_CLUSTER_ID = 104
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
     DISK_FULL = 1000
     BROKER_STOPPING = 1001
     UNKNOWN_API = 1002
     FRAME_TOO_LARGE = 1003
+    VOTER_CHANGE_REFUSED = 1004
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +282,10 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.NEW_LEADER_ELECTED: _T(
         "The change made another broker the leader; refresh the metadata", refresh_metadata=True
     ),
+    ErrorCode.DUPLICATE_VOTER: _T("The broker votes in the metadata quorum already"),
+    ErrorCode.VOTER_NOT_FOUND: _T(
+        "The broker does not vote in the metadata quorum; DescribeQuorum lists the voters"
+    ),
     ErrorCode.DISK_FULL: _T(
         "The broker's disk is full: appends are refused, reads go on; free space and retry",
         retriable=True,
@@ -289,6 +296,10 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.UNKNOWN_API: _T("No api has this key; Hello lists the apis"),
     ErrorCode.FRAME_TOO_LARGE: _T(
         "The frame is longer than the broker accepts; Hello names the limit"
+    ),
+    ErrorCode.VOTER_CHANGE_REFUSED: _T(
+        "The voters of the metadata quorum cannot be changed now; the message says why",
+        retriable=True,
     ),
 }
 

@@ -63,6 +63,7 @@ from millrace_server.services.services import Services
 from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
+from millrace_server.services.voters import VoterService
 from millrace_server.statistics import Registry, Sample, metrics
 
 log = get_logger("millrace.broker")
@@ -263,6 +264,7 @@ class Broker:
             log_dirs=LogDirService(self.partitions, self.env, self.scheduler),
             quorum=self.quorum,
             administration=AdministrationService(self.active, self.cache, self.config.topic),
+            voters=VoterService(self.active),
             controller=self.controller,
             requests=self.requests,
             replica_fetch=self.replica_fetch,

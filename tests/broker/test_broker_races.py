@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,9 @@ from millrace_protocol.messages.configs import (
     DescribeConfigsRequest,
 )
 from millrace_protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+from millrace_protocol.messages.elections import ElectionPartition, ElectLeadersRequest
 from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.messages.group_membership import FindCoordinatorResponse
-from millrace_protocol.messages.elections import ElectionPartition, ElectLeadersRequest
 from millrace_protocol.messages.hello import HelloRequest
 from millrace_protocol.messages.leader_epochs import EpochPartition, OffsetForLeaderEpochRequest
 from millrace_protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -36,6 +37,7 @@ from millrace_protocol.messages.metadata import MetadataRequest
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from millrace_protocol.messages.producer_id import InitProducerIdRequest
 from millrace_protocol.messages.quorum import DescribeQuorumRequest
+from millrace_protocol.messages.raft_voters import AddRaftVoterRequest, RemoveRaftVoterRequest
 from millrace_protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -78,6 +80,8 @@ MUTATED: dict[ApiKey, Message] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest(("t",)),
     ApiKey.ELECT_LEADERS: ElectLeadersRequest((ElectionPartition("t", 0),), False),
     ApiKey.RETIRE_BROKER: RetireBrokerRequest(9),
+    ApiKey.ADD_RAFT_VOTER: AddRaftVoterRequest(9, uuid.UUID(int=0)),
+    ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterRequest(9, uuid.UUID(int=0)),
     **group_requests("group", "member", topic="t", states=("Stable",)),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ from millrace_protocol.messages.produce import (
 )
 from millrace_protocol.messages.producer_id import InitProducerIdRequest
 from millrace_protocol.messages.quorum import DescribeQuorumRequest
+from millrace_protocol.messages.raft_voters import AddRaftVoterRequest, RemoveRaftVoterRequest
 from millrace_protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -81,6 +83,8 @@ SAMPLES: dict[ApiKey, Message] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest(None),
     ApiKey.ELECT_LEADERS: ElectLeadersRequest((ElectionPartition("a", 0),), False),
     ApiKey.RETIRE_BROKER: RetireBrokerRequest(0),
+    ApiKey.ADD_RAFT_VOTER: AddRaftVoterRequest(9, uuid.UUID(int=0)),
+    ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterRequest(9, uuid.UUID(int=0)),
     **group_requests("g", ""),
 }
 ABOUT_A_MEMBER = {ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_DELETE}
@@ -308,6 +312,8 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
         ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest((name,)),
         ApiKey.ELECT_LEADERS: ElectLeadersRequest((ElectionPartition(name, 0),), True),
         ApiKey.RETIRE_BROKER: RetireBrokerRequest(2**31 - 1),
+        ApiKey.ADD_RAFT_VOTER: AddRaftVoterRequest(2**31 - 1, uuid.UUID(int=9)),
+        ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterRequest(2**31 - 1, uuid.UUID(int=9)),
         **group_requests(name, name, topic=name, states=(name,)),
     }
     await wire.ask(SAMPLES[ApiKey.FIND_COORDINATOR], FindCoordinatorResponse)

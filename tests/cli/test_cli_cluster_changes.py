@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -121,33 +123,74 @@ def test_the_first_replica_leads_where_it_is_asked_for(cluster: RunningCluster) 
     assert "There is no topic 'nope'" in missing.stderr
 
 
+@contextmanager
+def fourth_broker(cluster: RunningCluster, data: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Broker 4, which is in service and does not vote."""
+    quorum = Layout.decode((cluster.directory / LAYOUT_NAME).read_text()).quorum
+    reserved = ReservedPorts(2)
+    listen, broker_listen = (f"{HOST}:{port}" for port in reserved.ports)
+    flags = {"--data": str(data), "--listen": listen, "--broker-listen": broker_listen}
+    words = [word for pair in flags.items() for word in pair]
+    process = cluster.run_beside("serve", "--node-id", "4", "--quorum", quorum, *words)
+    cluster.until(
+        lambda status: any(b["node_id"] == 4 and not b["fenced"] for b in status["brokers"])
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(HANG_TIMEOUT_S)
+        reserved.release()
+
+
 def test_a_broker_is_retired_in_two_steps(cluster: RunningCluster, tmp_path: Path) -> None:
     millrace, topic = cluster.millrace, create(cluster, "spread", partitions=4, replicas=1)
     sent = millrace.process("produce", topic, stdin=b"".join(b"%d\n" % n for n in range(100)))
     assert sent.returncode == 0, sent.stderr
-    quorum = Layout.decode((cluster.directory / LAYOUT_NAME).read_text()).quorum
-    reserved = ReservedPorts(2)
-    listen, broker_listen = (f"{HOST}:{port}" for port in reserved.ports)
-    flags = {"--data": str(tmp_path / "4"), "--listen": listen, "--broker-listen": broker_listen}
-    words = [word for pair in flags.items() for word in pair]
-    fourth = cluster.run_beside("serve", "--node-id", "4", "--quorum", quorum, *words)
-    cluster.until(lambda status: {each["node_id"] for each in status["brokers"]} == {1, 2, 3, 4})
-    assert millrace("topic", "reassign", topic, "-r", "4").exit_code == 0
-
-    emptied = millrace("broker", "retire", "4")
-    assert (emptied.exit_code, emptied.stdout) == (Exit.REFUSED, "")
-    assert "Broker 4 has no replicas and is in service; stop it, and retire it" in emptied.stderr
-    assert all(4 not in each["replicas"] for each in described(cluster, topic))
-    assert len(millrace("consume", topic).stdout.splitlines()) == 100
-    fourth.terminate()
-    assert fourth.wait(HANG_TIMEOUT_S) == 0
+    with fourth_broker(cluster, tmp_path / "4"):
+        assert millrace("topic", "reassign", topic, "-r", "4").exit_code == 0
+        emptied = millrace("broker", "retire", "4")
+        assert (emptied.exit_code, emptied.stdout) == (Exit.REFUSED, "")
+        assert "Broker 4 has no replicas and is in service; stop it, and ret" in emptied.stderr
+        assert all(4 not in each["replicas"] for each in described(cluster, topic))
+        assert len(millrace("consume", topic).stdout.splitlines()) == 100
     retired = millrace("broker", "retire", "4", "--json")
     assert json.loads(retired.stdout) == {"node_id": 4, "replicas": 0, "retired": True}
     check_shape(documented()["broker", "retire"], json.loads(retired.stdout))
+    shown = json.loads(millrace("cluster", "status", "--json").stdout)
+    assert [each["node_id"] for each in shown["brokers"]] == [1, 2, 3]
     gone = millrace("broker", "retire", "4")
     assert gone.exit_code == Exit.REFUSED
     assert "There is no broker 4; the cluster has 1, 2, 3" in gone.stderr
     voter = millrace("broker", "retire", "3")
     assert voter.exit_code == Exit.REFUSED
     assert "is a voter of the metadata quorum; remove it from that first" in voter.stderr
-    reserved.release()
+
+
+def test_voters_are_added_and_removed(cluster: RunningCluster, tmp_path: Path) -> None:
+    millrace = cluster.millrace
+
+    def voters() -> list[int]:
+        shown = json.loads(millrace("cluster", "status", "--json").stdout)
+        return [each["node_id"] for each in shown["quorum"]["replicas"] if each["voter"]]
+
+    with fourth_broker(cluster, tmp_path / "4"):
+        added = millrace("cluster", "add-voter", "4")
+        assert (added.exit_code, added.output) == (0, "")
+        assert voters() == [1, 2, 3, 4]
+        again = millrace("cluster", "add-voter", "4")
+        assert again.exit_code == Exit.REFUSED
+        assert "Broker 4 votes already, with the directory" in again.stderr
+        removed = millrace("cluster", "remove-voter", "4", "--json")
+        assert json.loads(removed.stdout) == {"node_id": 4, "voter": False}
+        check_shape(documented()["cluster", "remove-voter"], json.loads(removed.stdout))
+        assert voters() == [1, 2, 3]
+    assert millrace("broker", "retire", "4").exit_code == 0
+    missing = millrace("cluster", "remove-voter", "4")
+    assert missing.exit_code == Exit.REFUSED
+    assert "Broker 4 is no voter; the voters are brokers 1, 2, 3" in missing.stderr
+    unknown = millrace("cluster", "add-voter", "9")
+    assert unknown.exit_code == Exit.REFUSED
+    assert "There is no broker 9" in unknown.stderr
+    malformed = millrace("cluster", "remove-voter", "1", "--directory", "x")
+    assert malformed.exit_code == Exit.USAGE

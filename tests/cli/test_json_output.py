@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
 
 NEEDS_SPARK = {("spark", "export"), ("spark", "aggregate")}
-NEEDS_CLUSTER = {("topic", "elect-leaders"), ("broker", "retire")}
+NEEDS_CLUSTER = {
+    ("topic", "elect-leaders"),
+    ("broker", "retire"),
+    ("cluster", "add-voter"),
+    ("cluster", "remove-voter"),
+}
 """Checked in `test_cli_cluster_changes.py`."""
 CASES = {
     ("produce",): "{topic} {lines}",

@@ -6,6 +6,7 @@ Owns the requests. `record` sends them to a broker; `replay` sends recorded fram
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -36,6 +37,7 @@ from millrace_protocol.messages import (
     produce,
     producer_id,
     quorum,
+    raft_voters,
     reassignments,
     retirement,
     split_ranges,
@@ -219,6 +221,8 @@ def _changes() -> Iterable[Message]:
         reassignments.ListPartitionReassignmentsRequest(None),
         elections.ElectLeadersRequest((elections.ElectionPartition("clicks", 0),), False),
         retirement.RetireBrokerRequest(0),
+        raft_voters.AddRaftVoterRequest(9, uuid.UUID(int=0)),
+        raft_voters.RemoveRaftVoterRequest(0, uuid.UUID(int=0)),
     )
 
 

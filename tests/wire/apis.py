@@ -195,6 +195,8 @@ APIS = {
         f"partitions [topic string, partition int32, {_RESULT}, leader_id int32]",
     ),
     "RetireBroker": _api(1002, "node_id int32", f"{_RESULT}, replicas int32, is_retired boolean"),
+    "AddRaftVoter": _api(80, "node_id int32, directory_id uuid", _RESULT),
+    "RemoveRaftVoter": _api(81, "node_id int32, directory_id uuid", _RESULT),
     "DescribeQuorum": _api(
         55,
         "",

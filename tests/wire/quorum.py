@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from tests.wire.check import Target, check, equal, true
 
 UNKNOWN_API = 1002
@@ -29,6 +31,23 @@ def a_topic_moves_the_end_of_what_is_committed(target: Target) -> None:
         before = wire.call("DescribeQuorum").high_watermark
         target.topic(wire)
         true(wire.call("DescribeQuorum").high_watermark > before, "the high watermark stands")
+
+
+@check("W-4.34", "W-4.34.1", "W-4.35")
+def voters_that_are_not_there_change_nothing(target: Target) -> None:
+    """BROKER_ID_NOT_REGISTERED, VOTER_NOT_FOUND; and DUPLICATE_VOTER for one that votes."""
+    with target.connect() as wire:
+        before = wire.call("DescribeQuorum")
+        nobody, none = 2**31 - 1, UUID(int=0)
+        equal(wire.call("AddRaftVoter", nobody, none).error_code, 102, "a broker that is not there")
+        equal(wire.call("AddRaftVoter", before.leader_id, none).error_code, 126, "a voter")
+        equal(wire.call("RemoveRaftVoter", nobody, none).error_code, 127, "no voter")
+        other = UUID(int=9)
+        found = wire.call("RemoveRaftVoter", before.leader_id, other)
+        equal(found.error_code, 127, "a voter with another directory")
+        voters = [each.broker_id for each in before.replicas if each.is_voter]
+        after = [each.broker_id for each in wire.call("DescribeQuorum").replicas if each.is_voter]
+        equal(after, voters, "the voters")
 
 
 @check("W-12")

@@ -17,6 +17,8 @@ UNSEEN = {
     "W-4.30.1": "needs a cluster of several brokers",
     "W-4.31.1": "needs a cluster of several brokers",
     "W-4.33.2": "needs a cluster of several brokers",
+    "W-4.34.2": "needs a cluster of several brokers",
+    "W-4.35.1": "needs a cluster of several brokers",
     "W-5.7": "a cleaning comes when the broker chooses",
     "W-7.2": "how a client reads a code",
     "W-9": "files are not on the wire",

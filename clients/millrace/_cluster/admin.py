@@ -7,6 +7,7 @@ quorum for its followers.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -43,12 +44,19 @@ from millrace_protocol.messages.log_dirs import (
 )
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from millrace_protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from millrace_protocol.messages.raft_voters import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 from millrace_protocol.messages.statistics import (
     DescribeStatisticsRequest,
     DescribeStatisticsResponse,
 )
 
 ANY_BROKER = -1
+_ANY_DIRECTORY = uuid.UUID(int=0)
 
 
 class ClusterAdmin:
@@ -94,6 +102,39 @@ class ClusterAdmin:
         if answer.error_code:
             raise broker_error(answer.error_code, answer.error_message, about="the quorum")
         return _quorum(answer)
+
+    async def add_voter(self, broker: int, *, directory_id: uuid.UUID | None = None) -> None:
+        """Gives a broker a vote in the metadata quorum; returns when that is committed.
+
+        The broker is registered and has caught up with the metadata log. A voter is a broker with
+        its directory; None is the one that it is registered with. One change at a time: raises
+        `VoterChangeRefused` during another one, and while the broker is behind,
+        `BrokerNotRegistered`, and `BrokerError` if it votes already.
+        """
+        self._check()
+        answer = await self._cluster.call(
+            AddRaftVoterRequest(broker, directory_id or _ANY_DIRECTORY),
+            AddRaftVoterResponse,
+            to=self._cluster.controller,
+        )
+        if answer.error_code:
+            raise broker_error(answer.error_code, answer.error_message, about=f"broker {broker}")
+
+    async def remove_voter(self, broker: int, *, directory_id: uuid.UUID | None = None) -> None:
+        """Takes a broker's vote in the metadata quorum; returns when that is committed.
+
+        The broker goes on as one without a vote. Raises `VoterChangeRefused` during another change,
+        and while too few of the other voters are active, `InvalidRequest` for the last voter, and
+        `BrokerError` if the broker does not vote, or not with this directory.
+        """
+        self._check()
+        answer = await self._cluster.call(
+            RemoveRaftVoterRequest(broker, directory_id or _ANY_DIRECTORY),
+            RemoveRaftVoterResponse,
+            to=self._cluster.controller,
+        )
+        if answer.error_code:
+            raise broker_error(answer.error_code, answer.error_message, about=f"broker {broker}")
 
     async def describe_statistics(
         self, broker: int | None = None, *, prefix: str = ""

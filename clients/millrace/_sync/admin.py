@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeVar, Unpack
 
@@ -124,6 +125,14 @@ class Admin(BlockingClient):
     def describe_quorum(self) -> QuorumDescription:
         """The metadata quorum, and how far each replica has come."""
         return self._run(self._admin.describe_quorum())
+
+    def add_voter(self, broker: int, *, directory_id: uuid.UUID | None = None) -> None:
+        """Gives a broker a vote in the metadata quorum."""
+        self._run(self._admin.add_voter(broker, directory_id=directory_id))
+
+    def remove_voter(self, broker: int, *, directory_id: uuid.UUID | None = None) -> None:
+        """Takes a broker's vote in the metadata quorum."""
+        self._run(self._admin.remove_voter(broker, directory_id=directory_id))
 
     def describe_statistics(
         self, broker: int | None = None, *, prefix: str = ""

@@ -13,6 +13,7 @@ import typer
 from millrace_cli.commands.cluster_info import info
 from millrace_cli.commands.cluster_start import start
 from millrace_cli.commands.cluster_status import status
+from millrace_cli.commands.cluster_voters import add_voter, remove_voter
 from millrace_cli.exits import CommandError, Exit, run, unanswered
 from millrace_cli.json_output import Json, print_json
 from millrace_cli.name_patterns import check_patterns, expand
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 cluster = typer.Typer(
     name="cluster",
-    help="Show brokers, their state, statistics, settings and data directories; run a cluster.",
+    help="Show brokers, their state, statistics, settings and data; change voters; run a cluster.",
     no_args_is_help=True,
 )
 Broker = Annotated[
@@ -46,6 +47,8 @@ def _cluster() -> None:
 cluster.command()(start)
 cluster.command()(info)
 cluster.command()(status)
+cluster.command()(add_voter)
+cluster.command()(remove_voter)
 
 
 @cluster.command()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.metadata_records import MetadataRecord
@@ -25,10 +25,14 @@ from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.quorum.metadata_log import MetadataLog, NotWritten
-from millrace_server.quorum.replica import QuorumReplica
+from millrace_server.quorum.replica import Event, QuorumReplica
+from millrace_server.raft.node import VoterChangeRefused
+from millrace_server.raft.voters import VoterSet
 
 log = get_logger("millrace.controller")
 Decide = Callable[[ClusterImage], Sequence[MetadataRecord]]
+VoterChange = Callable[[ClusterImage, VoterSet], Event]
+"""Decides on the image and the voters in force; returns the event of the replica."""
 
 
 class _Parts(NamedTuple):
@@ -60,6 +64,7 @@ class ActiveController:
         self._one_change = asyncio.Lock()
         self._leader_changed = asyncio.Event()
         self._is_closed = False
+        self._is_changing_voters = False
         self._failure: BaseException | None = None
 
     def attach(
@@ -115,6 +120,37 @@ class ActiveController:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_ms / 1000):
                     await self._parts.publisher.until(lambda image: len(image.brokers) >= count)
+
+    async def change_voters(self, change: VoterChange) -> None:
+        """Commits another set of voters: `change(image, voters)` says which, or refuses.
+
+        One at a time: raises `ApiError` while another change is not committed, and what `change`
+        raises. Like `change` it runs to its end when the caller is cancelled.
+        """
+        if self._is_changing_voters:
+            raise ApiError(
+                ErrorCode.VOTER_CHANGE_REFUSED,
+                "Another change of the voters is not committed yet; try again",
+            )
+        self._is_changing_voters = True
+        task = self._env.spawn.task(self._change_voters(change), name="voter change")
+        task.add_done_callback(_retrieve)
+        await asyncio.shield(task)
+
+    async def _change_voters(self, change: VoterChange) -> None:
+        try:
+            async with self._one_change:
+                parts = await self._until_active()
+                await parts.published(parts.log.end_offset)
+                image, voters = self._cache.image, parts.replica.voters
+                event = change(image, voters)
+                try:
+                    end_offset = await parts.replica.change_voters(event)
+                except VoterChangeRefused as refused:
+                    raise ApiError(ErrorCode.VOTER_CHANGE_REFUSED, str(refused)) from refused
+                await parts.published(end_offset)
+        finally:
+            self._is_changing_voters = False
 
     def fail(self, error: BaseException) -> None:
         """The metadata cannot be followed any more: every change fails with `error`.
@@ -195,7 +231,7 @@ class ActiveController:
             ) from None
 
 
-def _retrieve(task: asyncio.Task[ClusterImage]) -> None:
+def _retrieve(task: asyncio.Task[Any]) -> None:
     """Marks the exception of a change as seen: its caller may have been cancelled."""
     if not task.cancelled():
         task.exception()

@@ -14,8 +14,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
+from millrace_protocol.errors import ErrorCode
 from millrace_protocol.metadata_records import NO_LEADER, LeaderChangeRecord, MetadataRecord
 from millrace_server.environment.seams import Environment
 from millrace_server.log import DISK_FULL_ERRNOS, OffsetOutOfRange
@@ -46,7 +47,7 @@ from millrace_server.raft.messages import (
     SnapshotId,
     SnapshotNeeded,
 )
-from millrace_server.raft.node import Effects, RaftNode
+from millrace_server.raft.node import Effects, RaftNode, VoterChangeRefused
 from millrace_server.raft.voters import ReplicaKey, VoterSet
 
 log = get_logger("millrace.quorum")
@@ -188,6 +189,34 @@ class QuorumReplica:
     def on_appended(self) -> None:
         """The controller has appended a change."""
         self._give(lambda node, now_ms: node.on_appended(now_ms))
+
+    async def change_voters(self, change: Event) -> int:
+        """Appends the record of another voter set; returns the end of the log behind it.
+
+        `change` is `RaftNode.add_voter` or `remove_voter`. Raises `VoterChangeRefused`, and
+        `NotWritten` if the replica ends.
+        """
+        appended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def step(node: RaftNode, now_ms: int) -> Effects:
+            try:
+                return change(node, now_ms)
+            except VoterChangeRefused as refused:
+                if not appended.done():
+                    appended.set_exception(refused)
+                return []
+
+        def end() -> None:
+            if not appended.done():
+                appended.set_result(self._log.end_offset)
+
+        self._give(step, end)
+        if self._task is not None:
+            ends: list[asyncio.Future[Any]] = [self._task, appended]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not appended.done():
+            raise NotWritten(ErrorCode.BROKER_STOPPING)
+        return await appended
 
     def on_durable(self) -> None:
         """More of the log is on the disk."""

@@ -94,6 +94,8 @@ class QuorumService:
         found = {replica.key: own}
         if isinstance(role, Leader):
             for key, progress in role.leadership.progress.items():
+                if key not in voters and not self._is_registered(key):
+                    continue  # It was retired, or has lost its directory.
                 caught_up_ms = progress.caught_up_ms
                 found[key] = ReplicaState(
                     *key,
@@ -111,3 +113,7 @@ class QuorumService:
             log.committed_offset,
             [found[key] for key in sorted(found)],
         )
+
+    def _is_registered(self, key: ReplicaKey) -> bool:
+        broker = self._metadata.image.brokers.get(key.broker_id)
+        return broker is not None and key.directory_id in broker.directory_ids

@@ -27,6 +27,7 @@ from millrace_server.services.replica_fetch import ReplicaFetchService
 from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
+from millrace_server.services.voters import VoterService
 
 T = TypeVar("T")
 
@@ -47,6 +48,7 @@ class Services:
     delete_records: DeleteRecordsService
     log_dirs: LogDirService
     administration: AdministrationService
+    voters: VoterService
     controller: ControllerCalls
     replica_fetch: ReplicaFetchService
     requests: ControllerRequests

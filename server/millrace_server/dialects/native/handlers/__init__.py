@@ -22,6 +22,7 @@ from millrace_server.dialects.native.handlers import (
     produce,
     producer_id,
     quorum,
+    raft_voters,
     reassignments,
     retirement,
     split_ranges,
@@ -68,5 +69,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: forwarded(reassignments.list_),
     ApiKey.ELECT_LEADERS: forwarded(elections.elect),
     ApiKey.RETIRE_BROKER: forwarded(retirement.retire),
+    ApiKey.ADD_RAFT_VOTER: forwarded(raft_voters.add),
+    ApiKey.REMOVE_RAFT_VOTER: forwarded(raft_voters.remove),
 }
 """The apis of the listener for clients."""

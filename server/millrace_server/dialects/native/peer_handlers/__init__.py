@@ -7,6 +7,7 @@ from millrace_server.dialects.native.handlers import (
     Handler,
     configs,
     elections,
+    raft_voters,
     reassignments,
     retirement,
     topics,
@@ -38,4 +39,6 @@ PEER_HANDLERS: dict[int, Handler] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: introduced(controller.passed_on(reassignments.list_)),
     ApiKey.ELECT_LEADERS: introduced(controller.passed_on(elections.elect)),
     ApiKey.RETIRE_BROKER: introduced(controller.passed_on(retirement.retire)),
+    ApiKey.ADD_RAFT_VOTER: introduced(controller.passed_on(raft_voters.add)),
+    ApiKey.REMOVE_RAFT_VOTER: introduced(controller.passed_on(raft_voters.remove)),
 }
