@@ -19,8 +19,10 @@ settings.load_profile("same")
 
 # Hundreds of processes that the tests start import the package: the first compiles it for all.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# A process started under nohup ignores SIGHUP, and so would the commands that the tests start.
+# A process started under nohup ignores SIGHUP, and one in the background of a script SIGINT; so
+# would the commands that the tests start.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,6 +7,7 @@ those that were sent, or if a member left another lag than what it had not writt
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from tempfile import TemporaryDirectory
@@ -21,6 +22,9 @@ def main() -> int:
     parser.add_argument("--actions", type=int, default=40, help="stalls, stops and ends")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    # Members inherit what is ignored: SIGHUP under nohup, SIGINT in the background of a script.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     environment = {"MILLRACE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
     started = time.monotonic()
     with (
