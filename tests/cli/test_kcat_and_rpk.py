@@ -13,11 +13,11 @@ from tests.cli.command_tree import COMMANDS, GROUPS, flags
 PAGE = Path(__file__).parents[2] / "docs" / "kcat-and-rpk.md"
 STATES = {"same", "different", "not yet", "no need"}
 THEIRS = {
-    "kcat: general options": "-C -P -L -Q -G -t -p -b -D -K -c -m -F -X|list -X|prop=val -X|dump "
-    "-d -q -v -E -V -h",
+    "kcat: general options": "-C -P -L -Q -G -M -t -p -b -D -K -c -m -F -X|list -X|prop=val "
+    "-X|schema.registry.prop=val -X|dump -d -q -v -E -V -h",
     "kcat: producer options": "-z -p|-1 -D -K -k -H -l -T -c -Z FILE... -X|transactional.id=ID",
     "kcat: consumer options": "-o|beginning -o|end -o|stored -o|OFFSET -o|-OFFSET -o|s@MS -o|e@MS "
-    "-e -f -J -s|key=SERDES -s|value=SERDES -s|SERDES -D -K -O -c -Z -u",
+    "-e -f -J -s|key=SERDES -s|value=SERDES -s|SERDES -r -D -K -O -c -Z -u",
     "kcat: metadata and query options": "-t|TOPIC -t|TOPIC:PARTITION:MS",
     "kcat: format": r"%s %S %R %k %K %T %h %t %p %o \n \r \t \xXX \xNNN topic partition offset "
     "tstype ts broker headers key payload key_error payload_error key_schema_id value_schema_id",
