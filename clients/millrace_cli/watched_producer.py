@@ -49,9 +49,9 @@ async def watched_producer(
 def tell_unacked(count: int) -> None:
     """Prints how many records were sent without an ack, if any."""
     if count:
+        verb, them = ("was", "it") if count == 1 else ("were", "them")
         tell(
-            f"{counted(count, 'record')} more {'was' if count == 1 else 'were'} "
-            "sent without an ack; the topic may have them"
+            f"{counted(count, 'record')} more {verb} sent without an ack; the topic may have {them}"
         )
 
 
