@@ -58,10 +58,11 @@ def test_the_error_of_a_query_is_the_only_line(
     (tmp_path / "query.sql").write_text("SELECT usre FROM clicks")
     query = ("--sql", str(tmp_path / "query.sql"), "--schema", "user long")
     done = spark(servers, quick_spark, "aggregate", "clicks", *query)
-    assert (done.returncode, done.stdout) == (Exit.REFUSED, "")
+    assert (done.returncode, done.stdout) == (Exit.USAGE, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("millrace: AnalysisException: [UNRESOLVED_COLUMN")
+    assert line.startswith("millrace: the query: [UNRESOLVED_COLUMN")
     assert "`usre` cannot be resolved. Did you mean" in line
+    assert "line 1 pos 7" in line
 
 
 def test_a_quiet_import_prints_its_result_and_warnings_and_nothing_of_spark(

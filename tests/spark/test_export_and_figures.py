@@ -18,7 +18,7 @@ from millrace.records import Record
 from millrace.sync import Admin, Consumer, Producer
 from millrace_server.testing import BrokerThread
 from millrace_spark.pipeline.aggregate_run import AggregateSettings, aggregate, query_of
-from millrace_spark.pipeline.errors import JobFailed, TooManyCorrupt
+from millrace_spark.pipeline.errors import JobFailed, QueryRefused, TooManyCorrupt
 from millrace_spark.pipeline.export_run import ExportSettings, export_files
 from millrace_spark.pipeline.import_run import ImportSettings, import_topics
 from millrace_spark.pipeline.value_schema import parse_schema
@@ -274,7 +274,10 @@ def test_a_query_sees_the_fields_and_the_records_own_columns(
     )
     assert aggregate(lambda: spark, settings).rows == (("3", "2026-01-31 23:30:00", None),)
     wrong = AggregateSettings((visits,), broker.servers, sql="SELECT nothing FROM records")
-    with pytest.raises(JobFailed, match="UNRESOLVED_COLUMN"):
+    with pytest.raises(QueryRefused, match=r"the query: .UNRESOLVED_COLUMN.*line 1 pos 7"):
+        aggregate(lambda: spark, wrong)
+    wrong = AggregateSettings((visits,), broker.servers, sql="SELEC page FROM records")
+    with pytest.raises(QueryRefused, match=r"the query: .PARSE_SYNTAX_ERROR.*line 1, pos 0"):
         aggregate(lambda: spark, wrong)
     unknown = AggregateSettings(("none",), broker.servers)
     with pytest.raises(UnknownTopicOrPartition):

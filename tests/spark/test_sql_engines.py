@@ -17,7 +17,7 @@ from millrace.sync import Admin, Producer
 from millrace_cli.demo.flights import flight_records, flights_file
 from millrace_cli.sql.run import SqlSettings, run_once
 from millrace_server.testing import BrokerThread
-from millrace_spark.pipeline.errors import JobFailed
+from millrace_spark.pipeline.errors import QueryRefused
 from millrace_spark.pipeline.progress import NoProgress
 
 pytestmark = [
@@ -110,7 +110,7 @@ def test_spark_says_what_is_wrong_and_keeps_its_settings(
 ) -> None:
     names: Sequence[str] = ("spark.sql.ansi.doubleQuotedIdentifiers", "spark.sql.session.timeZone")
     before = [spark.conf.get(name) for name in names]
-    with pytest.raises(JobFailed, match="nosuch"):
+    with pytest.raises(QueryRefused, match="nosuch"):
         queried(broker, "SELECT nosuch FROM few", spark=lambda: spark)
     assert [spark.conf.get(name) for name in names] == before
     assert not spark.catalog.tableExists("few")

@@ -14,6 +14,7 @@ from millrace_cli.sql.query import Query
 from millrace_cli.sql.rows import Rows
 from millrace_cli.sql.topics import TopicTable
 from millrace_spark.pipeline.aggregate_run import own_types, quoted, record_prefix
+from millrace_spark.pipeline.spark_query import planned
 from millrace_spark.pipeline.spark_tasks import error_of_task
 from millrace_spark.pipeline.value_schema import field_names, own_name
 from millrace_spark.reading.schema import COLUMNS
@@ -35,7 +36,7 @@ def running(
 ) -> Iterator[Rows]:
     """The rows of a query, which the driver collects before the first is read.
 
-    Raises `JobFailed` and the errors of the connector.
+    Raises `QueryRefused`, `JobFailed` and the errors of the connector.
     """
     session = spark()
     before = {name: session.conf.get(name, None) for name in SAME_MEANING}
@@ -44,7 +45,7 @@ def running(
             session.conf.set(name, value)
         for table in tables:
             _view(session, table, servers).createOrReplaceTempView(f"`{table.topic}`")
-        found = session.sql(query.text).toArrow()
+        found = planned(session, query.text).toArrow()
     except Exception as error:
         raise error_of_task(error) from error
     finally:

@@ -29,6 +29,7 @@ from millrace_spark.pipeline.corrupt_records import CorruptLimit
 from millrace_spark.pipeline.errors import TooManyCorrupt
 from millrace_spark.pipeline.executor_wait import executor_wait
 from millrace_spark.pipeline.progress import NoProgress, Progress
+from millrace_spark.pipeline.spark_query import planned
 from millrace_spark.pipeline.spark_tasks import error_of_task
 from millrace_spark.pipeline.value_schema import field_names, own_name, require_distinct
 from millrace_spark.reading.schema import COLUMNS, ddl
@@ -138,7 +139,7 @@ def aggregate(
     *,
     progress: Progress | None = None,
 ) -> Statistics:
-    """Runs the query. Raises `ConfigError`, `JobFailed` and the errors of the reader.
+    """Runs the query. Raises `ConfigError`, `QueryRefused`, `JobFailed` and the reader's errors.
 
     Raises `TooManyCorrupt` before the query runs, for more corrupt records than allowed.
     """
@@ -155,7 +156,7 @@ def _statistics(spark: SparkSession, settings: AggregateSettings) -> Statistics:
 
     corrupt = Observation("corrupt")
     _make_views(spark, settings, corrupt)
-    found = spark.sql(settings.sql or query_of(settings))
+    found = planned(spark, settings.sql or query_of(settings))
     if settings.to is not None:
         # Cached, so that the query runs once, and the result and the files have the same rows.
         found = found.cache()

@@ -32,5 +32,9 @@ class SchemaFileError(ConfigError):
     """A schema file cannot be read, or its schema is not possible for records."""
 
 
+class QueryRefused(ConfigError):
+    """Spark cannot plan a query; the message is Spark's, with the place in the text."""
+
+
 class JobFailed(MillraceError):
     """The Spark job failed; the message is that of the worker's error, if there is one."""

@@ -93,8 +93,7 @@ def error_of_task(error: Exception) -> Exception:
         for fault, sentence in _FAULTS:
             if (found := fault.search(str(error))) is not None:
                 return JobFailed(sentence.format(*found.groups()))
-        first = next((line for line in str(error).splitlines() if line.strip()), "")
-        return JobFailed(f"{type(error).__name__}: {first}")
+        return JobFailed(f"{type(error).__name__}: {first_line(error)}")
     module, name, message = raised[-1]
     try:
         kind = getattr(importlib.import_module(module), name)
@@ -104,3 +103,8 @@ def error_of_task(error: Exception) -> Exception:
     except (ImportError, AttributeError, TypeError):
         pass
     return JobFailed(f"{name}: {message}")
+
+
+def first_line(error: Exception) -> str:
+    """What Spark says before a plan or a stack."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
