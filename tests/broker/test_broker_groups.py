@@ -36,6 +36,7 @@ from millrace_protocol.messages.group_offsets import (
     OffsetFetchResponse,
 )
 from millrace_protocol.metadata_records import PartitionChangeRecord
+from millrace_server.config import BrokerConfig
 from millrace_server.group.records import partition_for_group
 from millrace_server.partitions.role import Role
 from millrace_server.testing import Broker
@@ -380,3 +381,19 @@ async def test_no_broker_coordinates_before_the_first_find_coordinator(wire: Wir
     await find(wire)
     assert "__consumer_offsets" in await wire.topics()
     assert await new_id(wire)
+
+
+async def test_groups_take_eight_directories(tmp_path: Path) -> None:
+    def directories() -> list[str]:
+        return sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
+
+    # A broker of a test has fewer, unless told otherwise.
+    count = BrokerConfig().offsets_topic_partitions
+    async with (
+        Broker(data=tmp_path, offsets_topic_partitions=count) as broker,
+        connect(broker.port) as wire,
+    ):
+        assert directories() == ["__cluster_metadata-0"]
+        await find(wire)
+        expected = ["__cluster_metadata-0", *(f"__consumer_offsets-{n}" for n in range(8))]
+        await until(lambda: directories() == expected)

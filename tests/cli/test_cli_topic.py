@@ -107,6 +107,13 @@ def test_delete_asks_unless_told_yes(millrace: Millrace) -> None:
     assert "doomed" not in millrace("topic", "list").stdout
 
 
+def test_a_topic_that_is_missing_is_not_asked_about(millrace: Millrace) -> None:
+    refused = millrace("topic", "delete", "never-was")
+    assert refused.exit_code == Exit.REFUSED
+    (line,) = refused.stderr.splitlines()
+    assert "no topic 'never-was'" in line
+
+
 def test_several_topics_are_deleted_or_none(millrace: Millrace) -> None:
     millrace("topic", "create", "gone-1", "gone-2", "gone-3")
     refused = millrace("topic", "delete", "gone-1", "never-was", "--yes")
