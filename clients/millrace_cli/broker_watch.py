@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from millrace.config import ClientConfig
 from millrace.events import State
 from millrace_cli.exits import BrokerUnavailable, tell
 
@@ -26,6 +27,8 @@ SAY_AFTER_S = 3.0
 SAY_JOINING_AFTER_S = 10.0
 ERROR_S = 15.0
 """How long an error explains a wait. A consumer tries again sooner, as a rule."""
+CONNECT_S = ClientConfig().connect_timeout_ms / 1000
+"""How long a client waits at its start for each address; a longer limit is not told there."""
 
 
 class Silence(NamedTuple):
@@ -35,6 +38,8 @@ class Silence(NamedTuple):
     sentence: str
     is_joining: bool = False
     """The wait is for other members of a group, whose time the group bounds."""
+    is_starting: bool = False
+    """No broker has answered yet: the client gives an address up after `connect_timeout_ms`."""
 
 
 @asynccontextmanager
@@ -43,7 +48,8 @@ async def watching(
 ) -> AsyncIterator[None]:
     """Watches while the block runs. Raises `BrokerUnavailable` in it after `timeout_s`.
 
-    Without `ends` it only says what is waited for: the block has a timeout of its own.
+    Without `ends` it only says what is waited for, once the client has started: the block has a
+    timeout of its own.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -71,12 +77,14 @@ async def _silent(silence: Callable[[], Silence], timeout_s: float, *, ends: boo
     while True:
         await asyncio.sleep(POLL_S)
         now = silence()
-        if was_silent and ends and not now.is_joining and now.seconds >= timeout_s:
+        may_end = not now.is_joining and (ends or now.is_starting)
+        if was_silent and may_end and now.seconds >= timeout_s:
             return f"{now.sentence}; gave up after {timeout_s:g} s"
         after_s = SAY_JOINING_AFTER_S if now.is_joining else min(SAY_AFTER_S, timeout_s)
         is_silent = now.seconds >= after_s
         if is_silent and not was_silent:
-            limit = "" if now.is_joining else f"; waiting up to {timeout_s:g} s"
+            is_limit = not now.is_joining and not (now.is_starting and timeout_s > CONNECT_S)
+            limit = f"; waiting up to {timeout_s:g} s" if is_limit else ""
             tell(f"{now.sentence}{limit}")
         elif was_silent and not is_silent:
             tell("the wait is over")
@@ -116,7 +124,8 @@ class ConsumerSilence:
         if member is not None and member.state != "stable":
             sentence = f"waiting for the other members of group {member.group} to join again"
             return Silence(now - self._since, sentence, is_joining=True)
-        return Silence(now - self._since, str(error or f"no broker of {self._servers} answers"))
+        sentence = str(error or f"no broker of {self._servers} answers")
+        return Silence(now - self._since, sentence, is_starting=health.state is State.NEW)
 
     def _current_error(self, health: ConsumerHealth, now: float) -> MillraceError | None:
         """The last error, if the consumer still meets it: each time it is a new object."""

@@ -59,7 +59,8 @@ def _silence(producer: Producer, servers: str, started: float) -> Silence:
     """How long the oldest record has waited for its ack, or the command for its first response."""
     health = producer.health()
     if health.state is State.NEW:
-        return Silence(time.monotonic() - started, f"no broker of {servers} answers")
+        sentence = f"no broker of {servers} answers"
+        return Silence(time.monotonic() - started, sentence, is_starting=True)
     waiting = counted(health.buffered_records, "record")
     reason = "" if health.last_error is None else f": {health.last_error}"
     return Silence(health.oldest_ms / 1000, f"no ack for {waiting}{reason}")

@@ -67,8 +67,11 @@ def test_commands_say_that_no_broker_answers_and_end_with_69(
         frozen.process.send_signal(signal.SIGSTOP)
         producer.stdin.write(b"three\n")
         producer.stdin.flush()
-        with millrace.running("consume", "t", *timeout) as late:
-            for process in (consumer, member, producer, late):
+        with (
+            millrace.running("consume", "t", *timeout) as late,
+            millrace.running("produce", "t", *timeout, stdin=subprocess.PIPE) as late_producer,
+        ):
+            for process in (consumer, member, producer, late, late_producer):
                 first = stderr_of(process).readline().decode()
                 expected = (
                     "no ack for 1 record; waiting up to 6 s"
@@ -76,8 +79,10 @@ def test_commands_say_that_no_broker_answers_and_end_with_69(
                     else f"no broker of {frozen.servers} answers; waiting up to 3 s"
                 )
                 assert first == f"millrace: {expected}\n"
-            for process in (consumer, member, producer, late):
+            for process in (consumer, member, producer, late, late_producer):
                 assert process.wait(timeout=HANG_TIMEOUT_S) == Exit.UNAVAILABLE
+            end = f"millrace: no broker of {frozen.servers} answers; gave up after 3 s\n"
+            assert stderr_of(late_producer).read().decode() == end
         told = b"1 record more was sent without an ack; the topic may have it\n"
         assert told in stderr_of(producer).read()
 
