@@ -24,6 +24,7 @@ from millrace._cluster.offsets import list_offsets
 from millrace._cluster.ranges import split_ranges
 from millrace._cluster.replica_admin import ReplicaAdmin
 from millrace._group.admin import GroupAdmin
+from millrace._kafka_methods import KafkaMethodHints
 from millrace._owner import Owner, warn_if_open
 from millrace.brokers import ConfigValue
 from millrace.config import ClientConfig, ClientOptions, Servers, configure, parse_servers
@@ -131,7 +132,7 @@ class TopicOutcome(Generic[T]):
         return self.value
 
 
-class Admin(GroupAdmin, ClusterAdmin, ReplicaAdmin):
+class Admin(GroupAdmin, ClusterAdmin, ReplicaAdmin, KafkaMethodHints):
     """Creates, describes and changes topics; describes brokers and consumer groups; moves replicas.
 
         async with Admin("localhost:9092") as admin:

@@ -17,6 +17,7 @@ from millrace._consumer.fetcher import Fetcher
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.partition_state import PartitionState, no_committed_offset
 from millrace._consumer.positions import Positions
+from millrace._kafka_methods import KafkaMethodHints
 from millrace._owner import Owner
 from millrace.config import ConsumerConfig
 from millrace.errors import ConfigError, NoPartitions
@@ -28,7 +29,7 @@ Start = Literal["earliest", "latest"] | int | datetime
 Partition = TopicPartition | tuple[str, int]
 
 
-class SeekableConsumer:
+class SeekableConsumer(KafkaMethodHints):
     """A consumer with the calls that ask for positions and set them."""
 
     _config: ConsumerConfig

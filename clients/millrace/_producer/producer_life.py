@@ -14,6 +14,7 @@ from typing import Self
 from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import Cluster
+from millrace._kafka_methods import KafkaMethodHints
 from millrace._owner import Owner, warn_if_open
 from millrace._producer.accumulator import Accumulator
 from millrace._producer.hot_batches import HotBatches
@@ -31,7 +32,7 @@ from millrace.errors import (
 from millrace.events import Event, EventFeed, EventKind, ProducerHealth, State
 
 
-class ProducerLife:
+class ProducerLife(KafkaMethodHints):
     """NEW -> RUNNING -> CLOSING -> CLOSED, or FAILED if its task dies."""
 
     def __init__(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
+from millrace._kafka_methods import KafkaMethodHints
 from millrace._owner import Owner
 from millrace._sync.loops import CallerLoop, LoopThread, is_of_this_process, loop_thread
 
@@ -30,7 +31,7 @@ class Startable(Protocol):
     async def close(self) -> None: ...
 
 
-class BlockingClient:
+class BlockingClient(KafkaMethodHints):
     """The loop and the life cycle that the three blocking clients share."""
 
     def __init__(self, client: Startable, *, background: bool = True) -> None:
