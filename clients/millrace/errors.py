@@ -44,6 +44,10 @@ class ConnectionFailed(MillraceError):
     retriable = True
 
 
+class ForeignPort(ConnectionFailed):
+    """A port speaks another protocol than that of a broker."""
+
+
 class ConnectionLost(MillraceError):
     """A connection died before the answer came; the request may have taken effect."""
 
@@ -62,10 +66,7 @@ class ProtocolViolation(MillraceError):
 
 
 class BufferFull(MillraceError):
-    """The producer's buffer has no room for the record, or a connection none for the request.
-
-    It was not taken.
-    """
+    """The producer's buffer has no room for the record, or a connection none; it was not taken."""
 
     retriable = True
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from millrace.config import ClientOptions
-from millrace.errors import ConnectionFailed, MillraceError
+from millrace.errors import ConnectionFailed, ForeignPort, MillraceError
 
 PAUSE_MS_FIRST = 50
 PAUSE_MS_MAX = 1_000
@@ -30,8 +30,9 @@ C = TypeVar("C", bound=_Startable)
 def with_retry(attempt: Callable[[], T], *, deadline_ms: int) -> T:
     """The result of the first attempt that succeeds.
 
-    Raises the error of the last attempt at the deadline, and an error that is not retriable at
-    once. The pauses double from `PAUSE_MS_FIRST` to `PAUSE_MS_MAX`.
+    Raises the error of the last attempt at the deadline, and at once an error that is not
+    retriable, or of a port that is no broker's. The pauses double from `PAUSE_MS_FIRST` to
+    `PAUSE_MS_MAX`.
     """
     deadline = time.monotonic() + deadline_ms / 1000
     pause_ms = PAUSE_MS_FIRST
@@ -39,7 +40,8 @@ def with_retry(attempt: Callable[[], T], *, deadline_ms: int) -> T:
         try:
             return attempt()
         except MillraceError as error:
-            if not error.retriable or time.monotonic() + pause_ms / 1000 >= deadline:
+            is_final = not error.retriable or isinstance(error, ForeignPort)
+            if is_final or time.monotonic() + pause_ms / 1000 >= deadline:
                 raise
         time.sleep(pause_ms / 1000)
         pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
@@ -59,7 +61,7 @@ def start_with_retry(make: Callable[[], C], *, deadline_ms: int) -> C:
     try:
         return with_retry(attempt, deadline_ms=deadline_ms)
     except ConnectionFailed as error:
-        if not error.retriable:
+        if not error.retriable or isinstance(error, ForeignPort):
             raise
         message = f"{error}; tried again until deadlineMs={deadline_ms}"
         raise ConnectionFailed(message) from error

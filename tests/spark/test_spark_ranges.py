@@ -19,7 +19,7 @@ from millrace._arrow.columns import (
     arrow_batches,
     arrow_schema,
 )
-from millrace.errors import ConnectionFailed, UnknownTopicOrPartition
+from millrace.errors import ConnectionFailed, ForeignPort, UnknownTopicOrPartition
 from millrace.records import TopicPartition
 from millrace.sync import Admin, Producer
 from millrace_server.testing import BrokerThread
@@ -186,6 +186,19 @@ def test_a_broker_that_is_away_for_a_moment_is_tried_again() -> None:
         return made[-1]
 
     assert start_with_retry(make, deadline_ms=60_000) is made[2]
+
+
+def test_a_port_that_is_no_brokers_is_not_tried_again() -> None:
+    started: list[None] = []
+
+    class Client:
+        def start(self) -> None:
+            started.append(None)
+            raise ForeignPort("it speaks HTTP")
+
+    with pytest.raises(ForeignPort, match=r"^it speaks HTTP$"):
+        start_with_retry(Client, deadline_ms=600_000)
+    assert len(started) == 1
 
 
 def test_a_read_gives_up_when_nothing_comes_before_the_deadline(

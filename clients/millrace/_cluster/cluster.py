@@ -22,6 +22,7 @@ from millrace.errors import (
     BrokerError,
     Closed,
     ConnectionFailed,
+    ForeignPort,
     MillraceError,
     UnknownTopicOrPartition,
     again,
@@ -98,7 +99,10 @@ class Cluster:
         self._closed = False
 
     async def start(self) -> None:
-        """Finds a broker and learns of the others. Raises `ConnectionFailed`, naming all tried."""
+        """Finds a broker and learns of the others. Raises `ConnectionFailed`, naming all tried.
+
+        Raises `ForeignPort`, which is one, where none of them is a broker's.
+        """
         await self.refresh(())
 
     async def close(self) -> None:
@@ -198,7 +202,9 @@ class Cluster:
                 return await candidate(request)
             except MillraceError as error:
                 failures.append(again(error))
-        raise ConnectionFailed("; ".join(dict.fromkeys(map(str, failures)))) from failures[-1]
+        is_foreign = all(isinstance(each, ForeignPort) for each in failures)
+        kind = ForeignPort if is_foreign else ConnectionFailed
+        raise kind("; ".join(dict.fromkeys(map(str, failures)))) from failures[-1]
 
     def _candidates(self) -> list[Callable[[MetadataRequest], Awaitable[MetadataResponse]]]:
         """Asks brokers with open connections, then the others known, then the bootstrap list.

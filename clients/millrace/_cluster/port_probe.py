@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any, cast
 
 from millrace._cluster.connection import Connection
-from millrace.errors import ConnectionFailed
+from millrace.errors import ConnectionFailed, ForeignPort
 from millrace_wire.connection import Address
-from millrace_wire.errors import ConnectionLost
+from millrace_wire.errors import ConnectionLost, ProtocolViolation
 from millrace_wire.foreign_protocols import (
     FIRST_BYTES,
     HTTP_REQUEST,
@@ -33,8 +33,8 @@ PROBE_S = 1.0
 async def first_contact(dialing: Coroutine[Any, Any, Connection], address: Address) -> Connection:
     """The connection that `dialing` makes to a port that this client has never spoken with.
 
-    Raises what that raises, and `ConnectionFailed` with what the port speaks where it is silent for
-    `SILENT_S`, or closes the connection, and is recognized.
+    Raises what that raises, and `ForeignPort` where the port answers with other bytes than a
+    broker, and where it is silent for `SILENT_S`, or closes the connection, and is recognized.
     """
     opening = asyncio.ensure_future(dialing)
     try:
@@ -43,8 +43,12 @@ async def first_contact(dialing: Coroutine[Any, Any, Connection], address: Addre
             found = await recognize(address)
             if found is not None:
                 host, port = address
-                raise ConnectionFailed(f"no millrace broker at {host}:{port}: {found}")
+                raise ForeignPort(f"no millrace broker at {host}:{port}: {found}")
         return await opening
+    except ConnectionFailed as error:
+        if isinstance(error.__cause__, ProtocolViolation):
+            raise ForeignPort(str(error)) from error.__cause__
+        raise
     finally:
         if not opening.done():
             opening.cancel()

@@ -16,7 +16,7 @@ import pytest
 
 from millrace import Admin
 from millrace._cluster.port_probe import recognize
-from millrace.errors import ConnectionFailed
+from millrace.errors import ForeignPort
 from millrace_server.testing import Broker
 from millrace_wire.foreign_protocols import FIRST_BYTES, resemblance
 
@@ -44,7 +44,7 @@ async def serving(serve: Serve, **options: object) -> AsyncIterator[int]:
 
 async def refusal(port: int) -> str:
     """The sentence of a client that would wait for ten minutes."""
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(ForeignPort) as caught:
         async with Admin(f"127.0.0.1:{port}", connect_timeout_ms=600_000):
             pass
     return str(caught.value)
