@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from millrace.records import RecordBatch, TopicPartition
 from millrace_cli.exits import CommandError
-from millrace_cli.formats.input_format import timestamp_ms
+from millrace_cli.formats.input_format import BeforeEpoch, timestamp_ms
 from millrace_cli.name_patterns import expand, is_pattern
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class ReadStart:
             return cls(last=int(text[1:]))
         try:
             return cls(time_ms=time_of(text))
+        except BeforeEpoch:
+            raise
         except ValueError:
             raise ValueError(
                 f"{text!r} is neither earliest, latest, an offset, PARTITION:OFFSET, -N, @MS, "

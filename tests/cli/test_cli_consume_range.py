@@ -88,6 +88,8 @@ def test_a_pattern_without_a_match_is_exit_1(millrace: Millrace) -> None:
         (("t", "--from", "0:1", "-p", "0"), "leave out --partition"),
         (("t", "u", "--from", "0:1"), "partitions of one topic"),
         (("t", "--from", "0:x"), "'0:x' is neither"),
+        (("t", "--from", "1969-12-31"), "'1969-12-31' is before 1970"),
+        (("t", "--until", "1969-12-31"), "'1969-12-31' is before 1970"),
         (("t", "--until", "5"), "'5' is neither @MS nor ISO 8601"),
         (("t", "--until", "@5", "--follow"), "--until excludes --follow"),
         (("^(",), "'^(' is not a regular expression"),

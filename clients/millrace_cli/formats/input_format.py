@@ -212,8 +212,14 @@ def _key(value: Any) -> bytes | None:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+class BeforeEpoch(ValueError):
+    """A time before 1970."""
+
+
 def timestamp_ms(value: Any) -> int:
-    """Milliseconds since the epoch, from a number of them or ISO 8601. Raises `ValueError`.
+    """Milliseconds since the epoch, from a number of them or ISO 8601.
+
+    Raises `BeforeEpoch`, and `ValueError` for what is no time.
 
     >>> timestamp_ms("2013-01-01T10:00:00Z"), timestamp_ms("2013-01-01 10:00"), timestamp_ms(5)
     (1357034400000, 1357034400000, 5)
@@ -222,7 +228,7 @@ def timestamp_ms(value: Any) -> int:
     if found is not None and 0 <= found < 1 << 62:
         return found
     if found is not None and found < 0:
-        raise ValueError(f"{value!r} is before 1970, and no record has such a timestamp")
+        raise BeforeEpoch(f"{value!r} is before 1970, and no record has such a timestamp")
     raise ValueError(f"{value!r} is neither milliseconds since the epoch nor ISO 8601")
 
 
