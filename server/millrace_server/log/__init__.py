@@ -18,7 +18,11 @@ from millrace_server.log.errors import (
     UnknownProducer,
 )
 from millrace_server.log.flush import DISK_FULL_ERRNOS, FlushTicket
-from millrace_server.log.integrity.corrupt_ranges import CorruptRange, CorruptRecords
+from millrace_server.log.integrity.corrupt_ranges import (
+    CorruptRange,
+    CorruptRecords,
+    RecordsUnderRepair,
+)
 from millrace_server.log.partition_log import PartitionLog
 from millrace_server.log.reading import LogRead
 from millrace_server.log.recovered import RecoveryReport
@@ -50,6 +54,7 @@ __all__ = [
     "PartitionLog",
     "Piece",
     "ReadOnlyLog",
+    "RecordsUnderRepair",
     "RecoveryReport",
     "Swap",
     "TimestampOutOfRange",

@@ -3,8 +3,8 @@
 Owns append, the start and the end of the log, and its life from open to close. Refuses to know
 topics, replicas and threads: blocking work is handed out as a `FlushTicket` or a `Cleaning`, files
 come from the `Disk` seam, and time is a parameter. One log belongs to one event loop. Its parts
-share a `LogState`: `reader` answers what is in it, `cleaner` compacts it, `durability` knows what
-of it is on the disk.
+share a `LogState`: `reader` answers what is in it, `cleaner` compacts it, `range_repairs` mends it,
+`durability` knows what of it is on the disk.
 
     start_offset <= durable_offset <= end_offset
 """
@@ -25,6 +25,7 @@ from millrace_server.log.flush import FlushTicket
 from millrace_server.log.follower_batches import check_for_follower
 from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.log_start import advance_start, remove_expired
+from millrace_server.log.range_repair import RangeRepairs
 from millrace_server.log.reader import LogReader
 from millrace_server.log.recovered import Recovered, RecoveryReport
 from millrace_server.log.recovery import recover
@@ -48,6 +49,7 @@ class PartitionLog:
         self._durability = Durability(self._state, recovered)
         self.reader = LogReader(self._state, self._durability)
         self.cleaner = LogCleaner(self._state, self._durability)
+        self.range_repairs = RangeRepairs(self._state)
 
     @classmethod
     def create(
@@ -328,10 +330,10 @@ class PartitionLog:
     def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> int:
         """Takes off the batches from the one that holds `offset` on; returns the log's end.
 
-        Blocking; no flush may be in flight. `offset` is not below the high watermark, so no
-        consumer has read what goes. A crash leaves the log as it was, as it is afterwards, or with
-        a part of the tail. Raises `OffsetOutOfRange`, `CorruptLog`, `LogFailed` and `OSError`: a
-        full disk leaves the log as it was, after any other error it has failed.
+        Blocking; no flush may be in flight. `offset` is not below the high watermark. A crash
+        leaves the log as it was, as it is afterwards, or with a part of the tail. Raises
+        `OffsetOutOfRange`, `CorruptLog`, `LogFailed` and `OSError`: a full disk leaves the log as
+        it was, after any other error it has failed.
         """
         state = self._state
         if not max(state.start_offset, high_watermark) <= offset:
@@ -405,7 +407,7 @@ class PartitionLog:
         )
 
     def finish_flush(self, ticket: FlushTicket) -> None:
-        """Moves `durable_offset` to where the ticket's `sync` has made the log durable."""
+        """Moves `durable_offset` to where `sync` has made the log durable."""
         self._durability.finish_sync(ticket)
 
     def finish_settle(self, ticket: FlushTicket) -> None:
@@ -414,8 +416,7 @@ class PartitionLog:
 
     def flush(self, *, checkpoint: bool = False, preallocate: bool = True) -> None:
         """Does a whole flush here and now. Blocking; raises `OSError` and `LogFailed`."""
-        ticket = self.begin_flush(checkpoint=checkpoint, preallocate=preallocate)
-        if ticket is not None:
+        if ticket := self.begin_flush(checkpoint=checkpoint, preallocate=preallocate):
             self._durability.run(ticket)
 
     def fail(self, error: BaseException) -> None:
@@ -425,8 +426,7 @@ class PartitionLog:
     def close(self) -> None:
         """Makes everything durable, marks the log as closed in order, closes all files. Blocking.
 
-        Of a log that has failed only the files are closed. Raises `OSError`; the files are closed
-        even then.
+        Of a log that has failed only the files are closed, as they are after an `OSError`.
         """
         if self._state.is_closed:
             return
@@ -439,12 +439,12 @@ class PartitionLog:
             self.discard()
 
     def discard(self) -> None:
-        """Closes all files and writes nothing: for a partition that is being deleted."""
+        """Closes all files and writes nothing: the partition is deleted."""
         self._state.is_closed = True
         self._chain.close_files()
         self._durability.recovery_point.close()
 
     def close_idle_files(self) -> None:
-        """Closes what only a log needs that was flushed lately; call it now and then."""
+        """Closes what only a log needs that was flushed lately."""
         if not self._durability.is_in_flight:
             self._durability.recovery_point.close_if_unused()

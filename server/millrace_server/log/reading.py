@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from millrace_server.environment.seams import File, FileSlice
 from millrace_server.log.chain import SegmentChain
 from millrace_server.log.errors import CorruptLog
-from millrace_server.log.integrity.corrupt_ranges import CORRUPT_RANGES_MAX, CorruptRecords
+from millrace_server.log.integrity.corrupt_ranges import CORRUPT_RANGES_MAX
 from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.segment import Segment
 
@@ -157,5 +157,5 @@ def _end_before_corruption(segment: Segment, start: Boundary, end: Boundary) -> 
     if corrupt_range is None or corrupt_range.position >= end.position:
         return end
     if corrupt_range.position <= start.position:
-        raise CorruptRecords(corrupt_range)
+        raise segment.corrupt_ranges.refusal(corrupt_range)
     return Boundary(corrupt_range.position, corrupt_range.offset)

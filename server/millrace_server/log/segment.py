@@ -34,7 +34,7 @@ from millrace_server.environment.seams import Disk, File, ReadableFile, ReadBuff
 from millrace_server.log.errors import CorruptLog
 from millrace_server.log.header_walk import WINDOW_BYTES, Span, walk_headers
 from millrace_server.log.index_file import read_index, write_index
-from millrace_server.log.integrity.corrupt_ranges import CorruptRanges, CorruptRecords
+from millrace_server.log.integrity.corrupt_ranges import CorruptRanges
 from millrace_server.log.integrity.verification import Boundary, check_batches
 from millrace_server.log.integrity.verified import Verified
 from millrace_server.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
@@ -414,7 +414,7 @@ class Segment:
     def _behind_corruption(self, start: Boundary, offset: int) -> Boundary:
         """`start`, or where the last corrupt range before `offset` ends, if that is closer."""
         if (holding := self.corrupt_ranges.holding(offset)) is not None:
-            raise CorruptRecords(holding)
+            raise self.corrupt_ranges.refusal(holding)
         corrupt_range = self.corrupt_ranges.before(offset)
         if corrupt_range is None or corrupt_range.end_position <= start.position:
             return start

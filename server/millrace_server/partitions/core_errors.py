@@ -15,6 +15,7 @@ from millrace_server.log import (
     OffsetOutOfRange,
     OutOfOrderSequence,
     ReadOnlyLog,
+    RecordsUnderRepair,
     TimestampOutOfRange,
     UnknownProducer,
 )
@@ -27,6 +28,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     TimestampOutOfRange: ErrorCode.INVALID_TIMESTAMP,
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     CorruptRecords: ErrorCode.CORRUPT_MESSAGE,
+    RecordsUnderRepair: ErrorCode.KAFKA_STORAGE_ERROR,
     LogFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     ReadOnlyLog: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     LogClosed: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,8 +1,8 @@
 """The ranges of a segment that are known to be corrupt, and that no reader is given.
 
 Owns the list and the search in it. Refuses to know how a range was found, and to change anything:
-what is on the disk stays as evidence. A range is known until the log is opened again or the segment
-is removed.
+what is on the disk stays as evidence. A range is known until it is repaired from another replica,
+the log is opened again or the segment is removed.
 """
 
 from __future__ import annotations
@@ -50,13 +50,25 @@ class CorruptRecords(LogRefusal):
         self.corrupt_range = found
 
 
+class RecordsUnderRepair(LogRefusal):
+    """Corrupt records that are being fetched from another replica: try again."""
+
+    def __init__(self, found: CorruptRange) -> None:
+        super().__init__(
+            f"{found.path} at byte {found.position}: {found.message}; offsets {found.offset} to "
+            f"{found.end_offset - 1} are being fetched from another replica, try again"
+        )
+
+
 class CorruptRanges:
     """The ranges of one segment: disjoint, in rising order. False while there are none."""
 
-    __slots__ = ("_ranges",)
+    __slots__ = ("_ranges", "under_repair")
 
     def __init__(self) -> None:
         self._ranges: list[CorruptRange] = []
+        self.under_repair: CorruptRange | None = None
+        """The one that another replica's bytes are being fetched for."""
 
     def __len__(self) -> int:
         return len(self._ranges)
@@ -80,6 +92,14 @@ class CorruptRanges:
         """The last range that ends at or before `offset`."""
         at = bisect_right(self._ranges, offset, key=_END_OFFSET) - 1
         return self._ranges[at] if at >= 0 else None
+
+    def refusal(self, one: CorruptRange) -> CorruptRecords | RecordsUnderRepair:
+        """Why a reader does not get a range."""
+        return RecordsUnderRepair(one) if one == self.under_repair else CorruptRecords(one)
+
+    def remove(self, one: CorruptRange) -> None:
+        """The range is as it was written."""
+        self._ranges.remove(one)
 
     def add(self, one: CorruptRange) -> None:
         """Adds a range that begins in none of the others."""
