@@ -32,6 +32,7 @@ from millrace_protocol.messages import (
     raft_voters,
     reassignments,
     replica_fetch,
+    replica_read,
     retirement,
     split_ranges,
     statistics,
@@ -88,6 +89,7 @@ class ApiKey(IntEnum):
     BROKER_HELLO = 1010
     QUORUM_FETCH = 1011
     REPLICA_FETCH = 1012
+    REPLICA_READ = 1013
 
 
 class Listener(Flag):
@@ -288,6 +290,7 @@ _BROKER_APIS = tuple(
             replica_fetch.ReplicaFetchRequest,
             replica_fetch.ReplicaFetchResponse,
         ),
+        (ApiKey.REPLICA_READ, replica_read.ReplicaReadRequest, replica_read.ReplicaReadResponse),
     )
 )
 

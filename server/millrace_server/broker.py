@@ -43,6 +43,7 @@ from millrace_server.partitions.retention import RetentionLoop
 from millrace_server.partitions.scrub import Scrub
 from millrace_server.partitions.storage import remove_leftovers
 from millrace_server.peers.calls import NoPeers, PeerCalls
+from millrace_server.replicas.corruption_repair import CorruptionRepair
 from millrace_server.replicas.replica_manager import ReplicaManager
 from millrace_server.replication.config import ReplicationConfig
 from millrace_server.services.administration import AdministrationService
@@ -59,6 +60,7 @@ from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.quorum import QuorumService
 from millrace_server.services.records import RecordService
 from millrace_server.services.replica_fetch import ReplicaFetchService
+from millrace_server.services.replica_read import ReplicaReadService
 from millrace_server.services.services import Services
 from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
@@ -102,8 +104,12 @@ class Broker:
         self._statistics_service = StatisticsService(self.statistics, env.clock, self.scheduler)
         self._register_gauges()
         self._background_tasks: list[asyncio.Task[None]] = []
+        log_statistics = LogStatistics(self.statistics)
+        self._repair = CorruptionRepair(
+            env, self.cache, peers or NoPeers(), log_statistics, broker_id=config.node_id
+        )
         self._factory = PartitionFactory(
-            env, self.scheduler, LogStatistics(self.statistics), self._end
+            env, self.scheduler, log_statistics, self._end, on_corruption=self._repair.request
         )
         self._make_background(cold_reads)
         self._make_metadata(peers or NoPeers())
@@ -268,6 +274,7 @@ class Broker:
             controller=self.controller,
             requests=self.requests,
             replica_fetch=self.replica_fetch,
+            replica_read=ReplicaReadService(self.env, self.cache, self.partitions),
             lookups=self.lookups,
             scheduler=self.scheduler,
             statistics=self._statistics_service,
@@ -380,6 +387,7 @@ class Broker:
             await asyncio.wait([task])
         await self._opening.stop()
         self.replica_fetch.close()
+        await self._repair.close()
         await self.replicas.close()
         await self.groups.stop()
         await self.requests.close()

@@ -1,4 +1,4 @@
-"""The errors between brokers are those that wire_spec.md W-12.13 lists."""
+"""The errors between brokers are those that wire_spec.md W-12.14 lists."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from millrace_protocol.messages.replica_fetch import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
+from millrace_protocol.messages.replica_read import ReplicaReadRequest, ReplicaReadResponse
 from millrace_server.api_error import ApiError
 from millrace_server.metadata.image import Topic
 from millrace_server.peers.calls import Channel
@@ -46,7 +47,7 @@ NOBODY, NOTHING = uuid.UUID(int=99), -1
 def listed() -> dict[str, tuple[set[int], set[int]]]:
     """The codes of each api: of its response, and of its results."""
     text = SPECIFICATION.read_text()
-    section = text[text.index("### W-12.13") : text.index("### W-12.14")]
+    section = text[text.index("### W-12.14") : text.index("### W-12.15")]
     found = {}
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -144,8 +145,17 @@ async def fetch(asker: Asker, topic: Topic, broker_id: int, epoch: int) -> None:
         await asker.ask(request, ReplicaFetchResponse)
 
 
+async def read(asker: Asker, topic: Topic) -> None:
+    for topic_id, number, offset in (
+        (NOBODY, 0, 0),
+        (topic.topic_id, 99, 0),
+        (topic.topic_id, 0, 9),
+    ):
+        await asker.ask(ReplicaReadRequest(topic_id, number, offset, 100), ReplicaReadResponse)
+
+
 async def test_a_broker_answers_with_the_codes_that_are_listed(cluster: Cluster) -> None:
-    """W-12.13"""
+    """W-12.14"""
     await create_topic(cluster.servers, partitions=3)
     await cluster.wait_until_in_sync(TOPIC)
     controller = await cluster.controller()
@@ -157,6 +167,7 @@ async def test_a_broker_answers_with_the_codes_that_are_listed(cluster: Cluster)
     await change_isrs(asker, topic, asking, epoch)
     await asker.ask(FetchSnapshotRequest(99, 1, 0, 10), FetchSnapshotResponse)
     await fetch(asker, topic, asking, epoch)
+    await read(asker, topic)
     for api, (response, results) in listed().items():
         assert asker.response[api] <= response | {0}, api
         assert asker.results[api] <= results | {0}, api
@@ -173,12 +184,13 @@ UNSEEN: dict[str, set[int]] = {
     "AlterPartition": {41, 108},
     "FetchSnapshot": {99},
     "ReplicaFetch": {2, 56, 42},
+    "ReplicaRead": {2, 56},
 }
 """Codes that need another moment: another controller, a reassignment, a disk that changes bytes."""
 
 
 async def test_a_broker_that_is_no_controller_says_so(cluster: Cluster) -> None:
-    """W-12.13"""
+    """W-12.14"""
     controller = await cluster.controller()
     asking, asked = (each for each in cluster.brokers if each != controller)
     asker = Asker(cluster, asking, asked)

@@ -42,6 +42,7 @@ UNSEEN = {
     "W-12.10": "what brokers tell each other",
     "W-12.11": "what brokers tell each other",
     "W-12.12": "what brokers tell each other",
-    "W-12.13": "the codes are those of each api's own rules",
-    "W-12.14": "an example",
+    "W-12.13": "what brokers tell each other",
+    "W-12.14": "the codes are those of each api's own rules",
+    "W-12.15": "an example",
 }

@@ -18,6 +18,7 @@ from millrace_protocol.messages import (
     broker_lifecycle,
     quorum,
     replica_fetch,
+    replica_read,
 )
 from millrace_protocol.records import BATCH_HEADER, encode_batch, read_header
 from millrace_protocol.schema import Message
@@ -145,6 +146,10 @@ _PAIRS: tuple[tuple[Message, Message], ...] = (
                 ),
             ),
         ),
+    ),
+    (
+        replica_read.ReplicaReadRequest(_TOPIC_ID, 0, 0, len(_batch())),
+        replica_read.ReplicaReadResponse(*_DONE, _batch()),
     ),
 )
 

@@ -8,11 +8,21 @@ from millrace_server.statistics import Registry, metrics
 class LogStatistics:
     """Shared by the partitions, which increase the numbers themselves."""
 
-    __slots__ = ("appended_bytes", "appends", "flush_durations")
+    __slots__ = (
+        "appended_bytes",
+        "appends",
+        "corrupt_ranges",
+        "flush_durations",
+        "repaired_ranges",
+    )
 
     def __init__(self, registry: Registry) -> None:
         self.appends = 0
         self.appended_bytes = 0
+        self.corrupt_ranges = 0
+        self.repaired_ranges = 0
         self.flush_durations = registry.histogram(metrics.FLUSH_DURATION)
         registry.gauge(metrics.APPENDS, lambda: self.appends)
         registry.gauge(metrics.APPENDED, lambda: self.appended_bytes)
+        registry.gauge(metrics.CORRUPT_RANGES, lambda: self.corrupt_ranges)
+        registry.gauge(metrics.REPAIRED_RANGES, lambda: self.repaired_ranges)

@@ -25,11 +25,15 @@ class PartitionFactory:
         scheduler: FairScheduler,
         statistics: LogStatistics,
         on_failure: Callable[[BaseException], None],
+        *,
+        on_corruption: Callable[[Partition], None],
     ) -> None:
+        """`on_corruption` is told of a partition whose log has a corrupt range, known from now."""
         self._env = env
         self._scheduler = scheduler
         self._statistics = statistics
         self._on_failure = on_failure
+        self._on_corruption = on_corruption
         # A disk that fails does so in many places, and each is told of once.
         self._corruption_lines = LogRateLimiter(env.clock)
 
@@ -50,6 +54,8 @@ class PartitionFactory:
         )
 
     def _report_corruption(self, partition: Partition, found: CorruptRange) -> None:
+        self._statistics.corrupt_ranges += 1
+        self._on_corruption(partition)
         suppressed = self._corruption_lines.take()
         if suppressed is not None:
             log.error(

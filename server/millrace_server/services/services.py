@@ -24,6 +24,7 @@ from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.quorum import QuorumService
 from millrace_server.services.records import RecordService
 from millrace_server.services.replica_fetch import ReplicaFetchService
+from millrace_server.services.replica_read import ReplicaReadService
 from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
@@ -51,6 +52,7 @@ class Services:
     voters: VoterService
     controller: ControllerCalls
     replica_fetch: ReplicaFetchService
+    replica_read: ReplicaReadService
     requests: ControllerRequests
     quorum: QuorumService
     lookups: BatchLookups

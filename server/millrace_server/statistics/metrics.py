@@ -72,6 +72,16 @@ LOG_READS = Metric(
     "`cold`, not in the page cache, so a worker thread read and checked them first",
     labels=("source",),
 )
+CORRUPT_RANGES = Metric(
+    "millrace_corrupt_ranges_total",
+    Kind.COUNTER,
+    "ranges of the disk that were found not to be what was written",
+)
+REPAIRED_RANGES = Metric(
+    "millrace_repaired_ranges_total",
+    Kind.COUNTER,
+    "corrupt ranges that were written anew with the records of another replica",
+)
 APPENDS = Metric(
     "millrace_appends_total",
     Kind.COUNTER,
@@ -131,6 +141,8 @@ METRICS = (
     APPENDS,
     APPENDED,
     FLUSH_DURATION,
+    CORRUPT_RANGES,
+    REPAIRED_RANGES,
     LOG_SIZE,
     PARTITIONS,
     GROUPS,

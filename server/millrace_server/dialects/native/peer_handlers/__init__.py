@@ -13,7 +13,13 @@ from millrace_server.dialects.native.handlers import (
     topics,
 )
 from millrace_server.dialects.native.handlers import quorum as quorum_for_clients
-from millrace_server.dialects.native.peer_handlers import controller, hello, quorum, replica_fetch
+from millrace_server.dialects.native.peer_handlers import (
+    controller,
+    hello,
+    quorum,
+    replica_fetch,
+    replica_read,
+)
 from millrace_server.dialects.native.peer_handlers.introduction import introduced
 
 PEER_HANDLERS: dict[int, Handler] = {
@@ -31,6 +37,7 @@ PEER_HANDLERS: dict[int, Handler] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: introduced(controller.handle),
     ApiKey.ALTER_PARTITION: introduced(controller.handle),
     ApiKey.REPLICA_FETCH: introduced(replica_fetch.handle),
+    ApiKey.REPLICA_READ: introduced(replica_read.handle),
     ApiKey.CREATE_TOPICS: introduced(controller.passed_on(topics.create)),
     ApiKey.DELETE_TOPICS: introduced(controller.passed_on(topics.delete)),
     ApiKey.CREATE_PARTITIONS: introduced(controller.passed_on(topics.add_partitions)),
