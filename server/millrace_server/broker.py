@@ -218,7 +218,11 @@ class Broker:
             on_failure=self._fail_metadata,
         )
         self.cluster = ClusterService(self.config, self.cache, self.metadata)
-        self.replica_fetch = ReplicaFetchService(self.env, self.replicas)
+        self.replica_fetch = ReplicaFetchService(
+            self.env,
+            self.replicas,
+            catch_up_bytes_per_second=self.config.catch_up_bytes_per_second,
+        )
 
     def _make_services(self) -> None:
         self.topics = Topics(

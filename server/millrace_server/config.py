@@ -62,6 +62,11 @@ class BrokerConfig:
     broker_session_timeout_ms: int = setting(
         2_000, "After so long without a heartbeat others lead in a broker's place."
     )
+    catch_up_bytes_per_second: int = setting(
+        0,
+        "How fast this broker sends records to replicas that are not in sync, all of them together;"
+        " 0: without a bound. A rate below that of the producers never brings them in sync.",
+    )
     replication_factor: int = setting(
         3, "Replicas of a topic that is created without a number; fewer with fewer brokers."
     )

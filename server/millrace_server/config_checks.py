@@ -27,6 +27,7 @@ _LEAST = {
     "node_id": 0,
     "start_wait_ms": 0,
     "scrub_bytes_per_second": 0,
+    "catch_up_bytes_per_second": 0,
     "partitions": 1,
     "partitions_max": 1,
     "housekeeping_interval_ms": 1,

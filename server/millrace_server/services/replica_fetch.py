@@ -18,6 +18,7 @@ from millrace_server.loop.alarm import Alarm
 from millrace_server.loop.completion import Completion
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.replicas.replica_manager import ReplicaManager
+from millrace_server.replication.catch_up_throttle import CatchUpThrottle
 from millrace_server.replication.effects import LeaderEffect
 from millrace_server.replication.fetch_session import FetchSession, SessionRefused
 from millrace_server.replication.messages import (
@@ -49,8 +50,16 @@ class FollowerSession:
 class ReplicaFetchService:
     """Answers followers. `close` ends what waits."""
 
-    def __init__(self, env: Environment, manager: ReplicaManager) -> None:
+    def __init__(
+        self, env: Environment, manager: ReplicaManager, *, catch_up_bytes_per_second: int
+    ) -> None:
+        """Followers outside the ISR share the rate; 0 is no bound."""
         self._env = env
+        self._throttle = (
+            CatchUpThrottle(catch_up_bytes_per_second, now_ms=env.clock.monotonic_ms())
+            if catch_up_bytes_per_second
+            else None
+        )
         self._manager = manager
         self._sessions: dict[FollowerSession, None] = {}
         self._count = 0
@@ -64,7 +73,7 @@ class ReplicaFetchService:
     def open(self) -> FollowerSession:
         """A new session; its connection ends it with `end`."""
         self._count += 1
-        core = FetchSession(self._count, self._manager.leader, self._manager.config)
+        core = FetchSession(self._count, self._manager.leader, self._manager.config, self._throttle)
         session = FollowerSession(core)
         self._sessions[session] = None
         return session
