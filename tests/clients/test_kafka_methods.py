@@ -8,7 +8,7 @@ import pytest
 
 from millrace import Admin, Consumer, Producer
 from millrace import sync as blocking
-from millrace._kafka_methods import METHODS, NOTES, missing_method
+from millrace._kafka_methods import METHODS, missing_method
 
 aiokafka = pytest.importorskip("aiokafka")
 aiokafka_admin = pytest.importorskip("aiokafka.admin")
@@ -53,9 +53,8 @@ def test_another_name_is_an_error_as_everywhere() -> None:
         _ = Producer("localhost:9092").fly  # type: ignore[attr-defined]
 
 
-def test_every_name_is_one_of_theirs_and_is_answered() -> None:
+def test_every_name_of_theirs_is_answered() -> None:
     theirs = [{*dir(each), *dir(other)} for each, other in THEIRS]
-    assert METHODS.keys() | NOTES.keys() <= set().union(*theirs)
     for names, ours in zip(theirs, OURS, strict=True):
         # An outcome of an Admin is awaited.
         for name in METHODS.keys() & names - ({"poll"} if Admin in ours else set()):
