@@ -34,7 +34,7 @@ from millrace._consumer.partition_state import (
     Slice,
     no_committed_offset,
 )
-from millrace._consumer.read_epochs import ReadEpochs
+from millrace._consumer.read_epochs import NO_EPOCH, ReadEpochs
 from millrace.config import ConsumerConfig
 from millrace.errors import (
     BrokerError,
@@ -238,7 +238,10 @@ class Positions:
             elif state.must_validate(leader[1]):
                 doubtful.setdefault(leader[0], []).append((state, leader[1]))
             else:
-                by_leader.setdefault((leader[0], state.hot), []).append((state, leader[1]))
+                # With an unknown epoch the broker would serve any log; with the last known one it
+                # says that there is a new epoch, which is then asked for what was read.
+                epoch = state.valid_epoch if leader[1] == NO_EPOCH else leader[1]
+                by_leader.setdefault((leader[0], state.hot), []).append((state, epoch))
         for node_id, states in lookups.items():
             plan.lookups += lookups_of(node_id, states)
         for node_id, doubted in doubtful.items():

@@ -22,10 +22,10 @@ class ReadEpochs:
     def note(self, batches: bytes | memoryview, *, from_offset: int, leader_epoch: int) -> None:
         """Takes batches that follow what was read; none is of a later epoch than the leader's.
 
-        So batches behind one of the leader's epoch need not be looked at.
+        So batches behind one of the leader's epoch, if that is known, need not be looked at.
         """
         entries = self._entries
-        if entries and entries[-1][0] >= leader_epoch:
+        if entries and entries[-1][0] >= leader_epoch != NO_EPOCH:
             return
         for base_offset, epoch in batch_epochs(batches):
             if not entries or epoch > entries[-1][0]:

@@ -133,6 +133,27 @@ def test_a_new_leader_is_asked_once_before_it_is_fetched_from() -> None:
     assert rig.state.fetch_offset == 3
 
 
+def test_an_unknown_epoch_of_the_leader_is_not_taken_for_the_old_one() -> None:
+    """The broker opens its partitions after a restart, and its metadata names no leader yet."""
+    rig = Rig()
+    rig.fetch(records(1, 1))
+    rig.consume()
+    rig.epoch = NO_EPOCH
+    (fetch,) = rig.plan().fetches
+    assert [each.leader_epoch for each in fetch.request.partitions] == [1]
+
+
+def test_epochs_of_a_leader_that_tells_none_are_noted_from_its_batches() -> None:
+    rig = Rig()
+    rig.epoch = NO_EPOCH
+    rig.fetch(records(1, 1))
+    rig.fetch(records(1, 2, first=2))
+    rig.consume()
+    rig.epoch = 2
+    assert rig.validate(2, 4) == 2
+    assert rig.plan().fetches
+
+
 @pytest.mark.parametrize(("epoch", "end_offset", "parting"), [(1, 1, 1), (0, 2, 0), (-1, -1, 0)])
 def test_a_truncation_is_an_error_with_both_offsets(
     epoch: int, end_offset: int, parting: int
