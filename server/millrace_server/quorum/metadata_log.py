@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.metadata_records import MetadataRecord, encode_metadata_record
-from millrace_protocol.records import CorruptBatch, encode_batch, read_header
+from millrace_protocol.records import CorruptBatch, batch_ranges, encode_batch, read_header
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Clock, ReadBuffer
 from millrace_server.log import LogFailed
@@ -101,12 +101,18 @@ class MetadataLog:
         """Follows in `epoch`; changes that wait for their commit end with an error."""
         await self._partition.become_follower(epoch, leader_id)
 
-    def append_fetched(self, batches: ReadBuffer) -> list[tuple[int, VoterSet]]:
-        """Appends what the leader sent; returns the voter sets among it, each with its offset.
+    def append_fetched(self, batches: ReadBuffer, *, offset: int) -> list[tuple[int, VoterSet]]:
+        """Appends what the leader sent for a fetch from `offset`; returns the voter sets among it,
+        each with its offset.
 
-        Raises what `PartitionLog.append_as_follower` raises.
+        After an `OSError` the same call may be repeated: what it has appended stays, and only the
+        rest is appended. Raises what `PartitionLog.append_as_follower` raises.
         """
-        append_fetched(self._partition, batches, now_ms=self._clock.wall_ms())
+        rest = batches
+        if self.end_offset > offset:
+            ends = [end for _, end, _, last in batch_ranges(batches) if last < self.end_offset]
+            rest = memoryview(batches)[max(ends, default=0) :]
+        append_fetched(self._partition, rest, now_ms=self._clock.wall_ms())
         self.appended_bytes += len(batches)
         return list(voter_sets(decoded(batches)))
 

@@ -352,7 +352,7 @@ class QuorumReplica:
         data = records.data
         assert isinstance(data, bytes | memoryview)
         if data:
-            for offset, voters in self._log.append_fetched(data):
+            for offset, voters in self._log.append_fetched(data, offset=records.offset):
                 self._note_voters(offset, voters)
         else:
             self.on_durable()
