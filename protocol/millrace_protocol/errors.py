@@ -220,7 +220,10 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
         refresh_metadata=True,
     ),
     ErrorCode.UNKNOWN_LEADER_EPOCH: _T(
-        "The client's leader epoch is newer than the broker's; retry", retriable=True
+        "The client's leader epoch is newer than the broker's, which lags behind, or the topic "
+        "was created anew; refresh the metadata and retry",
+        retriable=True,
+        refresh_metadata=True,
     ),
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: _T(
         "The codec is none, gzip, snappy, lz4 or zstd (attributes bits 0-2 are 0 to 4)"

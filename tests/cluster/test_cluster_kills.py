@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millrace import Producer
+from millrace import Admin, Consumer, Producer
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.broker_lifecycle import (
     AllocateProducerIdsRequest,
@@ -74,3 +74,26 @@ async def test_a_leader_that_is_told_again_still_knows_its_followers(cluster: Cl
     (led,) = [led for key, led in replicas.led.items() if key.topic_id == topic.topic_id]
     await replicas.take_role(topic, 0, led.partition)
     assert replicas.led[led.key] is led
+
+
+async def test_a_topic_that_is_created_anew_is_read_whatever_epochs_its_name_had() -> None:
+    async with Cluster(1, **SETTINGS) as cluster:
+        await create_topic(cluster.servers, min_isr=1)
+        await cluster.kill()
+        await cluster.start()
+        async with (
+            Producer(cluster.servers) as producer,
+            Consumer(
+                cluster.servers, TOPIC, on_out_of_range="earliest", fetch_max_wait_ms=1
+            ) as consumer,
+            Admin(cluster.servers) as admin,
+        ):
+            await send(producer, [b"old"])
+            assert (await consumer.getone()).value == b"old"
+            consumer.pause((TOPIC, 0))
+            await admin.delete_topic(TOPIC)
+            await create_topic(cluster.servers, min_isr=1)
+            await send(producer, [b"new"])
+            consumer.seek((TOPIC, 0), 0)
+            consumer.resume((TOPIC, 0))
+            assert (await consumer.getone()).value == b"new"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +84,7 @@ class Cluster:
         self.rng = rng or random.Random()
         self.leaders: dict[str, dict[int, Leader]] = {}
         self.topic_errors: dict[str, BrokerError] = {}
+        self._topic_ids: dict[str, uuid.UUID] = {}
         self.brokers: dict[int, Address] = {}
         self.cluster_id = ""
         self.controller_id = -1
@@ -281,7 +283,10 @@ class Cluster:
                 self.leaders[topic.name] = self._leaders_of(topic)
 
     def _leaders_of(self, topic: TopicMetadata) -> dict[int, Leader]:
-        known = self.leaders.get(topic.name, {})
+        # The epochs of a topic that was deleted say nothing of a new one with its name.
+        is_known = self._topic_ids.get(topic.name) == topic.topic_id
+        known = self.leaders.get(topic.name, {}) if is_known else {}
+        self._topic_ids[topic.name] = topic.topic_id
         leaders: dict[int, Leader] = {}
         for partition in topic.partitions:
             replica_id = partition.replicas[0] if partition.replicas else -1
