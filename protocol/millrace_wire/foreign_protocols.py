@@ -19,6 +19,21 @@ _KAFKA_API_VERSIONS: Final = 18
 _KAFKA_BODY: Final = struct.pack(">hhih", _KAFKA_API_VERSIONS, 0, _KAFKA_CORRELATION_ID, -1)
 KAFKA_REQUEST: Final = struct.pack(">i", len(_KAFKA_BODY)) + _KAFKA_BODY
 
+_TLS_HELLO: Final = (
+    b"\x03\x03"  # TLS 1.2, and 32 bytes that are random where a connection is meant to last
+    + bytes(32)
+    + b"\x00"  # no session
+    + bytes.fromhex("0008 c02f c02b c030 c02c")  # AES-GCM over ECDHE with RSA or ECDSA
+    + b"\x01\x00"  # no compression
+    + bytes.fromhex("001a")  # extensions:
+    + bytes.fromhex("000a 0006 0004 001d 0017")  # groups X25519 and secp256r1
+    + bytes.fromhex("000d 000c 000a 0403 0804 0401 0805 0501")  # signatures
+)
+TLS_CLIENT_HELLO: Final = (
+    struct.pack(">BHHBBH", 22, 0x0301, 4 + len(_TLS_HELLO), 1, 0, len(_TLS_HELLO)) + _TLS_HELLO
+)
+"""What a TLS client sends first (RFC 5246, 7.4.1.2). A server answers with a record, be it an
+alert."""
 _TLS_RECORDS: Final = range(0x14, 0x18)
 _MILLRACE_TEXT: Final = b"ERR "
 """A broker takes an HTTP request for lines of the text dialect."""

@@ -17,10 +17,10 @@ from millrace_server.metadata.delta import Delta
 from millrace_server.partitions import opening
 from millrace_server.partitions.partition_table import OpenedAgainLater
 from millrace_server.partitions.role import Role
+from millrace_simulation.disk import FaultyDisk
 from tests.broker.failing_disk import Faults, node_on
 from tests.broker.wire import batch, connect, open_files, until
 from tests.crash.machine_in_memory import broker_on
-from tests.sim.disk import FaultyDisk
 
 
 class Crash(Exception):

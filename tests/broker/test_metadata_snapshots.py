@@ -19,9 +19,9 @@ from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.metadata.snapshot import TornSnapshot, decode_snapshot, encode_snapshot
 from millrace_server.quorum.metadata_log import MetadataLog
 from millrace_server.raft.messages import SnapshotId
+from millrace_simulation.disk import FaultyDisk
 from tests.crash.durable_states import MomentDisk, Tally, states
 from tests.crash.machine_in_memory import broker_on
-from tests.sim.disk import FaultyDisk
 
 DIRECTORY = "__cluster_metadata-0"
 

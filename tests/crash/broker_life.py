@@ -19,8 +19,8 @@ from millrace_server.partitions.storage import is_partition, partition_directory
 from millrace_server.quorum.metadata_log import METADATA_TOPIC
 from millrace_server.services.delete_records import Deletion
 from millrace_server.services.produce import ACKS_ALL, Produced
+from millrace_simulation.disk import FaultyDisk
 from tests.crash.machine_in_memory import broker_on
-from tests.sim.disk import FaultyDisk
 
 Waiting = list[Produced] | Awaitable[list[Produced]]
 

@@ -22,7 +22,7 @@ from itertools import product
 from math import prod
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from tests.sim.disk import SECTOR_BYTES, FaultyDisk, _Gone, _Inode
+from millrace_simulation.disk import SECTOR_BYTES, FaultyDisk, _Gone, _Inode
 
 Change = tuple[int, bytes] | int
 """A write as (position, data), or a new size."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from millrace_protocol.records import check_batch, encode_batch, read_header
 from millrace_server.log import CorruptLog, LogConfig, PartitionLog
+from millrace_simulation.disk import FaultyDisk
 from tests.fuzz.samples import batches, resealed
 from tests.fuzz.targets import Target
-from tests.sim.disk import FaultyDisk
 
 _DIRECTORY = "found-0"
 _CONFIG = LogConfig(segment_bytes=1 << 20, index_interval_bytes=128)

@@ -13,9 +13,9 @@ from millrace_protocol.records import assign, encode_batch
 from millrace_server.log import LogConfig, PartitionLog, UnexpectedBatch
 from millrace_server.partitions.partition import Partition
 from millrace_server.quorum.metadata_log import MetadataLog
+from millrace_simulation.disk import FaultyDisk
 from tests.crash.machine_in_memory import StoppedClock
 from tests.server.log.log_model import DIRECTORY, read_all
-from tests.sim.disk import FaultyDisk
 
 
 class FollowingPartition:

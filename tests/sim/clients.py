@@ -11,9 +11,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sim.host import Rng, World
+from millrace_simulation.loop import Process
+from millrace_simulation.world import Rng, World
 from tests.sim.ledger import Ledger
-from tests.sim.loop import Process
 from tests.sim.options import Options
 from tests.sim.topics import Topics
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from millrace.config import Acks, Compression
 from millrace_server.config import BrokerConfig
-from tests.sim.clock import NO_SKEW, Skew
-from tests.sim.host import Rng
+from millrace_simulation.clock import NO_SKEW, Skew
+from millrace_simulation.world import Rng
 
 PORT = 9092
 """Of every broker; each has a host of its own."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 from millrace.errors import MillraceError
 from millrace_server.log.recovery_point import RECOVERY_POINT_NAME, RecoveryPoint
 from millrace_server.quorum.metadata_log import METADATA_TOPIC
-from tests.sim.disk import SECTOR_BYTES, FaultyDisk
-from tests.sim.host import Rng, Trace
+from millrace_simulation.disk import SECTOR_BYTES, FaultyDisk
+from millrace_simulation.trace import Trace
+from millrace_simulation.world import Rng
 from tests.sim.ledger import partition_name
 
 _METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"

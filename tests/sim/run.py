@@ -6,17 +6,15 @@ nothing of one run is left in the next.
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tests.sim.host import Rng, World
+from millrace_simulation.loop import Stuck
+from millrace_simulation.outside import no_collections
+from millrace_simulation.world import Rng, World
 from tests.sim.ledger import Ledger
-from tests.sim.loop import Stuck
 from tests.sim.options import Options
 from tests.sim.rot import Rot
 from tests.sim.situations import noticed
@@ -58,25 +56,8 @@ def run(
     show: Callable[[str], object] | None,
 ) -> Outcome:
     """Runs to its end what `simulated` makes in a new world."""
-    # Finalizers would run when the collector happens to, and not at the same place in each run.
-    gc.disable()
-    try:
+    with no_collections():
         return _run(seed, rng, options, simulated, show)
-    finally:
-        with _finalizers_ignored():
-            # All that the run has left is young: nothing was collected since it began.
-            gc.collect(0)
-        gc.enable()
-
-
-@contextmanager
-def _finalizers_ignored() -> Iterator[None]:
-    """Coroutines of processes that were killed are collected, and what they complain of is lost."""
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        yield
-    finally:
-        sys.unraisablehook = hook
 
 
 def _run(

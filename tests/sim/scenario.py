@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from millrace_simulation.world import Rng, World
 from tests.sim.clients import Clients, Life
 from tests.sim.consuming import Consuming
-from tests.sim.host import Rng, World
 from tests.sim.ledger import Ledger
 from tests.sim.lookups import Lookups
 from tests.sim.options import Options, ProducerStyle

@@ -29,9 +29,9 @@ from millrace_server.log import (
     UnknownProducer,
 )
 from millrace_server.services.producer_ids import ProducerIds
-from tests.sim.host import Trace
+from millrace_simulation.loop import CURRENT, running_process
+from millrace_simulation.trace import Trace
 from tests.sim.ledger import Ledger
-from tests.sim.loop import CURRENT, running_process
 from tests.sim.rot import Rot
 
 SOMETIMES = (

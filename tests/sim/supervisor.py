@@ -18,10 +18,10 @@ from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.node import Node
 from millrace_server.partitions.storage import IDENTITY_FILE
-from tests.sim.host import Rng, World
+from millrace_simulation.loop import Process
+from millrace_simulation.machine import Machine
+from millrace_simulation.world import Rng, World
 from tests.sim.ledger import partition_name
-from tests.sim.loop import Process
-from tests.sim.machine import Machine
 from tests.sim.options import PORT, Options
 from tests.sim.rot import Rot
 from tests.sim.situations import is_disk_error

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from millrace_server.log.recovery_point import RECOVERY_POINT_NAME, RecoveryPoint
+from millrace_simulation.disk import SECTOR_BYTES, FaultyDisk
+from millrace_simulation.loop import SimLoop, Stuck
+from millrace_simulation.trace import Trace
+from millrace_simulation.world import Rng
 from tests.history.operations import Left
-from tests.sim.disk import SECTOR_BYTES, FaultyDisk
-from tests.sim.host import Rng, Trace
 from tests.sim.ledger import NOT_SENT, Ledger, Where
 from tests.sim.lookups import Lookup, Lookups
-from tests.sim.loop import SimLoop, Stuck
 from tests.sim.rot import Rot
 from tests.sim.scenario import run_seed
 

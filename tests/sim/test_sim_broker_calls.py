@@ -12,6 +12,8 @@ import pytest
 from millrace_server.config import BrokerConfig
 from millrace_server.environment.seams import Environment
 from millrace_server.node import Node
+from millrace_simulation.machine import Machine
+from millrace_simulation.world import Rng, World
 from millrace_wire.connection import Connection
 from millrace_wire.errors import ConnectFailed, ConnectionLost, RequestTimedOut
 from tests.connection.broker_calls import (
@@ -23,8 +25,6 @@ from tests.connection.broker_calls import (
     metadata,
     read,
 )
-from tests.sim.host import Rng, World
-from tests.sim.machine import Machine
 
 SEEDS = range(6)
 HOSTS = ("10.0.0.1", "10.0.0.2")

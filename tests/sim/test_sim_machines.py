@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.sim.clock import NO_SKEW, Skew
-from tests.sim.host import Rng, World
+from millrace_simulation.clock import NO_SKEW, Skew
+from millrace_simulation.loop import Process
+from millrace_simulation.machine import Machine
+from millrace_simulation.network import BACKLOG, Link
+from millrace_simulation.world import Rng, World
 from tests.sim.hunt import hunt
-from tests.sim.loop import Process
-from tests.sim.machine import Machine
 from tests.sim.mutants import acks_before_the_sync
-from tests.sim.network import BACKLOG, Link
 from tests.sim.scenario import run_seed
 
 HOST, PORT = "10.0.0.1", 9092

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from millrace import Admin
 from millrace.errors import MillraceError, TopicAlreadyExists, UnknownTopicOrPartition
+from millrace_simulation.world import Rng, World
 from tests.history.operations import Left
-from tests.sim.host import Rng, World
 from tests.sim.ledger import Ledger, Where
 from tests.sim.options import Options
 from tests.sim.servers import Servers

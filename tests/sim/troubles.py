@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 
+from millrace_simulation.network import Link
+from millrace_simulation.world import Rng, World
 from tests.sim.clients import Clients
-from tests.sim.host import Rng, World
-from tests.sim.network import Link
 from tests.sim.options import Options
 from tests.sim.rot import Rot
 from tests.sim.supervisor import FULL_ROOMS_BYTES, Supervisor

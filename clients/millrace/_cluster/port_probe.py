@@ -20,6 +20,7 @@ from millrace_wire.foreign_protocols import (
     FIRST_BYTES,
     HTTP_REQUEST,
     KAFKA_REQUEST,
+    TLS_CLIENT_HELLO,
     resemblance,
 )
 
@@ -65,24 +66,10 @@ def _was_cut(opening: asyncio.Future[Connection]) -> bool:
 
 async def recognize(address: Address) -> str | None:
     """What the port speaks, None where no probe is answered in a way that is known."""
-    requests = (_client_hello(), KAFKA_REQUEST, HTTP_REQUEST)
+    requests = (TLS_CLIENT_HELLO, KAFKA_REQUEST, HTTP_REQUEST)
     answers = await asyncio.gather(*(_probe(address, request) for request in requests))
     found = [each for answer in answers if (each := resemblance(answer)) is not None]
     return found[0] if found else None
-
-
-def _client_hello() -> bytes:
-    """What a TLS client sends first."""
-    # Only a failing client needs it, and it takes 10 ms to import.
-    import ssl
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    sent = ssl.MemoryBIO()
-    with suppress(ssl.SSLWantReadError):
-        context.wrap_bio(ssl.MemoryBIO(), sent).do_handshake()
-    return sent.read()
 
 
 async def _probe(address: Address, request: bytes) -> bytes:

@@ -16,9 +16,9 @@ from millrace_server.environment.seams import Environment
 from millrace_server.log import LogConfig, PartitionLog
 from millrace_server.partitions.ack_purgatory import AckPurgatory
 from millrace_server.statistics import Registry, metrics
+from millrace_simulation.disk import FaultyDisk
 from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.server.log.log_model import DIRECTORY, append
-from tests.sim.disk import FaultyDisk
 
 CONFIG = LogConfig()
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from millrace_server.log import PartitionLog
+from millrace_simulation.disk import FaultyDisk
 from tests.crash.durable_states import MomentDisk, Tally, states
 from tests.server.log.keyed_log import append_pairs, clean
 from tests.server.log.log_model import DIRECTORY
 from tests.server.log.test_log_epochs import CONFIG, from_leader, log_of, reopened, values
-from tests.sim.disk import FaultyDisk
 
 BEGIN = 100
 OLD = [b"%d" % number for number in range(8)]

@@ -24,6 +24,7 @@ from millrace_server.log import CorruptLog, LogConfig, PartitionLog
 from millrace_server.log.compaction import cleaned_segment
 from millrace_server.log.compaction.key_map import KeyMap
 from millrace_server.log.inventory import Inventory, SegmentName
+from millrace_simulation.disk import FaultyDisk
 from tests.server.log.keyed_log import (
     Pair,
     append_pairs,
@@ -34,7 +35,6 @@ from tests.server.log.keyed_log import (
     read_records,
 )
 from tests.server.log.log_model import DIRECTORY
-from tests.sim.disk import FaultyDisk
 
 NOW_MS = 10_000
 

@@ -17,10 +17,10 @@ from hypothesis.stateful import (
 
 from millrace_protocol.records import Codec, Record
 from millrace_server.log import LogConfig, PartitionLog
+from millrace_simulation.disk import FaultyDisk
 from tests.server.log.keyed_log import append_pairs, clean, final_map, read_records
 from tests.server.log.log_model import DIRECTORY
 from tests.server.log.times import first_at_or_after, newest
-from tests.sim.disk import FaultyDisk
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d" * 40])
 RETENTION_MS = 100

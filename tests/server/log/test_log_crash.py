@@ -8,8 +8,8 @@ import random
 import pytest
 
 from millrace_server.log import LogConfig, LogFailed, PartitionLog
+from millrace_simulation.disk import FaultyDisk, PowerCut
 from tests.server.log.log_model import DIRECTORY, LogModel, append, read_all
-from tests.sim.disk import FaultyDisk, PowerCut
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, retention_bytes=6000)
 PRODUCER = 77

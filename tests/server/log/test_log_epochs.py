@@ -21,8 +21,8 @@ from millrace_server.log import (
 )
 from millrace_server.log.epochs import EPOCHS_NAME, FIRST_EPOCH, EpochStart, EpochTable
 from millrace_server.log.offset_gaps import GAPS_NAME
+from millrace_simulation.disk import FaultyDisk
 from tests.server.log.log_model import DIRECTORY, append, fetch, read_all
-from tests.sim.disk import FaultyDisk
 
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=100)
 

@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from millrace_protocol.records import assign, encode_batch
 from millrace_server.log import LogConfig, PartitionLog
+from millrace_simulation.disk import FaultyDisk
 from tests.server.log.log_model import DIRECTORY, LogModel, append, fetch
 from tests.server.log.times import first_at_or_after, newest
-from tests.sim.disk import FaultyDisk
 
 TIMES = st.integers(min_value=0, max_value=30)
 PRODUCER = 5

@@ -19,8 +19,8 @@ from millrace_server.log.recovery_point import (
     RecoveryPointFile,
     read_recovery_point,
 )
+from millrace_simulation.disk import FaultyDisk, FaultyFile
 from tests.server.log.log_model import DIRECTORY, append, read_all
-from tests.sim.disk import FaultyDisk, FaultyFile
 
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
 MARK_PATH = f"{DIRECTORY}/{RECOVERY_POINT_NAME}"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from millrace_protocol.records import batch_positions, read_header
 from millrace_server.log import LogClosed, LogConfig, OffsetOutOfRange, PartitionLog, Piece
+from millrace_simulation.disk import FaultyDisk
 from tests.server.log.keyed_log import append_pairs, clean, read_batches
 from tests.server.log.log_model import DIRECTORY, append
-from tests.sim.disk import FaultyDisk
 
 INTERVAL_BYTES = 300
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=INTERVAL_BYTES, preallocate=False)

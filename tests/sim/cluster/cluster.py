@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from millrace_server.metadata.image import Topic
 from millrace_server.node import Node
+from millrace_simulation.world import World
 from tests.sim.cluster.options import ClusterOptions
-from tests.sim.host import World
 from tests.sim.rot import Rot
 from tests.sim.supervisor import Supervisor
 

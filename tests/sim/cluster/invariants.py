@@ -33,9 +33,9 @@ from millrace_server.quorum.replica import QuorumReplica
 from millrace_server.replicas.replica_fetcher import ReplicaFetcher
 from millrace_server.replicas.replica_manager import ReplicaManager
 from millrace_server.replication.effects import ReportLoss, Reset, Truncate
-from tests.sim.host import Trace
+from millrace_simulation.loop import running_process
+from millrace_simulation.trace import Trace
 from tests.sim.ledger import partition_name
-from tests.sim.loop import running_process
 
 Key = tuple[uuid.UUID, int]
 Place = tuple[int, int]

@@ -10,10 +10,10 @@ import asyncio
 
 from millrace import Consumer, TopicPartition
 from millrace.errors import ClientFailed, MillraceError
+from millrace_simulation.trace import Trace
 from tests.sim.clients import Clients, Life
 from tests.sim.cluster.options import ClusterOptions
 from tests.sim.consuming import note_records
-from tests.sim.host import Trace
 from tests.sim.ledger import Where, partition_name
 from tests.sim.topics import Topics
 

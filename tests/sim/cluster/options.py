@@ -14,8 +14,8 @@ from millrace.config import Acks
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
-from tests.sim.clock import NO_SKEW, Skew
-from tests.sim.host import Rng
+from millrace_simulation.clock import NO_SKEW, Skew
+from millrace_simulation.world import Rng
 from tests.sim.options import PORT, Options, ProducerStyle
 
 BROKER_PORT = 9093

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from millrace import Consumer
+from millrace_simulation.world import Rng, World
 from tests.sim.clients import Clients, Life
 from tests.sim.cluster.cluster import IN_SYNC_S, SimCluster
 from tests.sim.cluster.invariants import Invariants, observed
@@ -18,7 +19,6 @@ from tests.sim.cluster.members import GROUP, CommittedOffsets, Member
 from tests.sim.cluster.options import ClusterOptions
 from tests.sim.cluster.troubles import ClusterTroubles
 from tests.sim.consuming import Consuming
-from tests.sim.host import Rng, World
 from tests.sim.ledger import Ledger
 from tests.sim.lookups import Lookups
 from tests.sim.options import ProducerStyle

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from millrace_simulation.network import Link
+from millrace_simulation.world import Rng, World
 from tests.sim.clients import Clients
 from tests.sim.cluster.cluster import SimCluster
 from tests.sim.cluster.options import ClusterOptions
-from tests.sim.host import Rng, World
-from tests.sim.network import Link
 from tests.sim.rot import Rot
 from tests.sim.topics import Topics
 from tests.sim.troubles import Troubles

@@ -1,32 +1,23 @@
-"""The seams of a simulated machine, and the world behind them: clocks, a network, chance.
+"""The world of a run: chance, the event loop, the network, the clocks of machines, the processes.
 
-Owns what a run is made of: the seed, the trace, the loop, the network, the clocks of the machines
-and the processes. Knows nothing of what runs in them.
+Owns what a run is made of, and the seam `Spawn` of its machines. Knows nothing of what runs in
+them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import marshal
 import random
-import sys
-import time
-import zlib
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from millrace._cluster import port_probe
-from tests.sim.clock import NO_SKEW, MachineClock, Skew, TrueTime
-from tests.sim.loop import Process, SimLoop, running_process
-from tests.sim.network import SimNetwork
-from tests.sim.transport import Mark
+from millrace_simulation.clock import NO_SKEW, MachineClock, Skew
+from millrace_simulation.loop import Process, SimLoop
+from millrace_simulation.network import SimNetwork
+from millrace_simulation.outside import simulated_outside
+from millrace_simulation.trace import Trace
 
 T = TypeVar("T")
-TLS_CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(506)
-"""As long as what `ssl` sends first, with zeros in the place of its random bytes."""
 
 
 class Rng(random.Random):
@@ -41,80 +32,6 @@ class Rng(random.Random):
     def fork(self, label: str) -> Rng:
         """The child of that name."""
         return Rng(f"{self.label}/{label}")
-
-
-_LINES_HASHED = 1024
-"""At once: each line by itself costs more."""
-
-
-class Trace:
-    """What happened, in order, as lines for people and a digest for comparing two runs."""
-
-    def __init__(self, true: TrueTime, *, show: Callable[[str], object] | None) -> None:
-        self._true = true
-        self._show = show
-        self._hash = hashlib.blake2b(digest_size=12)
-        self._unhashed: list[object] = []
-        self.counts: Counter[str] = Counter()
-        self.violations: list[str] = []
-
-    @property
-    def digest(self) -> str:
-        self._take_in()
-        return self._hash.hexdigest()
-
-    def note(self, line: str) -> None:
-        """Something happened."""
-        unhashed = self._unhashed
-        unhashed += (self._true.now_s, line)
-        if len(unhashed) >= _LINES_HASHED:
-            self._take_in()
-        if self._show is not None:
-            self._show(f"{self._true.now_s:12.6f} {line}")
-
-    def note_arrival(self, end: int, source: str, target: str, item: bytes | Mark) -> None:
-        """Bytes, or the end of them, came through the network."""
-        unhashed = self._unhashed
-        if isinstance(item, Mark):
-            unhashed += (self._true.now_s, end, item.name)
-        else:
-            unhashed += (self._true.now_s, end, len(item))
-            self._hash.update(item)
-        if len(unhashed) >= _LINES_HASHED:
-            self._take_in()
-        if self._show is not None:
-            what = item.name if isinstance(item, Mark) else f"{len(item)} {zlib.crc32(item):08x}"
-            self._show(f"{self._true.now_s:12.6f} #{end} {source} > {target} {what}")
-
-    def _take_in(self) -> None:
-        # Later versions mark what is interned or referenced twice, which differs by run.
-        self._hash.update(marshal.dumps(self._unhashed, 2))
-        self._unhashed.clear()
-
-    def sometimes(self, what: str, count: int = 1) -> None:
-        """Something happened that a set of runs must meet now and then."""
-        self.counts[what] += count
-
-    def told(self, name: str, error: Exception) -> None:
-        """A client was told of an error that it can live with."""
-        self.note(f"{name} got {type(error).__name__}: {error}")
-        self.sometimes("a client was told of an error")
-
-    def violation(self, sentence: str) -> None:
-        """Something happened that must not; kept once, however often it did."""
-        if sentence not in self.violations:
-            self.violations.append(sentence)
-        self.note(f"VIOLATION {sentence}")
-
-
-class RunningClock:
-    """What client code has for the `time` module: the clock of the machine on which it runs."""
-
-    def time_ns(self) -> int:
-        return running_process().clock.wall_ms() * 1_000_000
-
-    def monotonic_ns(self) -> int:
-        return running_process().clock.monotonic_ns()
 
 
 class SimSpawn:
@@ -213,7 +130,7 @@ class World:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs the world until `work`, which belongs to no process, is done."""
-        with client_doors():
+        with simulated_outside(self.rng.fork("outside")):
             return self.loop.run_until_complete(work)
 
     async def within(self, what: str, task: asyncio.Task[None], limit_s: float) -> None:
@@ -234,23 +151,3 @@ class World:
 
     def _unhandled(self, sentence: str) -> None:
         self.trace.violation(f"unhandled: {sentence}")
-
-
-@contextmanager
-def client_doors() -> Iterator[None]:
-    """The doors that clients have without a handle: the `time` module, and chance within TLS."""
-    clock = RunningClock()
-    modules = [
-        module.__dict__
-        for name, module in sorted(sys.modules.items())
-        if name.startswith("millrace.") and module.__dict__.get("time") is time
-    ]
-    for module in modules:
-        module["time"] = clock
-    hello, port_probe._client_hello = port_probe._client_hello, lambda: TLS_CLIENT_HELLO
-    try:
-        yield
-    finally:
-        port_probe._client_hello = hello
-        for module in modules:
-            module["time"] = time

@@ -9,9 +9,9 @@ import errno
 from collections.abc import Callable
 
 from millrace_server.environment.seams import Environment
-from tests.sim.disk import FaultyDisk
-from tests.sim.host import SimSpawn, World
-from tests.sim.loop import Process
+from millrace_simulation.disk import FaultyDisk
+from millrace_simulation.loop import Process
+from millrace_simulation.world import SimSpawn, World
 
 _FIRST_LOG = "/00000000000000000000.log"
 _ENTRY_BYTES = 4096

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.sim.loop import Process, SimLoop, running_process
-from tests.sim.transport import End, Listener, Mark
+from millrace_simulation.loop import Process, SimLoop, running_process
+from millrace_simulation.transport import End, Listener, Mark
 
 SYN_RETRY_S = 1.0
 SYN_TRIES = 60

@@ -30,11 +30,15 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any, Protocol
 
-from tests.sim.clock import MachineClock
+from millrace_simulation.clock import MachineClock
 
 TURN_S_MAX = 20e-6
 _TASKS_KEPT_MIN = 64
 _CLEANUPS_MAX = 10
+
+
+class NotSimulated(RuntimeError):
+    """A simulated process asked for something that a simulation does not have."""
 
 
 class Stuck(Exception):
@@ -268,7 +272,20 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        raise RuntimeError(f"{func} would run in a thread that no door leads to")
+        raise NotSimulated(f"{func} would run in a thread; a simulated process has only one")
+
+    async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
+        raise NotSimulated("a simulated process listens only as a broker does")
+
+    async def create_datagram_endpoint(  # type: ignore[override]
+        self, *args: Any, **options: Any
+    ) -> tuple[asyncio.DatagramTransport, asyncio.DatagramProtocol]:
+        raise NotSimulated("a simulated network has connections, and no datagrams")
+
+    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
+        raise NotSimulated("a simulated process starts no other program")
+
+    subprocess_shell = subprocess_exec
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         source = context.get("task") or context.get("future")

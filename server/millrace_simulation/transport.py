@@ -15,14 +15,12 @@ import asyncio
 import contextvars
 import enum
 import errno
+import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
-from tests.sim.loop import Process, running_process
-
-if TYPE_CHECKING:
-    from tests.sim.network import SimNetwork
+from millrace_simulation.loop import Process, SimLoop, running_process
 
 
 class Mark(enum.Enum):
@@ -32,12 +30,37 @@ class Mark(enum.Enum):
     RST = enum.auto()
 
 
+class Between(Protocol):
+    """What lies between two ends: the network as they need it."""
+
+    loop: SimLoop
+    rng: random.Random
+    sometimes: Callable[[str], None]
+    note_arrival: Callable[[int, str, str, bytes | Mark], None]
+    window_bytes: int
+    segment_bytes: int
+    context: contextvars.Context
+    listeners: dict[tuple[str, int], Listener]
+
+    def latency_s(self, source: str, target: str) -> float:
+        """How long the next segment travels."""
+
+    def read_size(self, size: int) -> int:
+        """How much of `size` bytes the next read gets."""
+
+    def is_cut(self, source: str, target: str) -> bool:
+        """Whether nothing gets from one machine to the other."""
+
+    def forget(self, end: End) -> None:
+        """Drops an end that is lost."""
+
+
 class Listener:
     """A port on which a process takes connections; also the socket it would have."""
 
     def __init__(
         self,
-        network: SimNetwork,
+        network: Between,
         factory: Callable[[], asyncio.BaseProtocol],
         name: tuple[str, int],
     ) -> None:
@@ -73,7 +96,7 @@ class End(asyncio.Transport):
     protocol: asyncio.BaseProtocol
 
     def __init__(
-        self, network: SimNetwork, number: int, process: Process, context: contextvars.Context
+        self, network: Between, number: int, process: Process, context: contextvars.Context
     ) -> None:
         super().__init__()
         self.network = network
