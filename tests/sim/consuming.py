@@ -11,11 +11,11 @@ from contextlib import suppress
 
 from millrace import Consumer, Record
 from millrace.errors import ClientFailed, CorruptMessage, MillraceError, OffsetOutOfRange
+from millrace_simulation.broker import is_disk_error
 from tests.sim.clients import Clients, Life
 from tests.sim.ledger import Ledger, Where
 from tests.sim.lookups import Lookup, Lookups
 from tests.sim.rot import Rot
-from tests.sim.situations import is_disk_error
 from tests.sim.topics import Topic
 
 _WAIT_S = 0.5

@@ -82,7 +82,7 @@ class Scenario:
             rot=self.rot,
             rng=self._rng.fork("trouble"),
         )
-        await troubles.run()
+        await troubles.run(options.trouble_s)
         world.trace.note("heal")
         world.network.heal()
         for broker in self._brokers:

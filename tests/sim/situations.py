@@ -7,9 +7,7 @@ methods; everything else is counted where it is done.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +27,7 @@ from millrace_server.log import (
     UnknownProducer,
 )
 from millrace_server.services.producer_ids import ProducerIds
+from millrace_simulation.broker import is_disk_error
 from millrace_simulation.loop import CURRENT, running_process
 from millrace_simulation.trace import Trace
 from tests.sim.ledger import Ledger
@@ -95,11 +94,6 @@ SEEDS_FOR_ALL = 200
 def missing(listed: tuple[str, ...], counts: Counter[str], seeds: int) -> list[str]:
     """What should have happened in so many runs and did not."""
     return [what for what in listed if not counts[what]] if seeds >= SEEDS_FOR_ALL else []
-
-
-def is_disk_error(text: str) -> bool:
-    """Whether a sentence is about an error that the simulated disk made."""
-    return any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EIO))
 
 
 @contextmanager

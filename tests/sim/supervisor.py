@@ -1,8 +1,4 @@
-"""The supervisor of one broker: it starts the broker again whatever ended it.
-
-Owns the broker's lives. A life ends by a kill, a power cut, an orderly stop, or by the broker
-itself after a disk error; the next begins after a pause.
-"""
+"""A broker of a run: what its clients know of it, and what ends it, or excuses it, only here."""
 
 from __future__ import annotations
 
@@ -12,35 +8,26 @@ from contextlib import suppress
 
 from millrace_protocol.metadata_records import PartitionChangeRecord
 from millrace_server.api_error import ApiError
-from millrace_server.environment.seams import Environment
 from millrace_server.log import CorruptLog
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.node import Node
 from millrace_server.partitions.storage import IDENTITY_FILE
-from millrace_simulation.loop import Process
-from millrace_simulation.machine import Machine
+from millrace_simulation.broker import START_S_MAX, SimulatedBroker, is_disk_error
+from millrace_simulation.faults import FULL_ROOMS_BYTES
 from millrace_simulation.world import Rng, World
 from tests.sim.ledger import partition_name
-from tests.sim.options import PORT, Options
+from tests.sim.options import Options
 from tests.sim.rot import Rot
-from tests.sim.situations import is_disk_error
 
-FULL_ROOMS_BYTES = (0, 300, 3000, 10_000)
-"""What a full disk may have left."""
-STOP_S_MAX = 30.0
-START_S_MAX = 30.0
 ELECT_S_MAX = 30.0
-_RETRY_S = 0.5
 _REFUSALS = (OSError, CorruptLog, UnreadableMetadata, ApiError)
 """What a broker may say of data that it cannot start with."""
 
 
-class Supervisor:
-    """Keeps one broker up while `keep_up` runs.
-
-    `refusal` is why it does not start any more, after damage to what it must read.
-    """
+class Supervisor(SimulatedBroker):
+    """Implements `Servers`. `refusal` is why it does not start any more, after damage to what it
+    must read."""
 
     def __init__(
         self,
@@ -51,74 +38,15 @@ class Supervisor:
         rot: Rot,
         on_power_cut: Callable[[Supervisor], None],
     ) -> None:
-        self.name = f"broker{number}"
-        self.machine = Machine(world, self.name, f"10.0.0.{number + 1}")
-        self.address = f"{self.machine.host}:{PORT}"
+        config = options.config(f"10.0.0.{number + 1}", number)
+        super().__init__(world, number, config)
         self.refusal: Exception | None = None
-        self._world = world
         self._options = options
-        self._config = options.config(self.machine.host, number)
         self._rot = rot
         self._on_power_cut = on_power_cut
-        self._rng = world.rng.fork(f"supervisor {number}")
-        self._node: Node | None = None
-        self._pause_s = 0.0
-        self._down: asyncio.Future[None] = world.loop.create_future()
-        self._is_up = asyncio.Event()
         self._start_refused = asyncio.Event()
 
-    async def keep_up(self) -> None:
-        """Starts the broker, and again whenever it has ended."""
-        loop = self._world.loop
-        while True:
-            process, host = self.machine.boot()
-            self._world.trace.note(f"start {process.name}")
-            loop.start(process, self._serve(process, host))
-            await asyncio.shield(self._down)
-            self._node = None
-            self._down = loop.create_future()
-            await asyncio.sleep(self._pause_s)
-
-    async def _serve(self, process: Process, env: Environment) -> None:
-        """The broker's main function."""
-        node = Node(self._config, env)
-        try:
-            await node.start()
-        except Exception as error:
-            if not process.is_alive:
-                return
-            if self._rot.has_begun and isinstance(error, _REFUSALS):
-                self._world.trace.sometimes("damage was found at a start")
-                self.refusal = error
-            elif self._options.may_refuse_start(error):
-                self._world.trace.sometimes("a start was refused for want of a quorum")
-            elif not is_disk_error(str(error)):
-                self._world.trace.violation(f"{self.name} does not start: {error!r}")
-            elif self.machine.room_bytes is not None:
-                self._world.trace.sometimes("a start was refused by a full disk")
-                self._start_refused.set()
-            self._end_after_error()
-            return
-        if self.machine.disk_failed:
-            self._world.trace.sometimes("the broker stopped after a disk error")
-            self._end_after_error()
-            return
-        if self.machine.room_bytes is not None:
-            self._world.trace.sometimes("a broker started on a full disk")
-        self.refusal = None
-        self._node = node
-        node.broker.failed.add_done_callback(self._on_failed)
-        self._is_up.set()
-
-    @property
-    def node(self) -> Node | None:
-        """The broker that runs, None while none has started."""
-        return self._node
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the broker has started and not ended."""
-        return self._is_up.is_set()
+    # Servers
 
     def wall_ms(self) -> int:
         """See `Servers`."""
@@ -139,36 +67,10 @@ class Supervisor:
 
     # What ends it, or stops it for a while
 
-    def kill(self, *, pause_s: float) -> None:
-        """kill -9."""
-        if self.machine.process is not None:
-            self._world.trace.sometimes("the broker was killed")
-            self.machine.kill()
-            self._ended(pause_s)
-
     def cut_power(self, *, pause_s: float) -> None:
-        """The machine loses its power."""
         if self.machine.process is not None:
-            self.machine.cut_power()
+            super().cut_power(pause_s=pause_s)
             self._on_power_cut(self)
-            self._ended(pause_s)
-
-    def cut_power_soon(self, operations: int, *, pause_s: float) -> None:
-        """The same, in the midst of a disk operation of this life, if there are so many."""
-        if self.machine.process is not None:
-            self.machine.cut_power_at(operations, lambda: self.cut_power(pause_s=pause_s))
-
-    async def pause(self, pause_s: float, *, is_killed: bool) -> None:
-        """SIGSTOP, and after a while SIGCONT, or SIGKILL."""
-        process = self.machine.process
-        if process is not None:
-            self._world.trace.sometimes("a broker was paused")
-            process.pause()
-            await asyncio.sleep(pause_s)
-            if is_killed:
-                self.kill(pause_s=_RETRY_S)
-            else:
-                self._world.loop.resume(process)
 
     async def lead_anew(self, topic: str, number: int) -> None:
         """Has the controller elect this broker again, in the next leader epoch of a partition."""
@@ -213,58 +115,29 @@ class Supervisor:
             self._world.trace.violation(f"{self.name} is not up on a full disk")
         return self.is_up
 
-    async def restart_in_order(self) -> None:
-        """Stops the broker as SIGTERM does; returns when it is up again."""
-        process, node = self.machine.process, self._node
-        if node is not None and process is not None:
-            stopping = self._world.loop.start(process, node.stop())
-            down = self._down
-            done, _ = await asyncio.wait(
-                [stopping, down], timeout=STOP_S_MAX, return_when=asyncio.FIRST_COMPLETED
-            )
-            if stopping in done:
-                self._world.trace.sometimes("the broker stopped in order")
-            if not done:
-                self._world.trace.violation(f"{self.name} did not stop within {STOP_S_MAX} s")
-            if self.machine.process is process:
-                self.machine.kill()
-                self._ended(0.1)
-        await self.until_up()
+    # What it may say, and what is a bug
 
-    async def until_up(self) -> None:
-        """Returns when the broker is up, or cannot come up any more."""
-        try:
-            async with asyncio.timeout(START_S_MAX):
-                await self._is_up.wait()
-        except TimeoutError:
-            if self.refusal is None:
-                self._world.trace.violation(f"{self.name} is not up within {START_S_MAX} s")
+    def _may_refuse_start(self, error: Exception) -> bool:
+        return self._options.may_refuse_start(error)
 
-    async def heal(self) -> None:
-        """The disk has room and its syncs succeed; returns when the broker is up."""
-        self.machine.repair()
-        await self.until_up()
+    def _start_failed(self, error: Exception) -> None:
+        if self._rot.has_begun and isinstance(error, _REFUSALS):
+            self._world.trace.sometimes("damage was found at a start")
+            self.refusal = error
+            return
+        super()._start_failed(error)
+        if is_disk_error(str(error)) and self.machine.room_bytes is not None:
+            self._start_refused.set()
 
-    def _on_failed(self, failed: asyncio.Future[None]) -> None:
-        error = failed.exception()
-        causes = f"{error} {error.__cause__}" if error is not None else ""
-        if not self._rot.has_begun and not is_disk_error(causes):
-            self._world.trace.violation(f"{self.name} gave up: {error!r}")
-        self._world.trace.sometimes("the broker stopped after a disk error")
-        self._end_after_error()
+    def _may_give_up(self, causes: str) -> bool:
+        return self._rot.has_begun or super()._may_give_up(causes)
 
-    def _end_after_error(self) -> None:
-        if self._rng.random() < 0.5:
-            # The page cache is rid of what the failed sync did not write.
-            self.cut_power(pause_s=_RETRY_S)
-        else:
-            # It is still there, marked clean, for the next process to read.
-            self.kill(pause_s=_RETRY_S)
+    def _started(self) -> None:
+        self.refusal = None
 
-    def _ended(self, pause_s: float) -> None:
-        self._pause_s = pause_s
-        self._is_up.clear()
-        self._down.set_result(None)
+    def _not_up(self) -> None:
+        if self.refusal is None:
+            super()._not_up()
 
 
 async def _ignoring_refusals(

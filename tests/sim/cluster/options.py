@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millrace.config import Acks
-from millrace_protocol.errors import ErrorCode
-from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
+from millrace_simulation.broker import is_want_of_quorum
 from millrace_simulation.clock import NO_SKEW, Skew
 from millrace_simulation.world import Rng
 from tests.sim.options import PORT, Options, ProducerStyle
@@ -44,15 +43,6 @@ TROUBLES = (
     "client_cancel",
     "client_pause",
 )
-_NO_QUORUM = (
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NOT_CONTROLLER,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-    ErrorCode.DISK_FULL,
-)
-"""Why a broker may not start while there is no controller, none that it reaches, or one without
-room on its disk."""
 _SKEWS = (NO_SKEW, Skew(50, 2e-4), Skew(10_000, 0.02))
 
 
@@ -116,11 +106,6 @@ class ClusterOptions(Options):
         return self.rest
 
     @property
-    def majority(self) -> int:
-        """So many brokers decide."""
-        return self.brokers // 2 + 1
-
-    @property
     def replication_factor(self) -> int:
         return self.replicas
 
@@ -138,7 +123,7 @@ class ClusterOptions(Options):
         return acks == "all"
 
     def may_refuse_start(self, error: Exception) -> bool:
-        return self.brokers > 1 and isinstance(error, ApiError) and error.code in _NO_QUORUM
+        return self.brokers > 1 and is_want_of_quorum(error)
 
     def config(self, host: str, number: int) -> BrokerConfig:
         quorum = ",".join(f"{n + 1}@{host_of(n)}:{BROKER_PORT}" for n in range(self.brokers))

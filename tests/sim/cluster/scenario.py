@@ -11,13 +11,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from millrace import Consumer
+from millrace_simulation.cluster import IN_SYNC_S
 from millrace_simulation.world import Rng, World
 from tests.sim.clients import Clients, Life
-from tests.sim.cluster.cluster import IN_SYNC_S, SimCluster
+from tests.sim.cluster.cluster import SimCluster
 from tests.sim.cluster.invariants import Invariants, observed
 from tests.sim.cluster.members import GROUP, CommittedOffsets, Member
 from tests.sim.cluster.options import ClusterOptions
-from tests.sim.cluster.troubles import ClusterTroubles
 from tests.sim.consuming import Consuming
 from tests.sim.ledger import Ledger
 from tests.sim.lookups import Lookups
@@ -27,6 +27,7 @@ from tests.sim.reading import LIVENESS_S, LastReading
 from tests.sim.rot import Rot
 from tests.sim.run import Outcome, run
 from tests.sim.topics import Topics
+from tests.sim.troubles import Troubles
 
 _COMPARE_S = 0.5
 """Between two comparisons of the replicas."""
@@ -88,7 +89,9 @@ class ClusterScenario:
         load = self._start_load()
         if options.churns:
             load.append(loop.start(admin, self._topics.churn(lambda: self._clients.is_over)))
-        await asyncio.gather(*(self._troubles(number).run() for number in range(options.at_once)))
+        await asyncio.gather(
+            *(self._troubles(number).run(options.trouble_s) for number in range(options.at_once))
+        )
         world.trace.note("heal")
         world.network.heal()
         await self._cluster.heal()
@@ -98,11 +101,11 @@ class ClusterScenario:
             await world.within(f"{task.get_name()} after healing", task, limit_s)
         await self._last_word()
 
-    def _troubles(self, number: int) -> ClusterTroubles:
-        return ClusterTroubles(
+    def _troubles(self, number: int) -> Troubles:
+        return Troubles(
             self.world,
             self.options,
-            self._cluster,
+            brokers=list(self._cluster.brokers),
             topics=self._topics,
             clients=self._clients,
             rot=self.rot,
