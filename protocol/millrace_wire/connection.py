@@ -35,7 +35,13 @@ from millrace_wire.foreign_protocols import resemblance
 from millrace_wire.frame_buffers import KEPT_BYTES_MAX, FrameBuffers
 from millrace_wire.frame_reader import FrameLengthError, FrameReader, Scratch
 from millrace_wire.request_pipeline import RequestPipeline
-from millrace_wire.socket_options import WAKE_BYTES, set_wake_bytes, write_frame
+from millrace_wire.socket_options import (
+    KEEPALIVE_S,
+    WAKE_BYTES,
+    set_keepalive,
+    set_wake_bytes,
+    write_frame,
+)
 
 M = TypeVar("M", bound=Message)
 Address = tuple[str, int]
@@ -272,6 +278,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(UNSENT_BYTES_MAX)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            set_keepalive(sock, idle_s=KEEPALIVE_S)
         if self.fault is not None:
             self._transport.abort()
 

@@ -1,7 +1,7 @@
-"""Options of a connected socket that spare calls of the kernel: when it sends, and when it wakes.
+"""Options of a connected socket: when the kernel sends, when it wakes, when it asks for the peer.
 
-Owns the two places where a connection reaches below its transport. Both are left out where the
-system or the transport has no such option; the bytes are the same.
+Owns the places where a connection reaches below its transport. They are left out where the system
+or the transport has no such option; the bytes are the same.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ JOINED_BYTES_MAX: Final = 64 << 10
 """A frame up to this size is joined: the copy costs less than one more call of the kernel."""
 WAKE_BYTES: Final = 1 << 20
 """The event loop wakes up for this many bytes of a large frame, or for all that it lacks."""
+KEEPALIVE_S: Final = 20
+"""A client asks for a broker that has sent nothing for so long. A machine that lost its power says
+nothing by itself, and some responses are waited for during minutes: that to JoinGroup is one."""
+_PROBES: Final = 4
 _CORK: Final = getattr(socket, "TCP_CORK", None)
 """Linux alone has it."""
 
@@ -50,3 +54,19 @@ def set_wake_bytes(transport: asyncio.Transport, count: int) -> None:
     if sock is not None and hasattr(socket, "SO_RCVLOWAT"):
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+
+
+def set_keepalive(sock: socket.socket, *, idle_s: int) -> None:
+    """Has the kernel ask for a peer that has been silent for `idle_s`, and give it up after as
+    long again without an answer. Does nothing for sockets that are not TCP's."""
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    options = (
+        ("TCP_KEEPIDLE", idle_s),
+        ("TCP_KEEPINTVL", max(1, idle_s // _PROBES)),
+        ("TCP_KEEPCNT", _PROBES),
+    )
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in options:
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

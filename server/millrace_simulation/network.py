@@ -27,6 +27,8 @@ BACKLOG = 100
 """Connections that wait to be accepted; further ones are tried again later."""
 PORT_FIRST = 30_000
 LOOPBACK = "127.0.0.1"
+KEEPALIVE_S = 20.0
+"""After so long without a word the kernel of a millrace client asks for its peer."""
 RETRANSMIT_S = 0.2
 """After this long a segment that was lost is sent again: Linux' least retransmission timeout."""
 
@@ -201,6 +203,11 @@ class SimNetwork:
                 end.is_lost = True
                 if not machine_too:
                     end.drop()
+                    continue
+                # The machine that is left asks for the one that is dark, or knows nothing any more.
+                silent = end.peer
+                until_s = self.loop.now_s + KEEPALIVE_S
+                self.loop.at(until_s, silent.reset, context=silent.context)
         if machine_too:
             self._dark.add(process.machine)
 

@@ -28,7 +28,7 @@ from millrace_wire.errors import (
     RequestTimedOut,
 )
 from millrace_wire.frame_reader import Scratch
-from millrace_wire.socket_options import WAKE_BYTES
+from millrace_wire.socket_options import KEEPALIVE_S, WAKE_BYTES
 from tests.connection.peer import CONFIG, HELLO, METADATA, TIMEOUT_MS, Peer, connected, listening
 
 ASK = MetadataRequest(())
@@ -355,3 +355,17 @@ class SocketHolder(asyncio.Transport):
 
     def abort(self) -> None:
         """Nothing is under way."""
+
+
+async def test_the_kernel_asks_for_a_broker_that_is_silent() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.hello()
+        await peer.serve()
+
+    async with listening(script) as address:
+        connection = await connected(address)
+        assert connection._transport is not None
+        sock = connection._transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_S
+        connection.close()

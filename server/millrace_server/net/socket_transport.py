@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from millrace_server.environment.seams import FileSlice, ReadBuffer
+from millrace_wire.socket_options import set_keepalive
 
 TRANSPORT_READ_BYTES = 64 << 10
 _KEEPALIVE_S = 60
@@ -184,7 +185,4 @@ def _tune(sock: socket.socket) -> None:
     # asyncio does this for some listening sockets only, and a small answer after a large one
     # waits 40 ms without it.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_S // 6)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6)
+    set_keepalive(sock, idle_s=_KEEPALIVE_S)
