@@ -93,6 +93,7 @@ class ProduceService:
             if index and not index % CHUNK_BATCHES:
                 await self._scheduler.yield_()
             topic, number, batch = batches[index]
+            partition = None
             try:
                 partition, header = self._check(topic, number, batch)
                 is_known = header.producer_id < 0 or self._producer_ids.was_given(
@@ -112,7 +113,8 @@ class ProduceService:
                     partition.replica.check_append()
                 appended = partition.append(batch, header, now_ms=self._env.clock.wall_ms())
             except CORE_ERRORS as error:
-                results.append(Produced.refused(topic, number, self._refusal(topic, number, error)))
+                refused = _or_next_leader(self._refusal(topic, number, error), partition)
+                results.append(Produced.refused(topic, number, refused))
                 continue
             end_offset = appended.last_offset + 1
             if acks != ACKS_NONE and not partition.is_acked(end_offset, is_by_all=is_by_all):
@@ -192,6 +194,17 @@ class ProduceService:
             )
 
 
+def _or_next_leader(refused: ApiError, partition: Partition | None) -> ApiError:
+    """What a producer is told: where the disk of this broker fails, another replica takes over."""
+    is_disk = refused.code is ErrorCode.KAFKA_STORAGE_ERROR
+    if not is_disk or partition is None or partition.replica is None:
+        return refused
+    return ApiError(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        f"{refused.message}. Another replica takes over; refresh the metadata and retry",
+    )
+
+
 def _copies(batches: Sequence[tuple[str, int, memoryview]]) -> list[tuple[str, int, memoryview]]:
     return [(topic, number, memoryview(bytearray(batch))) for topic, number, batch in batches]
 
@@ -217,7 +230,7 @@ class _AckWait:
         self.completion = Completion()
         self._unacked.update(index for index, _, _ in self._waits_for)
         for index, partition, end_offset in self._waits_for:
-            on_ack = partial(self._on_ack, index)
+            on_ack = partial(self._on_ack, index, partition)
             partition.on_ack(end_offset, on_ack, is_by_all=self._is_by_all)
         return bool(self._unacked)
 
@@ -234,12 +247,12 @@ class _AckWait:
         self._unacked.clear()
         self.completion.complete(None)
 
-    def _on_ack(self, index: int, error: Exception | None) -> None:
+    def _on_ack(self, index: int, partition: Partition, error: Exception | None) -> None:
         if index not in self._unacked:
             return
         self._unacked.discard(index)
         if error is not None:
-            self._refuse(index, as_api_error(error))
+            self._refuse(index, _or_next_leader(as_api_error(error), partition))
         if not self._unacked:
             self.completion.complete(None)
 
