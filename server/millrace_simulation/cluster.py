@@ -65,7 +65,11 @@ class SimulatedCluster(Generic[B]):
         ends = {node.broker.metadata.publisher.applied_offset for node in nodes}
         if len(ends) > 1:
             return f"brokers have applied the metadata up to {sorted(ends)}"
-        for topic in nodes[0].broker.image.topics.values():
+        image = nodes[0].broker.image
+        fenced = [each.broker_id for each in image.brokers.values() if each.is_fenced]
+        if fenced:
+            return f"brokers {fenced} are fenced"
+        for topic in image.topics.values():
             for number, partition in enumerate(topic.partitions):
                 if set(partition.isr) != set(partition.replicas):
                     return f"{topic.name}-{number}: {partition}"

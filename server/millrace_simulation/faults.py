@@ -108,13 +108,17 @@ class Faults(Generic[B]):
 
     async def _slow(self, rng: Rng) -> None:
         self._world.network.latency_max_s *= _SLOWER
-        await asyncio.sleep(rng.random() * 3)
-        self._world.network.latency_max_s /= _SLOWER
+        try:
+            await asyncio.sleep(rng.random() * 3)
+        finally:
+            self._world.network.latency_max_s /= _SLOWER
 
     async def _busy(self, rng: Rng) -> None:
         self._world.blocking_max_s *= _SLOWER
-        await asyncio.sleep(rng.random() * 3)
-        self._world.blocking_max_s /= _SLOWER
+        try:
+            await asyncio.sleep(rng.random() * 3)
+        finally:
+            self._world.blocking_max_s /= _SLOWER
 
     async def _full(self, rng: Rng) -> None:
         self._broker.machine.room_bytes = rng.choice(FULL_ROOMS_BYTES)

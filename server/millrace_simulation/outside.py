@@ -12,6 +12,7 @@ import gc
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,8 +23,6 @@ from millrace_simulation.loop import CURRENT, NotSimulated, Process
 _NETWORK = "it has a network of its own: asyncio connects to the addresses of simulated brokers"
 _PROGRAMS = "it has one program, the one that is simulated"
 _REFUSED = {
-    "time.sleep": "time stands still until it ends: use asyncio.sleep",
-    "_thread.start_new_thread": "it has one thread, and asyncio's tasks in it",
     "socket.connect": _NETWORK,
     "socket.bind": _NETWORK,
     "socket.sendto": _NETWORK,
@@ -35,6 +34,8 @@ _REFUSED = {
     "os.system": _PROGRAMS,
 }
 """Events of `sys.audit`, and what a simulation has instead."""
+_SLEEP = "time.sleep is not simulated: time would stand still; use asyncio.sleep"
+_THREAD = "a thread is not simulated: a simulated process has one, with asyncio's tasks in it"
 _is_hooked = False
 
 
@@ -72,6 +73,15 @@ def _or_real(
     return read
 
 
+def _or_refused(real: Callable[..., None], sentence: str) -> Callable[..., None]:
+    def call(*args: Any) -> None:
+        if CURRENT.get() is not None:
+            raise NotSimulated(sentence)
+        real(*args)
+
+    return call
+
+
 @contextmanager
 def simulated_outside(rng: random.Random) -> Iterator[None]:
     """While it lasts, simulated processes have their own time and chance, and nothing else."""
@@ -92,15 +102,19 @@ def simulated_outside(rng: random.Random) -> Iterator[None]:
     def seeded_urandom(size: int, /) -> bytes:
         return urandom(size) if CURRENT.get() is None else rng.randbytes(size)
 
+    sleep, start = time.sleep, threading.Thread.start
     times = {name: getattr(time, name) for name in _times()}
     for name, simulated in _times().items():
         setattr(time, name, _or_real(times[name], simulated))
+    time.sleep = _or_refused(sleep, _SLEEP)
+    threading.Thread.start = _or_refused(start, _THREAD)  # type: ignore[method-assign]
     random.seed(rng.getrandbits(64))
     random.Random = SeededRandom  # type: ignore[misc]
     os.urandom = seeded_urandom
     try:
         yield
     finally:
+        time.sleep, threading.Thread.start = sleep, start  # type: ignore[method-assign]
         os.urandom = urandom
         random.Random = unseeded  # type: ignore[misc]
         random.setstate(state)

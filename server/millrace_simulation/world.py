@@ -7,6 +7,7 @@ them.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -122,6 +123,10 @@ class World:
         process = Process(machine, name, self.clock(machine))
         self.processes.append(process)
         return process
+
+    def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Starts what belongs to no process, from within one as well."""
+        return self.loop.create_task(work, context=contextvars.Context())
 
     def end_client(self, process: Process) -> None:
         """The process is gone; its kernel closes what it had open."""

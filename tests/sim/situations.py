@@ -28,7 +28,8 @@ from millrace_server.log import (
 )
 from millrace_server.services.producer_ids import ProducerIds
 from millrace_simulation.broker import is_disk_error
-from millrace_simulation.loop import CURRENT, running_process
+from millrace_simulation.log_lines import LogLines, handled
+from millrace_simulation.loop import running_process
 from millrace_simulation.trace import Trace
 from tests.sim.ledger import Ledger
 from tests.sim.rot import Rot
@@ -105,9 +106,6 @@ def noticed(trace: Trace, ledger: Ledger, rot: Rot, *, one_broker: bool) -> Iter
     no CRC covers the epoch of a batch. Of several brokers one may know of an older epoch than the
     one that a client has asked before.
     """
-    logger = logging.getLogger("millrace")
-    lines = _Lines(trace, rot)
-    level, propagate = logger.level, logger.propagate
     append, opened, give = PartitionLog.append, PartitionLog.__dict__["open"], ProducerIds.give
     on_fetched, learn = Positions.on_fetched, Cluster._learn
 
@@ -168,20 +166,15 @@ def noticed(trace: Trace, ledger: Ledger, rot: Rot, *, one_broker: bool) -> Iter
     PartitionLog.append = counted_append  # type: ignore[method-assign]
     PartitionLog.open = classmethod(counted_open)  # type: ignore[assignment,method-assign]
     ProducerIds.give = counted_give  # type: ignore[method-assign]
-    logger.addHandler(lines)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
     try:
-        yield
+        with handled(_Lines(trace, rot)):
+            yield
     finally:
         PartitionLog.append = append  # type: ignore[method-assign]
         PartitionLog.open = opened  # type: ignore[method-assign]
         ProducerIds.give = give  # type: ignore[method-assign]
         Positions.on_fetched = on_fetched  # type: ignore[method-assign]
         Cluster._learn = learn  # type: ignore[method-assign]
-        logger.removeHandler(lines)
-        logger.setLevel(level)
-        logger.propagate = propagate
 
 
 def _batches_of(records: bytes | memoryview) -> list[tuple[int, int, int]]:
@@ -194,20 +187,13 @@ def _batches_of(records: bytes | memoryview) -> list[tuple[int, int, int]]:
     return batches
 
 
-class _Lines(logging.Handler):
+class _Lines(LogLines):
     def __init__(self, trace: Trace, rot: Rot) -> None:
-        super().__init__()
-        self._trace = trace
+        super().__init__(trace)
         self._is_damaged = rot.is_damaged
 
-    def emit(self, record: logging.LogRecord) -> None:
-        process = CURRENT.get()
-        machine = process.machine if process else ""
-        fields: dict[str, Any] = (
-            record.msg if isinstance(record.msg, dict) else {"event": record.getMessage()}
-        )
-        event, trace = fields["event"], self._trace
-        trace.note(f"{process.name if process else '-'} logs {fields}")
+    def judge(self, machine: str, fields: dict[str, Any], record: logging.LogRecord) -> None:
+        event, trace = fields["event"], self.trace
         if event == "partition recovered":
             trace.sometimes("recovery read a log")
         elif event == "segments removed":
