@@ -168,6 +168,7 @@ def test_every_public_name_is_in_the_reference() -> None:
     public = {f"millrace.{name}" for name in millrace.__all__} - {"millrace.MillraceError"}
     public |= {f"millrace.sync.{name}" for name in millrace.sync.__all__}
     public |= {f"millrace_server.testing.{name}" for name in ("Broker", "BrokerThread")}
+    public |= {f"millrace_simulation.{name}" for name in ("Simulation", "Service", "simulate")}
     assert public - documented == set()
 
 

@@ -37,7 +37,8 @@ class Exit(IntEnum):
 
 _MEANINGS = {
     Exit.OK: "done",
-    Exit.REFUSED: "the broker rejected it; dissect: malformed bytes; demo, status: a check failed",
+    Exit.REFUSED: "the broker rejected it; dissect: malformed bytes; demo, simulate, status: "
+    "a check failed",
     Exit.USAGE: "a flag, argument or setting is wrong",
     Exit.LOCKED: "serve: another process uses the data directory",
     Exit.LISTEN: "serve: the broker cannot listen on the address",

@@ -21,6 +21,7 @@ from millrace_cli.commands.group import group
 from millrace_cli.commands.nc import nc
 from millrace_cli.commands.produce import PRODUCE_HELP, produce
 from millrace_cli.commands.serve import serve
+from millrace_cli.commands.simulate import simulate
 from millrace_cli.commands.spark import spark
 from millrace_cli.commands.sql import sql
 from millrace_cli.commands.topic import topic
@@ -49,6 +50,7 @@ app.command()(nc)
 app.command()(dissect)
 app.command()(demo)
 app.command()(sql)
+app.command()(simulate)
 app.add_typer(spark)
 app.add_typer(bench)
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.command_tree import COMMANDS, flags
 from tests.cli.json_shapes import PAGE, check_shape, documented, exceptions
-from tests.page import BLOCK
+from tests.page import BLOCK, ROOT
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Millrace
@@ -31,6 +31,7 @@ CASES = {
     ("consume",): "{topic} --count 1",
     ("sql",): 'SELECT\ttopic,\tcount(*)\tAS\trecords\tFROM\t"{topic}"\tGROUP\tBY\t1 --quiet',
     ("dissect",): "{hex}",
+    ("simulate",): "{simulated} --seeds 1 --seconds 9 --faults kill --every 2",
     ("topic", "create"): "{topic}-new",
     ("topic", "list"): "{topic}",
     ("topic", "describe"): "{topic}",
@@ -68,7 +69,13 @@ def place(millrace: Millrace, topic: str, tmp_path: Path) -> dict[str, str]:
     assert millrace("consume", topic, "-g", topic, "--count", "1").exit_code == 0
     assert millrace("topic", "create", f"{topic}-empty").exit_code == 0
     out = str(tmp_path / "out")
-    return {"topic": topic, "lines": str(lines), "hex": str(hexadecimal), "out": out}
+    return {
+        "topic": topic,
+        "lines": str(lines),
+        "hex": str(hexadecimal),
+        "out": out,
+        "simulated": f"{ROOT}/examples/simulated_service.py:careful",
+    }
 
 
 def test_every_command_is_documented_or_an_exception_with_a_reason() -> None:
