@@ -12,7 +12,14 @@ from typing import Any, Protocol, TypeVar
 
 from millrace._cluster.cluster import Cluster
 from millrace._cluster.connection import Connection
-from millrace.errors import BrokerError, MillraceError, ProtocolViolation, again, broker_error
+from millrace.errors import (
+    BrokerError,
+    MillraceError,
+    ProtocolViolation,
+    RequestTimedOut,
+    again,
+    broker_error,
+)
 from millrace.records import TopicPartition
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.schema import Request
@@ -43,10 +50,12 @@ async def ask_leaders(
     """The answer to each question.
 
     Follows leaders and tries again until `timeout_ms` is over. Raises the error of a partition,
-    or the last one that stood in the way.
+    or the last one that stood in the way: if the last attempt had no time left for a response,
+    that of the attempt before.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
+    reason: MillraceError | None = None
     found: dict[TopicPartition, R] = {}
     unanswered = dict(questions)
     attempt = 0
@@ -61,6 +70,9 @@ async def ask_leaders(
             raise ProtocolViolation(
                 f"a broker was asked about {next(iter(unanswered))} and does not answer that"
             )
+        if reason is not None and isinstance(error, RequestTimedOut):
+            raise again(reason)
+        reason = error
         delay_ms = cluster.backoff_ms(attempt)
         if not error.retriable or loop.time() + delay_ms / 1000 >= deadline:
             raise again(error)
