@@ -123,9 +123,10 @@ def main(address: str) -> None:
         print("produced 3 records from offset", base_offset)
 
         wanted = string(TOPIC) + struct.pack(">iiqi", 0, -1, base_offset, 1 << 20)  # W-4.4
-        fetched = ask(stream, FETCH, struct.pack(">iii", 1_000, 1, 1 << 20) + one + wanted)
+        limits = struct.pack(">iii", 1_000, 1, 1 << 20)
+        fetched = ask(stream, FETCH, limits + one + wanted + b"\xff\xff")  # no rack
         check(fetched, "i")
-        fetched.numbers("qqi")
+        fetched.numbers("qqii")
         for offset, value in records(fetched, base_offset):
             print(offset, value.decode())
 

@@ -13,6 +13,7 @@ NAMES: Final = {
     "bootstrap_servers": "servers",
     "metadata_broker_list": "servers",
     "group_id": "group",
+    "rack": "client_rack",
     "enable_auto_commit": "auto_commit",
     "partition_assignment_strategy": "assignors",
     "max_partition_fetch_bytes": "max_partition_bytes",

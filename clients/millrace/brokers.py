@@ -15,11 +15,12 @@ from millrace.records import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """Where one broker listens."""
+    """Where one broker listens, and its rack, None if it has none."""
 
     node_id: int
     host: str
     port: int
+    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

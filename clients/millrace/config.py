@@ -235,6 +235,9 @@ class ConsumerConfig(ClientConfig):
     a broker keeps the room of up to three answers that are no larger than this, or than 8 MiB."""
     buffer_bytes: int = 64 * 1024 * 1024
     """No fetch is sent while this much waits to be consumed."""
+    client_rack: str = ""
+    """Where the consumer is. Partitions are read from a replica in sync whose broker has the same
+    `rack`, where there is one, and else from the leader."""
     on_out_of_range: OutOfRange = "error"
     """What to do when the position is not in the log: raise, or continue at one of its ends."""
     auto_offset_reset: OutOfRange | None = None
@@ -302,6 +305,7 @@ class ConsumerOptions(ClientOptions, total=False):
     fetch_max_bytes: int
     max_partition_bytes: int
     buffer_bytes: int
+    client_rack: str
     on_out_of_range: OutOfRange
     auto_offset_reset: OutOfRange | None
     auto_commit: bool

@@ -99,7 +99,6 @@ def cluster_state(
     quorum: QuorumDescription,
     topics: Iterable[TopicDescription],
     *,
-    racks: Mapping[int, str],
     min_isr: Mapping[str, int],
 ) -> ClusterState:
     """The state of the cluster. `min_isr` has the topics that are `degraded`."""
@@ -108,12 +107,13 @@ def cluster_state(
     in_sync = Counter(node for _, each in partitions for node in each.isr)
     replicas = Counter(node for _, each in partitions for node in each.replicas)
     addresses = {each.node_id: f"{each.host}:{each.port}" for each in cluster.brokers}
+    racks = {each.node_id: each.rack for each in cluster.brokers}
     known = {*addresses, *replicas, *(each.node_id for each in quorum.replicas)}
     brokers = tuple(
         BrokerState(
             node,
             addresses.get(node),
-            racks.get(node) or None,
+            racks.get(node),
             leaders[node],
             in_sync[node],
             replicas[node],

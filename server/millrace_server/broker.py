@@ -58,6 +58,7 @@ from millrace_server.services.log_dirs import LogDirService
 from millrace_server.services.produce import ProduceService
 from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.quorum import QuorumService
+from millrace_server.services.read_replicas import ReadReplicas
 from millrace_server.services.records import RecordService
 from millrace_server.services.replica_fetch import ReplicaFetchService
 from millrace_server.services.replica_read import ReplicaReadService
@@ -224,6 +225,10 @@ class Broker:
             catch_up_bytes_per_second=self.config.catch_up_bytes_per_second,
         )
 
+    def _fetch_service(self) -> FetchService:
+        replicas = ReadReplicas(self.partitions, self.cache, self.config.node_id)
+        return FetchService(self.partitions, replicas, self.scheduler, self._fetch_purgatory)
+
     def _make_services(self) -> None:
         self.topics = Topics(
             env=self.env,
@@ -262,7 +267,7 @@ class Broker:
                 self.producer_ids,
                 self.lookups,
             ),
-            fetch=FetchService(self.partitions, self.scheduler, self._fetch_purgatory),
+            fetch=self._fetch_service(),
             offsets=OffsetService(self.partitions, self.scheduler, self.lookups),
             topics=self.topics,
             groups=self.groups,

@@ -39,10 +39,10 @@ def found(
     brokers: tuple[int, ...], state: QuorumDescription, *topics: TopicDescription, min_isr: int = 2
 ) -> ClusterState:
     described = ClusterDescription(
-        "c", 1, tuple(BrokerDescription(each, "h", 9000 + each) for each in brokers)
+        "c", 1, tuple(BrokerDescription(n, "h", 9000 + n, {1: "a"}.get(n)) for n in brokers)
     )
     names = dict.fromkeys(degraded(topics), min_isr)
-    return cluster_state(described, state, topics, racks={1: "a", 2: ""}, min_isr=names)
+    return cluster_state(described, state, topics, min_isr=names)
 
 
 def test_a_cluster_with_all_replicas_in_sync_is_healthy() -> None:

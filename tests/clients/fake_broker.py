@@ -279,7 +279,7 @@ class FakeBroker:
         return MetadataResponse(
             "cluster",
             self.node_id,
-            tuple(BrokerMetadata(node, host, port) for node, (host, port) in brokers.items()),
+            tuple(BrokerMetadata(node, host, port, None) for node, (host, port) in brokers.items()),
             tuple(self._topic_metadata(name) for name in names),
         )
 
@@ -358,7 +358,7 @@ class FakeBroker:
                 left -= len(data)
             results.append(
                 FetchPartitionResult(
-                    wanted.topic, wanted.partition, code, message, log.end, log.start, data
+                    wanted.topic, wanted.partition, code, message, log.end, log.start, -1, data
                 )
             )
         return FetchResponse(tuple(results))

@@ -375,7 +375,7 @@ class Slice:
 def test_a_fetch_response_may_hold_slices_of_files_for_records(entries_max: int) -> None:
     slices = [Slice(), Slice()]
     results = tuple(
-        FetchPartitionResult("t", number, 0, None, 8, 0, cast(memoryview, records))
+        FetchPartitionResult("t", number, 0, None, 8, 0, -1, cast(memoryview, records))
         for number, records in enumerate([slices[0], b"", slices[1]])
     )
     encoder = Encoder(FetchResponse(results), 0)
@@ -398,7 +398,7 @@ def test_a_fetch_response_may_hold_slices_of_files_for_records(entries_max: int)
         ProduceRequest(1, 0, (ProducePartition("x" * 32_768, 0, b""),)),
         FetchRequest(0, 0, 0, (FetchPartition("t", 2**31, -1, 0, 0),)),
         ProduceResponse((ProducePartitionResult("t", 0, 0, "x" * 40_000, 0, 0, 0),)),
-        FetchResponse((FetchPartitionResult("t", 0, 99_999, None, 0, 0, b""),)),
+        FetchResponse((FetchPartitionResult("t", 0, 99_999, None, 0, 0, -1, b""),)),
         FetchRequest(0, 0, 0, (FetchPartition("t", 0, -1, 0, 0),) * (ARRAY_COUNT_MAX + 1)),
     ],
     ids=["int16", "long topic", "int32", "long message", "error code", "long array"],

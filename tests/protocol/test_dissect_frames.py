@@ -63,6 +63,7 @@ def test_a_request_is_shown_field_by_field() -> None:
         "partitions[0].leader_epoch": -1,
         "partitions[0].fetch_offset": 5,
         "partitions[0].max_bytes": 6,
+        "rack": None,
     }
 
 

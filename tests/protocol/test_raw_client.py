@@ -114,7 +114,9 @@ class ScriptedBroker:
                 batch = bytearray(encode_batch([b"zero", b"one", b"two"], timestamps_ms=1))
                 assign(batch, base_offset=39, leader_epoch=0)
                 name = request.partitions[0].topic
-                return FetchResponse((FetchPartitionResult(name, 0, 0, None, 42, 0, bytes(batch)),))
+                return FetchResponse(
+                    (FetchPartitionResult(name, 0, 0, None, 42, 0, -1, bytes(batch)),)
+                )
         exists = ErrorCode.TOPIC_ALREADY_EXISTS
         return CreateTopicsResponse(
             (CreatedTopic("raw-client-demo", exists, "it exists", uuid.UUID(int=0), -1, -1),)

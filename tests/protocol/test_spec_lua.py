@@ -115,9 +115,9 @@ def test_the_script_agrees_with_our_dissector(wireshark: Any, name: str) -> None
 
 def test_a_broken_frame_is_shown_up_to_its_byte(wireshark: Any) -> None:
     frame = EXAMPLES["fetch-request"]
-    shown = lines(wireshark, frame[:-3])
+    shown = lines(wireshark, frame[:-5])
     assert shown[-1] == (
-        f"broken at byte {len(frame) - 4}: partitions[0].max_bytes does not fit into the frame"
+        f"broken at byte {len(frame) - 6}: partitions[0].max_bytes does not fit into the frame"
     )
 
 

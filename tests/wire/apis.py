@@ -41,7 +41,7 @@ APIS = {
         3,
         "topics [string ?]",
         "cluster_id string, controller_id int32, "
-        "brokers [node_id int32, host string, port int32], "
+        "brokers [node_id int32, host string, port int32, rack string?], "
         f"topics [{_RESULT}, name string, topic_id uuid, is_internal boolean, "
         "partitions [error_code int16, partition int32, leader_id int32, leader_epoch int32, "
         "replicas [int32], isr [int32]]]",
@@ -55,9 +55,9 @@ APIS = {
     "Fetch": _api(
         1,
         "max_wait_ms int32, min_bytes int32, max_bytes int32, partitions [topic string, "
-        "partition int32, leader_epoch int32, fetch_offset int64, max_bytes int32]",
+        "partition int32, leader_epoch int32, fetch_offset int64, max_bytes int32], rack string?",
         f"partitions [topic string, partition int32, {_RESULT}, high_watermark int64, "
-        "log_start_offset int64, records bytes]",
+        "log_start_offset int64, preferred_replica int32, records bytes]",
     ),
     "ListOffsets": _api(
         2,

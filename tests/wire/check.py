@@ -64,7 +64,7 @@ def fetch(
 ) -> Fields:
     """Fetches one partition without waiting; its result."""
     entry = (topic, partition, leader_epoch, offset, max_bytes)
-    return wire.call("Fetch", 0, 0, 1 << 20, [entry]).partitions[0]  # type: ignore[no-any-return]
+    return wire.call("Fetch", 0, 0, 1 << 20, [entry], None).partitions[0]  # type: ignore[no-any-return]
 
 
 def offset_at(wire: Connection, topic: str, timestamp_ms: int) -> tuple[int, int, int]:

@@ -36,7 +36,7 @@ def the_first_batch_comes_whole_even_when_it_is_too_large(target: Target) -> Non
     with target.connect() as wire:
         topic, size = filled(target, wire, 2)
         equal(len(fetch(wire, topic, 0, max_bytes=1).records), size, "the partition's bound")
-        whole = wire.call("Fetch", 0, 0, 1, [(topic, 0, -1, 0, 1 << 20)]).partitions[0]
+        whole = wire.call("Fetch", 0, 0, 1, [(topic, 0, -1, 0, 1 << 20)], None).partitions[0]
         equal(len(whole.records), size, "the request's bound")
 
 
@@ -55,7 +55,7 @@ def partitions_are_filled_in_order_until_max_bytes(target: Target) -> None:
         topic = target.topic(wire, partitions=3)
         produce(wire, topic, *[batch(b"a")] * 3)
         entries = [(topic, n, -1, 0, 1 << 20) for n in (2, 0, 1)]
-        found = wire.call("Fetch", 0, 0, 10, entries).partitions
+        found = wire.call("Fetch", 0, 0, 10, entries, None).partitions
         equal([bool(p.records) for p in found], [True, False, False], "partitions with records")
         equal([(p.error_code, p.high_watermark) for p in found], [(0, 1)] * 3, "the rest")
 
@@ -75,7 +75,7 @@ def a_long_poll_is_answered_when_data_arrives(target: Target) -> None:
     """The answer comes with the data, long before `max_wait_ms`."""
     with target.connect() as wire, target.connect() as other:
         topic = target.topic(wire)
-        sent = wire.send("Fetch", 600_000, 1, 1 << 20, [(topic, 0, -1, 0, 1 << 20)])
+        sent = wire.send("Fetch", 600_000, 1, 1 << 20, [(topic, 0, -1, 0, 1 << 20)], None)
         produce(other, topic, batch(b"a"))
         true(wire.answer(sent).partitions[0].records, "no records")
 
@@ -85,7 +85,7 @@ def a_long_poll_ends_after_max_wait(target: Target) -> None:
     """With less than `min_bytes` the answer comes when the time is over, with what there is."""
     with target.connect() as wire:
         topic, size = filled(target, wire, 1)
-        found = wire.call("Fetch", 50, 1 << 20, 1 << 20, [(topic, 0, -1, 0, 1 << 20)])
+        found = wire.call("Fetch", 50, 1 << 20, 1 << 20, [(topic, 0, -1, 0, 1 << 20)], None)
         equal(len(found.partitions[0].records), size, "bytes")
 
 
@@ -95,7 +95,7 @@ def min_bytes_is_capped_by_what_the_answer_may_hold(target: Target) -> None:
     with target.connect() as wire:
         topic, size = filled(target, wire, 2)
         entry = (topic, 0, -1, 0, 1 << 20)
-        found = wire.call("Fetch", 600_000, 1 << 20, size, [entry]).partitions[0]
+        found = wire.call("Fetch", 600_000, 1 << 20, size, [entry], None).partitions[0]
         equal(len(found.records), size, "bytes")
 
 
@@ -106,9 +106,11 @@ def a_fetch_does_not_wait_when_a_partition_has_an_error(target: Target) -> None:
         topic = target.topic(wire)
         entry = (topic, 0, -1, 0, 1 << 20)
         entries = [entry, (target.name(), 0, -1, 0, 1 << 20)]
-        equal(codes(wire.call("Fetch", 600_000, 1, 1, entries).partitions), [0, 3], "codes")
-        equal(codes(wire.call("Fetch", 600_000, 0, 1, [entry]).partitions), [0], "min_bytes 0")
-        equal(codes(wire.call("Fetch", 0, 1, 1, [entry]).partitions), [0], "max_wait_ms 0")
+        equal(codes(wire.call("Fetch", 600_000, 1, 1, entries, None).partitions), [0, 3], "codes")
+        equal(
+            codes(wire.call("Fetch", 600_000, 0, 1, [entry], None).partitions), [0], "min_bytes 0"
+        )
+        equal(codes(wire.call("Fetch", 0, 1, 1, [entry], None).partitions), [0], "max_wait_ms 0")
 
 
 @check("W-4.4.5")
@@ -219,7 +221,7 @@ def a_fetch_may_name_a_partition_twice(target: Target) -> None:
     with target.connect() as wire:
         topic, size = filled(target, wire, 2)
         entries = [(topic, 0, -1, offset, 1 << 20) for offset in (1, 0)]
-        found = wire.call("Fetch", 0, 0, 1 << 20, entries).partitions
+        found = wire.call("Fetch", 0, 0, 1 << 20, entries, None).partitions
         equal([len(each.records) for each in found], [size, 2 * size], "bytes")
         true(size > HEADER_BYTES, "a batch is longer than its header")
 

@@ -104,7 +104,7 @@ def responses_come_in_the_order_of_the_requests(target: Target) -> None:
     """A request that waits holds back the responses behind it; the order is the requests'."""
     with target.connect() as wire:
         topic = target.topic(wire)
-        sent = [wire.send("Fetch", 200, 1, 1 << 20, [(topic, 0, -1, 0, 1 << 20)])]
+        sent = [wire.send("Fetch", 200, 1, 1 << 20, [(topic, 0, -1, 0, 1 << 20)], None)]
         sent += [wire.send("Metadata", []) for _ in range(5)]
         for each in sent:
             wire.answer(each)
@@ -195,9 +195,9 @@ def a_request_names_at_most_2000_entries(target: Target) -> None:
     """An array of 2,001 elements refuses the request, one of 2,000 does not."""
     with target.connect() as wire:
         entries = [("nope", n, -1, 0, 1) for n in range(2_001)]
-        refused = wire.refusal("Fetch", 0, 0, 1, entries)
+        refused = wire.refusal("Fetch", 0, 0, 1, entries, None)
         equal(refused.code, INVALID_REQUEST, "2,001 partitions")
-        equal(len(wire.call("Fetch", 0, 0, 1, entries[1:]).partitions), 2_000, "results")
+        equal(len(wire.call("Fetch", 0, 0, 1, entries[1:], None).partitions), 2_000, "results")
 
 
 @check("W-3.5")

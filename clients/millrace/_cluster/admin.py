@@ -77,7 +77,7 @@ class ClusterAdmin:
             answer.cluster_id,
             _known(answer.controller_id),
             tuple(
-                BrokerDescription(b.node_id, b.host, b.port)
+                BrokerDescription(b.node_id, b.host, b.port, b.rack)
                 for b in sorted(answer.brokers, key=lambda broker: broker.node_id)
             ),
         )

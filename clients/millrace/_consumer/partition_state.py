@@ -7,6 +7,7 @@ from enum import Flag, auto
 from typing import NamedTuple
 
 from millrace._consumer.read_epochs import NO_EPOCH, ReadEpochs
+from millrace._consumer.read_replica import ReadReplica
 from millrace.errors import MillraceError, NoCommittedOffset
 from millrace.records import TopicPartition
 
@@ -58,6 +59,7 @@ class PartitionState:
         "last_error",
         "paused",
         "position",
+        "replica",
         "reset",
         "retry_at_ms",
         "slices",
@@ -78,6 +80,7 @@ class PartitionState:
         self.version = 0
         self.epochs = ReadEpochs()
         self.valid_epoch = NO_EPOCH
+        self.replica = ReadReplica()
         self.slices: deque[Slice] = deque()
         self.buffered_bytes = 0
         self.high_watermark: int | None = None

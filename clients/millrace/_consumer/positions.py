@@ -212,7 +212,7 @@ class Positions:
         """The requests to send to brokers now."""
         plan = Plan()
         plan.unknown_topics, self.stale_topics = self.stale_topics, set()
-        by_leader: dict[tuple[int, bool], list[tuple[PartitionState, int]]] = {}
+        by_broker: dict[tuple[int, bool], list[tuple[PartitionState, int]]] = {}
         lookups: dict[int, list[PartitionState]] = {}
         doubtful: dict[int, list[tuple[PartitionState, int]]] = {}
         for state in self._states.values():
@@ -241,12 +241,13 @@ class Positions:
                 # With an unknown epoch the broker would serve any log; with the last known one it
                 # says that there is a new epoch, which is then asked for what was read.
                 epoch = state.valid_epoch if leader[1] == NO_EPOCH else leader[1]
-                by_leader.setdefault((leader[0], state.hot), []).append((state, epoch))
+                node_id = state.replica.choose(leader[0], now_ms)
+                by_broker.setdefault((node_id, state.hot), []).append((state, epoch))
         for node_id, states in lookups.items():
             plan.lookups += lookups_of(node_id, states)
         for node_id, doubted in doubtful.items():
             plan.validations += validations_of(node_id, doubted)
-        for (node_id, hot), wanted in by_leader.items():
+        for (node_id, hot), wanted in by_broker.items():
             fetch = self._fetch(node_id, hot, wanted)
             if fetch is not None:
                 plan.fetches.append(fetch)
@@ -274,7 +275,9 @@ class Positions:
                 FetchPartition(*state.where, epoch, state.fetch_offset, config.max_partition_bytes)
             )
         max_wait_ms = 0 if hot else config.fetch_max_wait_ms
-        request = FetchRequest(max_wait_ms, config.fetch_min_bytes, max_bytes, tuple(partitions))
+        asked = tuple(partitions)
+        rack = config.client_rack or None
+        request = FetchRequest(max_wait_ms, config.fetch_min_bytes, max_bytes, asked, rack)
         return Fetch(node_id, hot, request, tuple((state, state.version) for state, _ in wanted))
 
     # Answers
@@ -299,9 +302,13 @@ class Positions:
                 error = broker_error(
                     result.error_code, result.error_message, about=str(state.where)
                 )
-                self._refused(state, result, error, now_ms)
+                if state.replica.is_at(fetch.node_id):
+                    state.replica.failed(now_ms)
+                else:
+                    self._refused(state, result, error, now_ms)
             else:
                 self.recovered(state)
+                state.replica.prefer(result.preferred_replica, now_ms)
                 state.valid_epoch = asked.leader_epoch
                 state.high_watermark = result.high_watermark
                 if len(result.records):
@@ -315,6 +322,8 @@ class Positions:
             if state.version == version:
                 state.in_flight = False
                 self.stale_topics.add(state.where.topic)
+                if state.replica.is_at(fetch.node_id):
+                    state.replica.failed(now_ms)
                 # What is too large for this client will be so again.
                 on_failed = self.failed if isinstance(error, MessageTooLarge) else self._retry
                 on_failed(state, error, now_ms)

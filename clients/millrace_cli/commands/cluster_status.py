@@ -82,7 +82,6 @@ async def _state(admin: Admin) -> ClusterState:
     quorum = await admin.describe_quorum()
     topics = await _topics(admin)
     cluster = await admin.describe_cluster()
-    racks = await asyncio.gather(*(_rack(admin, each.node_id) for each in cluster.brokers))
     min_isr: dict[str, int] = {}
     names = degraded(topics)
     for start in range(0, len(names), CONFIGS_AT_ONCE):
@@ -92,7 +91,7 @@ async def _state(admin: Admin) -> ClusterState:
             # A topic may have been deleted meanwhile.
             if not isinstance(found, BaseException):
                 min_isr[name] = int(found[MIN_ISR].value)
-    return cluster_state(cluster, quorum, topics, racks=dict(racks), min_isr=min_isr)
+    return cluster_state(cluster, quorum, topics, min_isr=min_isr)
 
 
 async def _topics(admin: Admin) -> list[TopicDescription]:
@@ -102,16 +101,6 @@ async def _topics(admin: Admin) -> list[TopicDescription]:
         outcomes = await admin.describe_topics(names[start : start + TOPICS_OF_A_REQUEST])
         found += [outcome.value for outcome in outcomes if outcome.value is not None]
     return found
-
-
-async def _rack(admin: Admin, node_id: int) -> tuple[int, str]:
-    """The rack of a broker; the broker itself knows it best, and may have ended meanwhile."""
-    from millrace.errors import MillraceError
-
-    try:
-        return node_id, (await admin.describe_broker_configs(node_id))["rack"].value
-    except MillraceError:
-        return node_id, ""
 
 
 async def _watch(admin: Admin, interval_s: float, *, as_json: bool) -> None:

@@ -102,6 +102,10 @@ Escape = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", "-J", help="Print records as JSON objects in lines.")]
+Rack = Annotated[
+    str | None,
+    typer.Option("--rack", help="Read from replicas whose brokers have this rack, where they are."),
+]
 
 
 def consume(
@@ -118,6 +122,7 @@ def consume(
     null: Null = False,
     escape: Escape = None,
     as_json: Json = False,
+    rack: Rack = None,
     setting: Settings = None,
     broker_timeout_s: BrokerTimeout = DEFAULT_BROKER_TIMEOUT_S,
     servers: Servers = DEFAULT_SERVERS,
@@ -149,6 +154,8 @@ def consume(
     from_, until_ms = _start(start, group, partition, topics), _until(until, follow=follow)
     partitions = partition or sorted(from_.offsets)
     how = (until_ms, count, follow, formatter)
+    if rack is not None:
+        setting = [*(setting or ()), f"client_rack={rack}"]
     run(_consume(servers, topics, partitions, from_, group, how, setting, broker_timeout_s))
 
 

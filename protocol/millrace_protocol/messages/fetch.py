@@ -29,6 +29,9 @@ class FetchRequest(Request):
     partitions: tuple[FetchPartition, ...] = wire(
         array_of(FetchPartition), "filled in this order until max_bytes is reached"
     )
+    rack: str | None = wire(
+        NULLABLE_STRING, "where the client is; null: it reads from leaders alone", default=None
+    )
 
 
 @dataclass(slots=True)
@@ -41,6 +44,9 @@ class FetchPartitionResult(Message):
     error_message: str | None = wire(NULLABLE_STRING, "the reason, for a person")
     high_watermark: int = wire(INT64, "first offset a consumer may not read yet; -1 if unknown")
     log_start_offset: int = wire(INT64, "first offset still in the partition; -1 if unknown")
+    preferred_replica: int = wire(
+        INT32, "broker in the client's rack to read from next; -1: the leader"
+    )
     records: bytes | memoryview = wire(
         RECORDS,
         "whole record batches; the first may begin before fetch_offset (skip those records)",

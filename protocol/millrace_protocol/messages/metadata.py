@@ -32,6 +32,7 @@ class BrokerMetadata(Message):
     node_id: int = wire(INT32, "the broker's id")
     host: str = wire(STRING, "host name or address to connect to")
     port: int = wire(INT32, "TCP port to connect to")
+    rack: str | None = wire(NULLABLE_STRING, "where the broker is; null if it does not say")
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ class BrokerAddress:
     node_id: int
     host: str
     port: int
+    rack: str | None
 
 
 class ClusterService:
@@ -109,5 +110,5 @@ class ClusterService:
     def _address_of(self, broker: BrokerRegistration) -> BrokerAddress:
         # The address of this broker is known before its registration is durable.
         if broker.broker_id == self.node_id:
-            return BrokerAddress(self.node_id, *self.address)
-        return BrokerAddress(broker.broker_id, broker.host, broker.port)
+            return BrokerAddress(self.node_id, *self.address, broker.rack)
+        return BrokerAddress(broker.broker_id, broker.host, broker.port, broker.rack)

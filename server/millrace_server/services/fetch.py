@@ -19,6 +19,7 @@ from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.partitions.purgatory import Purgatory
+from millrace_server.services.read_replicas import ReadReplicas
 from millrace_server.services.request_context import RequestContext
 
 PARKED_ENTRIES_MAX = 50_000
@@ -53,6 +54,8 @@ class Fetched:
     message: str | None = None
     high_watermark: int = -1
     log_start_offset: int = -1
+    preferred_replica: int = -1
+    """The replica in the client's rack to read from next; -1: this broker, or the leader."""
     records: FileSlice | None = None
     readable_bytes: int = 0
     """`HighWatermark.readable_bytes` at the moment of the read."""
@@ -67,9 +70,14 @@ class FetchService:
     """Reads partitions, and parks fetches that find too little."""
 
     def __init__(
-        self, partitions: PartitionTable, scheduler: FairScheduler, purgatory: Purgatory
+        self,
+        partitions: PartitionTable,
+        replicas: ReadReplicas,
+        scheduler: FairScheduler,
+        purgatory: Purgatory,
     ) -> None:
         self._partitions = partitions
+        self._replicas = replicas
         self._scheduler = scheduler
         self._purgatory = purgatory
         self._parked_entries = 0
@@ -82,16 +90,18 @@ class FetchService:
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
+        rack: str | None = None,
     ) -> list[Fetched]:
         """Reads each partition in turn until `max_bytes` are found; results in the same order.
 
         Returns at once when there are `min_bytes`, when a partition has an error, when
         `max_wait_ms` is 0, or when too many fetches are parked; else later, with what there is by
         then. The only parked fetch of a connection may always wait, if it names few partitions.
+        A client that says its rack may read from a follower that is in sync.
         """
         # A response never holds more than `max_bytes`, so no fetch waits for more.
         min_bytes = min(min_bytes, max_bytes)
-        results = await self._read(wanted, max_bytes)
+        results = await self._read(wanted, max_bytes, rack)
         if (
             max_wait_ms <= 0
             or _is_enough(results, min_bytes)
@@ -100,8 +110,10 @@ class FetchService:
             return results
         found = [(each.size, each.readable_bytes) for each in results]
         release(results)
-        await self._park(context, wanted, found, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
-        return await self._read(wanted, max_bytes)
+        await self._park(
+            context, wanted, found, rack=rack, max_wait_ms=max_wait_ms, min_bytes=min_bytes
+        )
+        return await self._read(wanted, max_bytes, rack)
 
     async def _park(
         self,
@@ -109,6 +121,7 @@ class FetchService:
         wanted: Sequence[FetchFrom],
         found: Sequence[tuple[int, int]],
         *,
+        rack: str | None,
         max_wait_ms: int,
         min_bytes: int,
     ) -> None:
@@ -126,7 +139,8 @@ class FetchService:
                 zip(wanted, found, strict=True), 1
             ):
                 try:
-                    partition = self._partitions.get(want.topic, want.partition)
+                    source = self._partitions if rack is None else self._replicas
+                    partition = source.get(want.topic, want.partition)
                 except ApiError:
                     return
                 parked.watch(want, partition, size, readable_bytes)
@@ -145,14 +159,16 @@ class FetchService:
             self._parked_entries + entries <= PARKED_ENTRIES_MAX
         )
 
-    async def _read(self, wanted: Sequence[FetchFrom], max_bytes: int) -> list[Fetched]:
+    async def _read(
+        self, wanted: Sequence[FetchFrom], max_bytes: int, rack: str | None
+    ) -> list[Fetched]:
         results: list[Fetched] = []
         try:
             for chunk in (wanted,) if len(wanted) <= CHUNK_ENTRIES else _chunks(wanted):
                 if results:
                     await self._scheduler.yield_()
                 for want in chunk:
-                    fetched = self._read_one(want, max_bytes)
+                    fetched = self._read_one(want, max_bytes, rack)
                     results.append(fetched)
                     if fetched.records is not None:
                         max_bytes -= fetched.records.size
@@ -161,9 +177,12 @@ class FetchService:
             raise
         return results
 
-    def _read_one(self, want: FetchFrom, left: int) -> Fetched:
+    def _read_one(self, want: FetchFrom, left: int, rack: str | None) -> Fetched:
         try:
-            partition = self._partitions.get(want.topic, want.partition)
+            if rack is None:
+                partition = self._partitions.get(want.topic, want.partition)
+            else:
+                partition = self._replicas.get(want.topic, want.partition)
         except ApiError as error:
             return Fetched(want.topic, want.partition, error.code, error.message)
         fetched = Fetched(
@@ -183,6 +202,8 @@ class FetchService:
             fetched.code, fetched.message = refused.code, refused.message
             if refused.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 return fetched
+        if rack is not None:
+            fetched.preferred_replica = self._replicas.preferred(partition, rack)
         fetched.high_watermark = partition.high_watermark
         fetched.log_start_offset = partition.start_offset
         return fetched

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -36,9 +36,17 @@ class Cluster:
     """
 
     def __init__(
-        self, count: int = BROKERS, *, data: str | Path | None = None, **settings: Any
+        self,
+        count: int = BROKERS,
+        *,
+        data: str | Path | None = None,
+        racks: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
-        """`data` holds a directory for each broker; without it they are temporary."""
+        """`data` holds a directory for each broker; without it they are temporary. `racks` has the
+        rack of each broker, or none."""
+        if racks and len(racks) != count:
+            raise ValueError(f"there are {len(racks)} racks for {count} brokers; give one for each")
         self._layout = layout = ClusterLayout(count, data)
         self._links = Links({each: (HOST, port) for each, port in layout.broker_ports.items()})
         self._view = ClusterView(layout.ports)
@@ -50,9 +58,9 @@ class Cluster:
                 data=layout.directory(each),
                 port=layout.ports[each],
                 quorum=layout.quorum,
-                **settings,
+                **{"rack": rack, **settings},
             )
-            for each in layout.ids
+            for each, rack in zip(layout.ids, racks or [""] * count, strict=True)
         }
 
     @property

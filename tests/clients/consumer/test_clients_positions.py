@@ -61,7 +61,7 @@ class Rig:
                 log = self.logs[wanted.partition]
                 data = log.read(wanted.fetch_offset, wanted.max_bytes)
                 results.append(
-                    FetchPartitionResult("t", wanted.partition, 0, None, log.end, 0, data)
+                    FetchPartitionResult("t", wanted.partition, 0, None, log.end, 0, -1, data)
                 )
             self.positions.on_fetched(fetch, tuple(results), self.now_ms)
 
@@ -69,7 +69,7 @@ class Rig:
         """Answers the fetches of a plan with the same bytes."""
         for fetch in plan.fetches:
             results = [
-                FetchPartitionResult("t", wanted.partition, 0, None, high_watermark, 0, data)
+                FetchPartitionResult("t", wanted.partition, 0, None, high_watermark, 0, -1, data)
                 for wanted in fetch.request.partitions
             ]
             self.positions.on_fetched(fetch, tuple(results), self.now_ms)

@@ -100,7 +100,7 @@ class Rig:
     def fetch(self, batches: bytes) -> None:
         """The next request is a fetch, and it finds these batches."""
         (fetch,) = self.plan().fetches
-        result = FetchPartitionResult(*WHERE, 0, None, END, 0, batches)
+        result = FetchPartitionResult(*WHERE, 0, None, END, 0, -1, batches)
         self.positions.on_fetched(fetch, (result,), self.now_ms)
 
     def consume(self) -> None:

@@ -31,6 +31,7 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
+        rack=request.rack,
     )
     if len(fetched) <= CHUNK_ENTRIES:
         return _body(
@@ -66,6 +67,7 @@ def _result(fetched: Fetched) -> FetchPartitionResult:
         fetched.message,
         fetched.high_watermark,
         fetched.log_start_offset,
+        fetched.preferred_replica,
         # A slice of a file stands for its bytes, and is a part of the body as it is.
         cast(memoryview, records),
     )
