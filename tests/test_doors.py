@@ -33,8 +33,9 @@ LOOP_DOORS: dict[str, tuple[str, ...]] = {
     "call_soon_threadsafe": ("disk.worker_threads", "testing.loop_thread"),
     "run_coroutine_threadsafe": ("testing.loop_thread",),
     # Clock. What only waits asks the loop for it, and gives it a time that has passed.
-    "time": (),
-    "call_at": (),
+    # A link of a test that is slow delivers later.
+    "time": ("testing.delay_line",),
+    "call_at": ("testing.delay_line",),
     # Net.
     # A test asks its brokers as a client does.
     "create_connection": ("net.listener", "testing.cluster_view"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from millrace_server.environment.seams import Environment
+from millrace_server.environment.seams import Clock, Environment
 from millrace_server.machine import LoopSpawn, this_machine
 from millrace_server.testing.broker import Broker
 from millrace_server.testing.cluster_layout import ClusterLayout
@@ -128,9 +128,27 @@ class Cluster:
         """Cuts every link between a broker and the other brokers. Clients reach it."""
         self._links.cut(between([broker_id], self._brokers))
 
+    def slow(self, one: int, other: int, delay_s: float, *, one_way: bool = False) -> None:
+        """Has what two brokers send to each other arrive so much later; with `one_way` only what
+        `one` sends. Clients reach both as before."""
+        self._links.slow([(one, other)] if one_way else between([one], [other]), delay_s)
+
+    def skew_clock(self, broker_id: int, seconds: float) -> None:
+        """Has a broker's wall clock jump to so far from this machine's, over restarts too.
+
+        Deadlines and sessions follow another clock, which does not jump.
+        """
+        self._brokers[broker_id].skew_ms = round(seconds * 1000)
+
+    def fill_disk(self, broker_id: int) -> None:
+        """Has a broker find no room on its disk for anything, over restarts too."""
+        self._brokers[broker_id].is_disk_full = True
+
     def heal(self) -> None:
-        """Restores every link that was cut; what was sent meanwhile arrives."""
+        """Restores links, clocks and disks; what was sent meanwhile arrives."""
         self._links.heal()
+        for broker in self._brokers.values():
+            broker.skew_ms, broker.is_disk_full = 0, False
 
     async def controller(self, *, timeout_s: float = WAIT_S) -> int:
         """The id of the active controller, when there is one. Raises `TimeoutError`."""
@@ -176,11 +194,28 @@ class Cluster:
             self._layout.release()
 
 
+class SkewedClock:
+    """A clock of which the part for people is off by `skew_ms`. See `seams.Clock`."""
+
+    def __init__(self, clock: Clock, skew_ms: Callable[[], int]) -> None:
+        self._clock = clock
+        self._skew_ms = skew_ms
+        self.monotonic_ms = clock.monotonic_ms
+        self.monotonic_ns = clock.monotonic_ns
+
+    def wall_ms(self) -> int:
+        """See `seams.Clock`."""
+        return self._clock.wall_ms() + self._skew_ms()
+
+
 class ClusterBroker(Broker):
-    """A broker of a `Cluster`: it can be killed, and its links to other brokers cut."""
+    """A broker of a `Cluster`: it can be killed, its links to other brokers cut or slow, its disk
+    full and its clock wrong."""
 
     def __init__(self, broker_id: int, links: Links, **settings: Any) -> None:
         super().__init__(node_id=broker_id, **settings)
+        self.skew_ms = 0
+        self.is_disk_full = False
         self._links = links
         self._disk: EndableDisk
         self._net: LinkedNet
@@ -224,7 +259,8 @@ class ClusterBroker(Broker):
 
     def _machine(self) -> tuple[LoopSpawn, Environment]:
         spawn = self._tasks = EndableSpawn()
-        disk = self._disk = EndableDisk(self.data)
+        disk = self._disk = EndableDisk(self.data, lambda: self.is_disk_full)
         net = self._net = self._links.net(self.config.node_id)
         machine = this_machine(self.data, spawn)
-        return spawn, Environment(machine.clock, disk, net, machine.rng, spawn)
+        clock = SkewedClock(machine.clock, lambda: self.skew_ms)
+        return spawn, Environment(clock, disk, net, machine.rng, spawn)

@@ -60,6 +60,18 @@ class ClusterThread:
         """See `Cluster.isolate`."""
         self._call(lambda: self._cluster.isolate(broker_id))
 
+    def slow(self, one: int, other: int, delay_s: float, *, one_way: bool = False) -> None:
+        """See `Cluster.slow`."""
+        self._call(lambda: self._cluster.slow(one, other, delay_s, one_way=one_way))
+
+    def skew_clock(self, broker_id: int, seconds: float) -> None:
+        """See `Cluster.skew_clock`."""
+        self._cluster.skew_clock(broker_id, seconds)
+
+    def fill_disk(self, broker_id: int) -> None:
+        """See `Cluster.fill_disk`."""
+        self._cluster.fill_disk(broker_id)
+
     def heal(self) -> None:
         """See `Cluster.heal`."""
         self._call(self._cluster.heal)

@@ -4,7 +4,8 @@ Every connection between two brokers is made by one of them, through its door `N
 link is cut on that side alone. A link that is cut loses packets and nothing else, as a network
 does: no side is told. What one side sends arrives when the link is healed, if the connection is
 there then; a side that closes a connection is rid of it, and the other one hears of that when the
-link is healed; a connection that is being made waits. Connections of clients are not touched.
+link is healed; a connection that is being made waits. A link that is slow has everything arrive
+later. Connections of clients are not touched.
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ from typing import Any, cast
 
 from millrace_server.environment.seams import Net
 from millrace_server.net.listener import OsNet
+from millrace_server.testing.delay_line import DelayLine
 
+LATE_BYTES = 64 * 1024
+"""What the event loop takes at once from a link that is slow."""
 Address = tuple[str, int]
 Direction = tuple[int, int]
 """From one broker to another."""
 
 
 class Links:
-    """Cuts and heals links between brokers, by their ids."""
+    """Cuts, slows and heals links between brokers, by their ids."""
 
     def __init__(self, addresses: Mapping[int, Address]) -> None:
         """`addresses` are those where the brokers listen for each other."""
         self._brokers = {address: broker_id for broker_id, address in addresses.items()}
         self._cut: set[Direction] = set()
+        self._delays_s: dict[Direction, float] = {}
         self._healed = asyncio.Event()
         self._connections: dict[LinkConnection, None] = {}
 
@@ -43,9 +48,14 @@ class Links:
         for connection in self._connections:
             connection.on_changed()
 
+    def slow(self, directions: Iterable[Direction], delay_s: float) -> None:
+        """Has everything arrive so much later in these directions."""
+        self._delays_s.update(dict.fromkeys(directions, delay_s))
+
     def heal(self) -> None:
-        """Lets everything through."""
+        """Lets everything through, at once."""
         self._cut.clear()
+        self._delays_s.clear()
         healed, self._healed = self._healed, asyncio.Event()
         healed.set()
         for connection in [*self._connections]:
@@ -54,6 +64,10 @@ class Links:
     def is_open(self, source: int, target: int) -> bool:
         """Whether what `source` sends reaches `target`."""
         return (source, target) not in self._cut
+
+    def delay_s(self, source: int, target: int) -> float:
+        """How much later than it was sent something arrives."""
+        return self._delays_s.get((source, target), 0.0)
 
     def broker_at(self, address: Address) -> int | None:
         """The broker that listens at an address for others."""
@@ -99,6 +113,8 @@ class LinkedNet:
         if peer is None:
             return await self._net.connect(protocol, host, port)
         await self._links.until_open(self._broker_id, peer)
+        here = self._broker_id
+        await asyncio.sleep(self._links.delay_s(here, peer) + self._links.delay_s(peer, here))
         if self._has_ended:
             raise OSError(errno.ENETDOWN, os.strerror(errno.ENETDOWN))
         made: list[LinkConnection] = []
@@ -141,6 +157,10 @@ class LinkConnection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._real: asyncio.Transport
         self._unsent: list[bytes] = []
+        self._sent = DelayLine(self._write)
+        self._received = DelayLine(self._feed)
+        self._late: memoryview | None = None
+        """Where the event loop puts what is to arrive later."""
         self._is_reading = True
         self.is_closed = False
         """Whether this side has closed it."""
@@ -156,6 +176,13 @@ class LinkConnection(asyncio.BufferedProtocol):
         """Sends, or keeps what the link does not let through."""
         if self.is_closed:
             return
+        delay_s = self._links.delay_s(self._source, self._target)
+        if delay_s or self._sent:
+            self._sent.send(bytes(data), delay_s)
+        else:
+            self._write(data)
+
+    def _write(self, data: bytes | bytearray | memoryview) -> None:
         if self._is_open():
             self._real.write(data)
         else:
@@ -166,6 +193,7 @@ class LinkConnection(asyncio.BufferedProtocol):
         if self.is_closed:
             return
         self.is_closed = True
+        self._drop()
         if not self._is_open():
             asyncio.get_running_loop().call_soon(self._lose, None)
         self.on_changed()
@@ -174,6 +202,10 @@ class LinkConnection(asyncio.BufferedProtocol):
 
     def on_changed(self) -> None:
         """The link was cut or healed."""
+        if not self._links.delay_s(self._target, self._source):
+            self._received.flush()
+        if not self._links.delay_s(self._source, self._target):
+            self._sent.flush()
         is_reading = not self.is_closed and self._links.is_open(self._target, self._source)
         if is_reading is not self._is_reading and not self._real.is_closing():
             self._is_reading = is_reading
@@ -189,6 +221,18 @@ class LinkConnection(asyncio.BufferedProtocol):
 
     def _is_open(self) -> bool:
         return self._links.is_open(self._source, self._target)
+
+    def _drop(self) -> None:
+        self._sent.drop()
+        self._received.drop()
+
+    def _feed(self, data: bytes) -> None:
+        while data and not self.is_closed:
+            room = memoryview(self.protocol.get_buffer(len(data)))
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            self.protocol.buffer_updated(count)
+            data = data[count:]
 
     def _lose(self, error: Exception | None) -> None:
         self._on_lost(self)
@@ -206,13 +250,22 @@ class LinkConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._links.discard(self)
         self.is_closed = True
+        self._drop()
         self._lose(exc)
 
     def get_buffer(self, sizehint: int) -> Any:
+        if self._received or self._links.delay_s(self._target, self._source):
+            self._late = memoryview(bytearray(LATE_BYTES))
+            return self._late
         return self.protocol.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.protocol.buffer_updated(nbytes)
+        late, self._late = self._late, None
+        if late is None:
+            self.protocol.buffer_updated(nbytes)
+        else:
+            delay_s = self._links.delay_s(self._target, self._source)
+            self._received.send(bytes(late[:nbytes]), delay_s)
 
     def eof_received(self) -> bool | None:
         return self.protocol.eof_received()

@@ -1,4 +1,4 @@
-"""A broker in the event loop of a test that can end as a process does: at once, anywhere.
+"""A broker in the event loop of a test that can end as a process does, and whose disk can be full.
 
 Owns the disk and the tasks of such a broker. When a process is killed, its code runs no more, the
 kernel closes its connections, and what it has written stays. In one process with other code that
@@ -15,8 +15,9 @@ connection, so nothing outside can tell that it has run.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,11 +31,20 @@ CANCEL_AGAIN_S = 0.1
 
 
 class EndableDisk:
-    """A data directory on which nothing changes any more from the moment of `end`. See `Disk`."""
+    """A data directory on which nothing changes any more from the moment of `end`. See `Disk`.
 
-    def __init__(self, root: Path) -> None:
+    While `is_full` returns true, whatever takes room fails.
+    """
+
+    def __init__(self, root: Path, is_full: Callable[[], bool]) -> None:
         self._disk = OsDisk(root)
+        self._is_full = is_full
         self.has_ended = False
+
+    def take_room(self) -> None:
+        """Raises `OSError` while the disk is full."""
+        if self._is_full():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def end(self) -> None:
         """The process is gone: what is written from now on leaves nothing."""
@@ -50,6 +60,8 @@ class EndableDisk:
     def open(self, path: str, *, create: bool = False, write: bool = False) -> File:
         if self.has_ended and create:
             return EndableFile(OsFile(path, os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)), self)
+        if create:
+            self.take_room()
         return EndableFile(self._disk.open(path, create=create, write=write), self)
 
     def list_directory(self, path: str) -> list[str]:
@@ -60,6 +72,7 @@ class EndableDisk:
 
     def make_directory(self, path: str) -> None:
         if not self.has_ended:
+            self.take_room()
             self._disk.make_directory(path)
 
     def rename(self, source: str, target: str) -> None:
@@ -103,10 +116,12 @@ class EndableFile:
 
     def pwrite(self, data: ReadBuffer, position: int) -> None:
         if not self._disk.has_ended:
+            self._disk.take_room()
             self._file.pwrite(data, position)
 
     def preallocate(self, size: int) -> None:
         if not self._disk.has_ended:
+            self._disk.take_room()
             self._file.preallocate(size)
 
     def truncate(self, size: int) -> None:
