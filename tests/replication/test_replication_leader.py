@@ -22,6 +22,7 @@ def _leader(
     records: int = 1,
     high_watermark: int = 0,
     fenced: tuple[int, ...] = (),
+    others: tuple[int, ...] = (),
 ) -> PartitionLeader:
     log = ReplicaLog(is_synced=True)
     for _ in range(records):
@@ -32,7 +33,7 @@ def _leader(
         replicas[0],
         log,
         PartitionState(2, 1, replicas, replicas, 2),
-        {number: BrokerState(1, number not in fenced) for number in replicas},
+        {number: BrokerState(1, number not in fenced) for number in (*replicas, *others)},
         CONFIG,
         high_watermark=high_watermark,
         now_ms=0,
@@ -115,6 +116,25 @@ def test_latest_offset_is_known_when_the_epochs_start_is_committed() -> None:
     _fetch(leader, 2, 3, 1)
     assert leader.high_watermark == 3
     assert leader.is_high_watermark_known
+
+
+def test_no_ack_waits_for_a_replica_that_is_added_until_it_has_caught_up() -> None:
+    leader = _leader((1, 2), records=100, others=(3,))
+    leader.on_image(PartitionState(2, 2, (1, 2, 3), (1, 2), 2), 10)
+    _fetch(leader, 3, 0, 20)
+    _fetch(leader, 2, 100, 20)
+    assert leader.high_watermark == 100
+    # It lacks what was appended since its last fetch, and nothing else: it is about to join.
+    _fetch(leader, 3, 50, 30)
+    assert isinstance(leader.log, ReplicaLog)
+    leader.log.append(Entry(2, "value"))
+    leader.on_appended(40)
+    _fetch(leader, 3, 100, 50)
+    _fetch(leader, 2, 101, 50)
+    assert leader.high_watermark == 100
+    leader.log.end_sync(leader.log.begin_sync())
+    _fetch(leader, 3, 101, 60)
+    assert leader.high_watermark == 101
 
 
 def test_an_append_is_acked_only_while_the_isr_is_large_enough() -> None:

@@ -48,7 +48,7 @@ from millrace_server.replication.messages import (
     Records,
     Refused,
 )
-from millrace_server.replication.progress import Progress
+from millrace_server.replication.progress import NEVER_MS, Progress
 
 Effects = list[LeaderEffect]
 
@@ -263,9 +263,12 @@ class PartitionLeader:
     # The rules
 
     def _follow_replicas(self, now_ms: int) -> None:
-        """A replica that is new has from now on to catch up."""
+        """A replica in sync is taken to have everything now. Another one, that may have nothing,
+        has lagged: no ack waits for it until it has caught up once."""
+        in_sync = {*self.state.isr, *self.isr.maximal}
         self._progress = {
-            broker_id: self._progress.get(broker_id) or Progress(now_ms)
+            broker_id: self._progress.get(broker_id)
+            or Progress(now_ms if broker_id in in_sync else NEVER_MS)
             for broker_id in self.state.replicas
             if broker_id != self.broker_id
         }

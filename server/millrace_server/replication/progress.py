@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from millrace_server.replication.messages import UNKNOWN_OFFSET, FetchPosition
 
+NEVER_MS = -(1 << 62)
+"""Before every moment, however long a follower may lag."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -14,7 +17,8 @@ class Progress:
     Its log agrees with the leader's before `end_offset` and is as durable there as the topic
     demands; `UNKNOWN_OFFSET` until its first fetch, which came from the process `broker_epoch` over
     the connection `session`. `caught_up_ms` is the last moment at which it
-    had everything that the leader had; a follower without a fetch has from the election on.
+    had everything that the leader had: for a replica in sync, from the election on, and `NEVER_MS`
+    for another one.
     """
 
     caught_up_ms: int
