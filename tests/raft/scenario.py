@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from millrace_server.raft.effects import Effect
+from millrace_server.raft.following import CommittedRecordsLost
 from millrace_server.raft.node import VoterChangeRefused
 from millrace_server.raft.voters import Voter
 from tests.raft.invariants import Violation
@@ -21,7 +22,7 @@ def run_seed(seed: int) -> Counter[str]:
     life = _Life(seed)
     try:
         life.run()
-    except Violation as error:
+    except (Violation, CommittedRecordsLost) as error:
         raise Violation(f"seed {seed}: {error}") from error
     return life.world.situations
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from millrace_server.log.epochs import NO_EPOCH, EpochEnd
 from millrace_server.raft.effects import BeginEpoch
 from millrace_server.raft.leadership import Leadership, ParkedFetch
+from millrace_server.raft.log_view import LogView
 from millrace_server.raft.messages import (
     BeginEpochRequest,
     Diverging,
@@ -91,7 +92,7 @@ def _disagreement(replica: Replica, request: FetchRequest) -> FetchOutcome | Non
     if request.fetch_offset >= log.start_offset:
         if request.fetch_offset == 0 or asked == snapshot:
             return None
-        end = log.end_offset_for(request.last_epoch)
+        end = _end_for(log, request.last_epoch)
         if end is not None and end.end_offset >= log.start_offset:
             agrees = end.epoch == request.last_epoch and request.fetch_offset <= end.end_offset
             return None if agrees else Diverging(end)
@@ -99,6 +100,17 @@ def _disagreement(replica: Replica, request: FetchRequest) -> FetchOutcome | Non
         # Nothing was taken off the front of this log: the two have nothing in common.
         return Diverging(EpochEnd(NO_EPOCH, 0))
     return SnapshotNeeded(snapshot)
+
+
+def _end_for(log: LogView, epoch: int) -> EpochEnd | None:
+    """See `LogView.end_offset_for`. Of a log that begins where its snapshot ends the snapshot alone
+    knows the epoch of the last record before, and nothing knows where older ones end."""
+    end, snapshot = log.end_offset_for(epoch), log.newest_snapshot()
+    if end is None or snapshot is None or end.end_offset < snapshot.end_offset:
+        return end
+    if end.epoch >= snapshot.epoch:
+        return end
+    return EpochEnd(snapshot.epoch, end.end_offset) if snapshot.epoch <= epoch else None
 
 
 def advance(replica: Replica, leadership: Leadership) -> None:
