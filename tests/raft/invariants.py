@@ -7,6 +7,8 @@ import bisect
 from millrace_server.raft.voters import ReplicaKey
 from tests.raft.replica_log import Entry, ReplicaLog
 
+ALONE_MS_MAX = 1_000
+
 
 class Violation(AssertionError):
     """An invariant does not hold."""
@@ -21,6 +23,7 @@ class Invariants:
         """The epoch of the leader that committed each record; never falls."""
         self._leaders: dict[int, ReplicaKey] = {}
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
+        self._alone_since_ms: dict[ReplicaKey, int] = {}
 
     def on_leader(self, key: ReplicaKey, epoch: int, log: ReplicaLog) -> None:
         """Election safety and leader completeness."""
@@ -30,6 +33,17 @@ class Invariants:
         count = bisect.bisect_left(self._commit_epochs, epoch)
         if log.all_entries()[:count] != self.committed[:count]:
             raise Violation(f"{key} leads epoch {epoch} without records that are committed")
+
+    def on_leading(self, key: ReplicaKey, now_ms: int, *, is_alone: bool) -> None:
+        """A leader that no majority fetches from resigns, by its own clock and timer.
+
+        `is_alone` is about the time since its fetch timeout; a replica that was paused has its
+        timer at once when it goes on.
+        """
+        if not is_alone:
+            self._alone_since_ms.pop(key, None)
+        elif now_ms > self._alone_since_ms.setdefault(key, now_ms) + ALONE_MS_MAX:
+            raise Violation(f"{key} leads though no majority fetches from it")
 
     def on_vote(self, voter: ReplicaKey, epoch: int, candidate: ReplicaKey) -> None:
         """One vote in an epoch."""

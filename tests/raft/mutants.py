@@ -174,6 +174,11 @@ def restarts_as_leader_of_its_epoch(patch: Patch) -> None:
     patch(RaftNode, "start", bold)
 
 
+def leads_on_without_a_majority(patch: Patch) -> None:
+    """KAFKA-15489: a leader that is cut off does not resign."""
+    patch(Leadership, "quorum_deadline_ms", lambda self, voters, timeout_ms: None)
+
+
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     forgets_its_vote,
     votes_twice,
@@ -187,6 +192,7 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
     changes_voters_twice_at_once,
     a_half_is_a_majority,
     restarts_as_leader_of_its_epoch,
+    leads_on_without_a_majority,
 )
 
 

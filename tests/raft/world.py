@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from millrace_server.raft.messages import FetchRequest, Message, SnapshotId
+from millrace_server.raft.roles import Leader
 from millrace_server.raft.voters import ReplicaKey, Voter, VoterSet
 from tests.raft.invariants import Invariants
 from tests.raft.replica_host import ReplicaHost
@@ -113,9 +114,18 @@ class World:
         return max(leading, key=lambda host: host.state.epoch, default=None)
 
     def on_stepped(self, host: ReplicaHost) -> None:
-        """Counts what has been met."""
+        """Counts what has been met, and looks for leaders whom too few fetch from."""
         assert host.node is not None
-        self.situations[f"role {type(host.node.replica.role).__name__}"] += 1
+        replica = host.node.replica
+        self.situations[f"role {type(replica.role).__name__}"] += 1
+        role, now_ms = replica.role, self.local_ms(host.key)
+        is_alone = False
+        if isinstance(role, Leader):
+            since_ms, voters = now_ms - replica.config.fetch_timeout_ms, replica.voters
+            silent = role.leadership.silent(voters, since_ms=since_ms)
+            followed = len(voters) - len(silent)
+            is_alone = role.leadership.began_ms < since_ms and followed < voters.majority
+        self.invariants.on_leading(host.key, now_ms, is_alone=is_alone)
 
     def check_commit(self, leader: ReplicaHost, offset: int) -> None:
         """The durable logs of a majority of the leader's voters hold what it commits.
