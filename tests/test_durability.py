@@ -30,6 +30,15 @@ def test_every_test_that_is_named_is_there() -> None:
     assert named <= there, f"docs/durability.md names {sorted(named - there)}"
 
 
+def test_every_bug_that_is_said_to_be_planted_is_there() -> None:
+    section = PAGE.split("## Bugs that others have had")[1].split("\n## ")[0]
+    named = {name for name in re.findall(r"`([a-z_]+)`", section) if not name.startswith("test_")}
+    assert len(named) > 15
+    source = "\n".join(path.read_text("utf-8") for path in TESTS.rglob("mutants.py"))
+    listed = set(re.findall(r"^    (\w+),$", source, re.M))
+    assert named <= listed, f"docs/durability.md names {sorted(named - listed)}"
+
+
 def test_the_commands_are_modules_that_can_be_run() -> None:
     for module in re.findall(r"python -m (tests[.\w]*)", PAGE):
         path = TESTS.parent.joinpath(*module.split("."))
