@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millrace import Admin, Producer
+from millrace import Admin, Consumer, Producer
 from millrace.errors import ElectionNotNeeded, LeaderNotAvailable, UnknownTopicOrPartition
 from millrace.records import TopicPartition
 from millrace_server.testing import Cluster
@@ -68,3 +68,28 @@ async def test_a_replica_that_lacks_records_leads_only_if_that_is_asked_for(
         await cluster.start(leader)
         await cluster.wait_until_in_sync(TOPIC)
     assert [value for _, value in (await read_all(cluster.servers))[0]] == values
+
+
+async def test_a_commit_tells_the_epoch_of_the_last_record_and_the_group_goes_on_with_it(
+    cluster: Cluster,
+) -> None:
+    await create_topic(cluster.servers, "orders")
+    async with Producer(cluster.servers) as producer:
+        for number in range(2):
+            await producer.send("orders", b"%d" % number)
+            await cluster.kill(await cluster.leader_of("orders", 0))
+            await cluster.start()
+            await cluster.wait_until_in_sync("orders")
+        await producer.send("orders", b"2")
+    where = ("orders", 0)
+    epochs = []
+    for number in range(3):
+        async with Consumer(
+            cluster.servers, "orders", group="billing", auto_commit=False, start="earliest"
+        ) as consumer:
+            assert (await consumer.getone()).value == b"%d" % number
+            await consumer.commit()
+            committed = (await consumer.committed(where))[TopicPartition(*where)]
+            assert committed is not None
+            epochs.append(committed.leader_epoch)
+    assert epochs[0] < epochs[1] < epochs[2]

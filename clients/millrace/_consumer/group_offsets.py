@@ -15,6 +15,7 @@ from millrace._cluster.cluster import Cluster
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.partition_state import Hold, PartitionState
 from millrace._consumer.positions import Positions
+from millrace._consumer.read_epochs import NO_EPOCH, ReadEpochs
 from millrace._group.commits import Commits
 from millrace.config import ConsumerConfig
 from millrace.errors import MillraceError, again
@@ -42,6 +43,7 @@ class GroupOffsets:
         wake_fetcher: Callable[[], None],
     ) -> None:
         self.commits = commits
+        commits.epoch_before = self._epoch_before
         self._cluster = cluster
         self._positions = positions
         self._fetch_buffer = reading
@@ -124,6 +126,7 @@ class GroupOffsets:
             state, committed = self._positions[where], found.get(where)
             if committed is not None and state.position is None:
                 self._positions.seek(state, committed.offset)
+                state.epochs = ReadEpochs.committed(committed.leader_epoch, committed.offset)
                 self._committed[where] = committed.offset
             state.error = failure
         self._looked_up.set()
@@ -133,6 +136,12 @@ class GroupOffsets:
         """Other members have these partitions, and commit for them."""
         for where in partitions:
             self._committed.pop(where, None)
+
+    def _epoch_before(self, where: TopicPartition, offset: int) -> int:
+        """The leader epoch of the last record before an offset that is committed (KIP-320)."""
+        if where not in self._positions:
+            return NO_EPOCH
+        return self._positions[where].epochs.before(offset)
 
     def _reset_of(self, where: TopicPartition) -> int | None:
         """A partition that was added while the consumer runs is read from its beginning: what was

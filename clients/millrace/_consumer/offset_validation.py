@@ -9,6 +9,7 @@ from __future__ import annotations
 from millrace._consumer.fetch_plan import OffsetReset, Validation
 from millrace._consumer.partition_state import PartitionState
 from millrace._consumer.positions import Positions
+from millrace._consumer.read_epochs import NO_EPOCH
 from millrace.errors import LogTruncated, MillraceError, UnsupportedVersion, broker_error
 from millrace_protocol.messages.leader_epochs import EpochEndResult
 
@@ -61,7 +62,9 @@ def _compare(
     parting = state.epochs.parting(result.leader_epoch, result.end_offset)
     position = state.position
     assert position is not None
-    if parting >= state.fetch_offset:
+    is_older = result.leader_epoch == NO_EPOCH and state.epochs.is_told
+    if parting >= state.fetch_offset or is_older:
+        # A log without epochs that old has lost them to retention: the fetch will tell.
         state.valid_epoch = leader_epoch
     elif position != state.fetch_offset:
         # Records before it are not consumed yet; the broker will say it again then.

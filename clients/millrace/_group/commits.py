@@ -6,7 +6,7 @@ Owns the requests and what an answer means. Knows no positions: what is committe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -72,6 +72,11 @@ class CommitMember(Protocol):
         ...
 
 
+def _unknown_epoch(where: TopicPartition, offset: int) -> int:
+    """Of commits for partitions that the client does not read."""
+    return _LEADER_EPOCH_UNKNOWN
+
+
 class NoMember:
     """Commits without membership: of tools, and of consumers that assign partitions themselves."""
 
@@ -90,6 +95,8 @@ class Commits:
 
     def __init__(self, coordinator: Coordinator, cluster: Cluster) -> None:
         self.member: CommitMember = NoMember()
+        self.epoch_before: Callable[[TopicPartition, int], int] = _unknown_epoch
+        """The leader epoch of the last record before an offset."""
         self._coordinator = coordinator
         self._cluster = cluster
         # Held while a commit is on its way: one that is tried again must not overtake a later one,
@@ -166,7 +173,7 @@ class Commits:
             identity.member_id,
             identity.instance_id,
             tuple(
-                CommitPartition(*where, offset, _LEADER_EPOCH_UNKNOWN, metadata)
+                CommitPartition(*where, offset, self.epoch_before(where, offset), metadata)
                 for where, (offset, metadata) in offsets.items()
             ),
         )

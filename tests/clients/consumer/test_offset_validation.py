@@ -154,6 +154,38 @@ def test_epochs_of_a_leader_that_tells_none_are_noted_from_its_batches() -> None
     assert rig.plan().fetches
 
 
+def committed(epoch: int, offset: int) -> Rig:
+    """A consumer that begins where its group has committed, under a leader of epoch 4."""
+    rig = Rig()
+    rig.positions.seek(rig.state, offset)
+    rig.state.epochs = ReadEpochs.committed(epoch, offset)
+    rig.epoch = 4
+    return rig
+
+
+@pytest.mark.parametrize(("epoch", "end_offset"), [(3, 10), (3, 12), (NO_EPOCH, -1)])
+def test_a_committed_offset_that_the_log_has_is_read_from(epoch: int, end_offset: int) -> None:
+    rig = committed(3, 10)
+    assert rig.validate(epoch, end_offset) == 3
+    rig.fetch(records(4, first=10))
+    assert rig.state.fetch_offset == 11
+
+
+@pytest.mark.parametrize(("epoch", "end_offset", "parting"), [(3, 8, 8), (2, 9, 9), (2, 12, 9)])
+def test_records_that_the_group_has_processed_and_that_are_gone_are_told(
+    epoch: int, end_offset: int, parting: int
+) -> None:
+    rig = committed(3, 10)
+    rig.validate(epoch, end_offset)
+    assert isinstance(rig.state.error, LogTruncated)
+    assert (rig.state.error.offset, rig.state.error.truncated_to) == (10, parting)
+
+
+@pytest.mark.parametrize(("epoch", "offset"), [(NO_EPOCH, 10), (3, 0)])
+def test_a_commit_that_tells_no_epoch_is_not_validated(epoch: int, offset: int) -> None:
+    assert committed(epoch, offset).plan().fetches
+
+
 @pytest.mark.parametrize(("epoch", "end_offset", "parting"), [(1, 1, 1), (0, 2, 0), (-1, -1, 0)])
 def test_a_truncation_is_an_error_with_both_offsets(
     epoch: int, end_offset: int, parting: int
