@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from millrace_server.raft.effects import Effect
 from millrace_server.raft.following import CommittedRecordsLost
 from millrace_server.raft.node import VoterChangeRefused
-from millrace_server.raft.voters import Voter
+from millrace_server.raft.voters import Voter, VoterSet
 from tests.raft.invariants import Violation
 from tests.raft.replica_host import ReplicaHost
 from tests.raft.world import World
@@ -121,18 +122,28 @@ class _Life:
         self.world.situations["a change of voters was asked for"] += 1
 
     def _wipe(self, host: ReplicaHost) -> None:
-        """Loses a directory; a majority of the voters keeps what is committed."""
+        """Loses a directory; a majority of the voters keeps what is committed. So it is in every
+        set that a replica has: the latest may not be committed, and an older one come back."""
         leader = self.world.leader()
         if leader is None or leader.node is None or leader is host:
             return
-        voters = leader.node.replica.voters
-        spared = {v for v in voters.keys if self.world.hosts[v.broker_id].key == v} - {host.key}
-        committed = len(self.world.invariants.committed)
-        whole = sum(self.world.hosts[v.broker_id].log.durable_offset >= committed for v in spared)
-        if whole < voters.majority or len(voters) < 3:
+        if not all(map(partial(self._survives, host), self._voter_sets())):
             return
         self._crash(host)
         self.world.wipe(host).start()
+
+    def _voter_sets(self) -> list[VoterSet]:
+        return [host.node.replica.voters for host in self.world.hosts.values() if host.node]
+
+    def _survives(self, lost: ReplicaHost, voters: VoterSet) -> bool:
+        """Whether a majority of voters has its directory and what is committed without a host."""
+        hosts, committed = self.world.hosts, len(self.world.invariants.committed)
+        whole = [
+            hosts[key.broker_id].log.durable_offset >= committed
+            for key in voters.keys
+            if hosts[key.broker_id].key == key != lost.key
+        ]
+        return sum(whole) >= voters.majority and len(voters) > 2
 
     def _heal(self) -> None:
         world = self.world
