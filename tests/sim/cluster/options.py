@@ -34,6 +34,7 @@ TROUBLES = (
     "cut",
     "slow",
     "link",
+    "move",
     "busy",
     "full",
     "write_error",
@@ -123,7 +124,9 @@ class ClusterOptions(Options):
         return acks == "all"
 
     def may_refuse_start(self, error: Exception) -> bool:
-        return self.brokers > 1 and is_want_of_quorum(error)
+        # A broker that is paused while it starts does not answer itself in time either.
+        may_wait = self.brokers > 1 or "pause" in self.troubles
+        return may_wait and is_want_of_quorum(error)
 
     def config(self, host: str, number: int) -> BrokerConfig:
         quorum = ",".join(f"{n + 1}@{host_of(n)}:{BROKER_PORT}" for n in range(self.brokers))

@@ -18,6 +18,7 @@ from tests.sim.cluster.cluster import SimCluster
 from tests.sim.cluster.invariants import Invariants, observed
 from tests.sim.cluster.members import GROUP, CommittedOffsets, Member
 from tests.sim.cluster.options import ClusterOptions
+from tests.sim.cluster.troubles import ClusterTroubles
 from tests.sim.consuming import Consuming
 from tests.sim.ledger import Ledger
 from tests.sim.lookups import Lookups
@@ -27,7 +28,6 @@ from tests.sim.reading import LIVENESS_S, LastReading
 from tests.sim.rot import Rot
 from tests.sim.run import Outcome, run
 from tests.sim.topics import Topics
-from tests.sim.troubles import Troubles
 
 _COMPARE_S = 0.5
 """Between two comparisons of the replicas."""
@@ -101,8 +101,8 @@ class ClusterScenario:
             await world.within(f"{task.get_name()} after healing", task, limit_s)
         await self._last_word()
 
-    def _troubles(self, number: int) -> Troubles:
-        return Troubles(
+    def _troubles(self, number: int) -> ClusterTroubles:
+        return ClusterTroubles(
             self.world,
             self.options,
             brokers=list(self._cluster.brokers),

@@ -17,6 +17,7 @@ CLUSTER_SOMETIMES = (
     "a connection was reset",
     "a message was swallowed",
     "a client was killed",
+    "replicas were moved",
     # What the brokers make of it.
     "a controller was elected",
     "a partition was led in a new epoch",
