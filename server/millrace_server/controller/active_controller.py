@@ -199,7 +199,13 @@ class ActiveController:
             records = decide(self._cache.image)
             if not records:
                 return None
-            end_offset = parts.log.append(records)
+            try:
+                end_offset = parts.log.append(records)
+            except ApiError as error:
+                if error.code is ErrorCode.DISK_FULL:
+                    # Until there is room nothing could be changed, and another voter may have some.
+                    parts.replica.resign()
+                raise
             parts.replica.on_appended()
             return await parts.published(end_offset)
 

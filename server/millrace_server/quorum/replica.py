@@ -86,6 +86,10 @@ class Listener(Protocol):
         """`QuorumReplica.leader_id` or `leading_epoch` is another one."""
 
 
+def _resign(node: RaftNode, now_ms: int) -> list[Effect]:
+    return node.resign(now_ms) if len(node.replica.voters) > 1 else []
+
+
 class QuorumReplica:
     """One replica, from `start` to `stop`. `leading_epoch` is None while it does not lead."""
 
@@ -151,15 +155,16 @@ class QuorumReplica:
         self._give(lambda node, now_ms: node.start(now_ms))
         self._task = self._env.spawn.task(self._run(), name="quorum")
 
+    def resign(self) -> None:
+        """Has another voter lead, if there is one."""
+        self._give(_resign)
+
     async def stop(self) -> None:
         """Hands leadership over, and takes no more events."""
         if self._task is None:
             return
         handed_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._give(
-            lambda node, now_ms: node.resign(now_ms) if len(node.replica.voters) > 1 else [],
-            lambda: handed_over.set_result(None),
-        )
+        self._give(_resign, lambda: handed_over.set_result(None))
         if self.refusal is None:
             await asyncio.wait([self._task, handed_over], return_when=asyncio.FIRST_COMPLETED)
         self._alarm.close()
