@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from millrace._background_tasks import BackgroundTasks
 from millrace._cluster.cluster import Cluster
@@ -27,6 +28,11 @@ from millrace_protocol.messages.list_offsets import EARLIEST, LATEST
 _RESETS = {"earliest": EARLIEST, "latest": LATEST, "error": None}
 
 
+def _epoch_before(positions: Positions, where: TopicPartition, offset: int) -> int:
+    """The leader epoch of the last record before an offset that is committed (KIP-320)."""
+    return positions[where].epochs.before(offset) if where in positions else NO_EPOCH
+
+
 class GroupOffsets:
     """The offsets of one consumer's partitions in its group."""
 
@@ -43,7 +49,7 @@ class GroupOffsets:
         wake_fetcher: Callable[[], None],
     ) -> None:
         self.commits = commits
-        commits.epoch_before = self._epoch_before
+        commits.epoch_before = partial(_epoch_before, positions)
         self._cluster = cluster
         self._positions = positions
         self._fetch_buffer = reading
@@ -136,12 +142,6 @@ class GroupOffsets:
         """Other members have these partitions, and commit for them."""
         for where in partitions:
             self._committed.pop(where, None)
-
-    def _epoch_before(self, where: TopicPartition, offset: int) -> int:
-        """The leader epoch of the last record before an offset that is committed (KIP-320)."""
-        if where not in self._positions:
-            return NO_EPOCH
-        return self._positions[where].epochs.before(offset)
 
     def _reset_of(self, where: TopicPartition) -> int | None:
         """A partition that was added while the consumer runs is read from its beginning: what was
