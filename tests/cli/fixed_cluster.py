@@ -125,7 +125,10 @@ class FixedAdmin:
 
     async def describe_cluster(self) -> ClusterDescription:
         """Three brokers."""
-        brokers = [BrokerDescription(n, f"broker-{n}.internal", 9092) for n in (1, 2, 3)]
+        brokers = [
+            BrokerDescription(n, f"broker-{n}.internal", 9092, "eu-central-1" + "abc"[n - 1])
+            for n in (1, 2, 3)
+        ]
         cluster_id = "0b7e3d1c-7a55-4bb2-8c0e-5b8a5f7a9f10"
         return ClusterDescription(cluster_id, 2, tuple(brokers))
 
@@ -142,10 +145,6 @@ class FixedAdmin:
             for node_id, (end, fetched_ms, caught_up_ms) in ends.items()
         )
         return QuorumDescription(2, 7, 40_213, tuple(replicas))
-
-    async def describe_broker_configs(self, broker: int) -> dict[str, ConfigValue]:
-        """The rack."""
-        return {"rack": ConfigValue("eu-central-1" + "abc"[broker - 1], False, "file", True, "")}
 
     async def describe_configs(self, topic: str) -> dict[str, ConfigValue]:
         """The setting that says how many replicas must be in sync."""

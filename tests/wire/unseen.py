@@ -12,6 +12,7 @@ UNSEEN = {
     "W-4.3.3": "needs a disk that is slower than the client's timeout",
     "W-4.3.5": "a producer is forgotten after a day",
     "W-4.4.7": "needs bytes that change on the broker's disk",
+    "W-4.4.8": "needs a cluster of several brokers",
     "W-4.25": "the codes are those of each api's own rules",
     "W-4.37.2": "what a client concludes",
     "W-4.30.1": "needs a cluster of several brokers",
