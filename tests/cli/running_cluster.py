@@ -26,13 +26,18 @@ class RunningCluster:
     process: subprocess.Popen[str]
     directory: Path
     millrace: Millrace
+    environment: dict[str, str]
+    """Settings of the brokers."""
     beside: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """Brokers of the cluster that tests have started themselves."""
 
     def run_beside(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts a command that ends with the cluster."""
         nothing = subprocess.DEVNULL
-        process = subprocess.Popen([*COMMAND, *arguments], stdout=nothing, stderr=nothing)
+        environment = {**os.environ, **self.environment}
+        process = subprocess.Popen(
+            [*COMMAND, *arguments], stdout=nothing, stderr=nothing, env=environment
+        )
         self.beside.append(process)
         return process
 
@@ -74,7 +79,7 @@ def started(directory: Path, *flags: str, **environment: str) -> Iterator[Runnin
         if not line:
             pytest.fail(f"start ended: {process.communicate()[1]}")
         servers = line.removeprefix("listening on ").rstrip("\n")
-        running = RunningCluster(process, directory, Millrace(servers))
+        running = RunningCluster(process, directory, Millrace(servers), environment)
         yield running
         for broker in running.beside:
             broker.terminate()

@@ -67,7 +67,6 @@ def test_the_first_line_names_all_servers_and_then_all_brokers_are_in_service(
 
 def test_the_status_of_a_healthy_cluster_has_brokers_and_quorum(cluster: RunningCluster) -> None:
     replicated(cluster.millrace, "orders")
-    # The brokers themselves say where they are, and one may be too slow to be heard in time.
     status = cluster.until(
         lambda status: status["healthy"] and {each["rack"] for each in status["brokers"]} == {RACK}
     )
