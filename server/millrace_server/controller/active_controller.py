@@ -171,14 +171,14 @@ class ActiveController:
 
     async def _change(self, decide: Decide, undo: Decide | None) -> ClusterImage:
         try:
-            created = await self._commit(decide)
+            image, created = await self._commit(decide)
             if created is not None:
                 await created
         except NotApplied as failed:
             if undo is not None:
                 await self._take_back(undo, failed)
             raise
-        return self._cache.image
+        return image
 
     async def _take_back(self, undo: Decide, failed: NotApplied) -> None:
         try:
@@ -188,8 +188,9 @@ class ActiveController:
             log.error("metadata change not taken back", reason=error.message)
             raise failed from error
 
-    async def _commit(self, decide: Decide) -> asyncio.Future[None] | None:
-        """The result is done when the replicas that the change has created here are in service."""
+    async def _commit(self, decide: Decide) -> tuple[ClusterImage, asyncio.Future[None] | None]:
+        """The image behind the change, and what is done when the replicas that the change has
+        created here are in service: other changes may come before that."""
         async with self._one_change:
             if self._is_closed:
                 raise ApiError(ErrorCode.BROKER_STOPPING)
@@ -198,7 +199,7 @@ class ActiveController:
             await parts.published(parts.log.end_offset)
             records = decide(self._cache.image)
             if not records:
-                return None
+                return self._cache.image, None
             try:
                 end_offset = parts.log.append(records)
             except ApiError as error:
@@ -207,7 +208,8 @@ class ActiveController:
                     parts.replica.resign()
                 raise
             parts.replica.on_appended()
-            return await parts.published(end_offset)
+            created = await parts.published(end_offset)
+            return self._cache.image, created
 
     def _check_not_failed(self) -> None:
         if isinstance(self._failure, CORE_ERRORS):
