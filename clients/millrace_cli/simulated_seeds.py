@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millrace_cli.exits import CommandError
-from millrace_simulation import Outcome, outcome_of
+from millrace_simulation import Outcome, SimulationConfig
 from millrace_simulation.simulation import Main
 
 RUNS_PER_WORKER = 50
@@ -34,24 +34,13 @@ class Runs:
     """What to run: `target` is MODULE:FUNCTION or FILE:FUNCTION."""
 
     target: str
-    brokers: int
-    seconds: float
-    faults: tuple[str, ...]
-    every_s: float
+    config: SimulationConfig
 
     def run(self, seed: int, *, is_shown: bool) -> tuple[Outcome, float]:
         """Runs a seed in this process; returns its outcome and the CPU seconds it took."""
         main = load(self.target)
         started_s = time.process_time()
-        outcome = outcome_of(
-            main,
-            seed=seed,
-            brokers=self.brokers,
-            seconds=self.seconds,
-            faults=self.faults,
-            every_s=self.every_s,
-            show=_show if is_shown else None,
-        )
+        outcome = self.config.run(main, seed=seed, show=_show if is_shown else None)
         return outcome, time.process_time() - started_s
 
     def outcomes(
@@ -82,8 +71,12 @@ class Runs:
                 running.discard(done)
                 yield done.result()
         except BrokenProcessPool:
-            raise CommandError("a process of the simulation died; run with --jobs 1") from None
+            raise CommandError(
+                "a process ended before its seed did: the code that it ran ended it, or the "
+                "system killed it because memory was short"
+            ) from None
         finally:
+            # A seed may take long: workers that still run are ended.
             for process in list((executor._processes or {}).values()):
                 process.terminate()
             executor.shutdown(cancel_futures=True)

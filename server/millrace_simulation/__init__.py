@@ -25,8 +25,8 @@ from millrace_simulation.simulation import (
     FAULTS,
     Outcome,
     Simulation,
+    SimulationConfig,
     SimulationFailed,
-    outcome_of,
     simulate,
 )
 
@@ -36,7 +36,7 @@ __all__ = [
     "Outcome",
     "Service",
     "Simulation",
+    "SimulationConfig",
     "SimulationFailed",
-    "outcome_of",
     "simulate",
 ]

@@ -6,6 +6,7 @@ Owns what each kind of fault does to brokers, their machines and the network, an
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -14,6 +15,8 @@ from millrace_simulation.network import Link
 from millrace_simulation.world import Rng, World
 
 B = TypeVar("B", bound=SimulatedBroker)
+_FAULT = "fault: "
+"""What stands before a kind in a trace and its counts."""
 FULL_ROOMS_BYTES = (0, 300, 3000, 10_000)
 """What a full disk may have left."""
 _SLOWER = 8
@@ -53,8 +56,8 @@ class Faults(Generic[B]):
             await asyncio.sleep(rng.expovariate(1 / self._every_s))
             kind = rng.choice(self._kinds)
             self._broker = rng.choice(self._brokers)
-            self._world.trace.note(f"trouble: {kind}")
-            self._world.trace.sometimes(f"trouble: {kind}")
+            self._world.trace.note(f"{_FAULT}{kind}")
+            self._world.trace.sometimes(f"{_FAULT}{kind}")
             await getattr(self, f"_{kind}")(rng)
 
     async def _kill(self, rng: Rng) -> None:
@@ -160,6 +163,17 @@ class Faults(Generic[B]):
         self._world.trace.sometimes("a broker was cut off from the others")
         await asyncio.sleep(rng.random() * 10)
         self._world.network.heal()
+
+
+def fault_counts(counts: Counter[str]) -> Counter[str]:
+    """How many faults of each kind there were, of all that a trace has counted."""
+    return Counter(
+        {
+            what.removeprefix(_FAULT): count
+            for what, count in counts.items()
+            if what.startswith(_FAULT)
+        }
+    )
 
 
 def _cut_power(brokers: Sequence[SimulatedBroker], *, pause_s: float) -> None:

@@ -17,7 +17,8 @@ PAUSE_S = 0.5
 
 
 class Service:
-    """One program on a machine of its own. It is over when its function has returned."""
+    """One program on a machine of its own. It is over when its function has returned, and when it
+    was stopped."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Service:
                 self._judge(task)
             if not self.is_over:
                 await asyncio.sleep(PAUSE_S)
+        self.is_over = True
         self._ended.set()
 
     def _judge(self, task: asyncio.Task[None]) -> None:
@@ -92,7 +94,7 @@ class Service:
         await self._ended.wait()
 
     async def finished(self) -> None:
-        """Returns when its function has returned."""
+        """Returns when it is over."""
         await self._ended.wait()
 
 

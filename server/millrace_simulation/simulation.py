@@ -10,14 +10,14 @@ import asyncio
 import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypedDict, Unpack
 
 from millrace_server.config import BrokerConfig
 from millrace_simulation.broker import SimulatedBroker
 from millrace_simulation.clock import NO_SKEW, Skew
 from millrace_simulation.cluster import SimulatedCluster
-from millrace_simulation.faults import Faults
+from millrace_simulation.faults import Faults, fault_counts
 from millrace_simulation.log_lines import log_lines
 from millrace_simulation.loop import Stuck
 from millrace_simulation.network import Link
@@ -28,12 +28,8 @@ from millrace_simulation.world import Rng, World
 CLIENT_PORT = 9092
 BROKER_PORT = 9093
 BROKERS_MAX = 9
-SECONDS = 60.0
-"""How long faults last, unless the caller says it."""
 LIMIT_S = 600.0
 """How long a run may go on when its faults are over."""
-EVERY_S = 3.0
-"""The mean time between two faults."""
 TURNS_MAX = 10_000_000
 FAULTS: Mapping[str, str] = {
     "kill": "kill -9 of a broker",
@@ -58,6 +54,14 @@ FAULTS: Mapping[str, str] = {
     "service_pause": "a service's process is stopped for a while",
 }
 """The kinds of fault, and what each does."""
+
+_SETTINGS: Mapping[str, Any] = {
+    # A broker that finds no quorum gives up, and is started again.
+    "quorum_wait_ms": 5_000,
+    # Each partition of it costs a run as much as one of the user's.
+    "offsets_topic_partitions": 4,
+}
+_OWN_SETTINGS = frozenset({"listen", "insecure_listen", "node_id", "quorum", "data", "advertise"})
 
 Main = Callable[["Simulation"], Coroutine[Any, Any, None]]
 
@@ -84,77 +88,87 @@ class SimulationFailed(AssertionError):
         self.outcome = outcome
 
 
+@dataclass(frozen=True, slots=True)
+class SimulationConfig:
+    """What a run is like besides its seed. All times are virtual. Raises `ValueError`."""
+
+    brokers: int = 3
+    """1 to 9."""
+    seconds: float = 60.0
+    """How long faults come."""
+    faults: Sequence[str] = tuple(FAULTS)
+    """Their kinds."""
+    every_s: float = 3.0
+    """The mean time between two of them."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the brokers, by their names in Python."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.brokers <= BROKERS_MAX:
+            raise ValueError(f"brokers is {self.brokers}; it is 1 to {BROKERS_MAX}")
+        if self.seconds < 0 or self.every_s <= 0:
+            raise ValueError("seconds is at least 0, and every_s is above 0")
+        unknown = sorted(set(self.faults) - FAULTS.keys())
+        if unknown:
+            raise ValueError(f"no fault {unknown[0]!r}; there are {', '.join(FAULTS)}")
+        names = {each.name for each in fields(BrokerConfig)} - _OWN_SETTINGS
+        for name in self.settings:
+            if name not in names:
+                raise ValueError(f"a simulated broker takes no setting {name!r}")
+
+    def run(self, main: Main, *, seed: int, show: Callable[[str], object] | None = None) -> Outcome:
+        """Runs `main` against a new cluster. `show` gets each line of the trace."""
+        with no_collections():
+            return _run(main, seed, self, show)
+
+    def broker(self, number: int) -> BrokerConfig:
+        """The configuration of one broker."""
+        ids = range(1, self.brokers + 1)
+        return BrokerConfig(
+            listen=f"{_host(number)}:{CLIENT_PORT}",
+            insecure_listen=True,
+            node_id=number,
+            quorum=",".join(f"{each}@{_host(each)}:{BROKER_PORT}" for each in ids),
+            **{**_SETTINGS, **self.settings},
+        )
+
+
+class SimulationOptions(TypedDict, total=False):
+    """Keyword arguments of `simulate`; the meanings and defaults are `SimulationConfig`'s."""
+
+    brokers: int
+    seconds: float
+    faults: Sequence[str]
+    every_s: float
+    settings: Mapping[str, Any]
+
+
 def simulate(
     main: Main,
     *,
     seed: int = 0,
-    brokers: int = 3,
-    seconds: float = SECONDS,
-    faults: Sequence[str] = tuple(FAULTS),
-    every_s: float = EVERY_S,
-    settings: Mapping[str, Any] | None = None,
     show: Callable[[str], object] | None = None,
+    **options: Unpack[SimulationOptions],
 ) -> Outcome:
     """Runs `main` against a new simulated cluster; the same seed is the same run.
 
-    `brokers` is 1 to 9. Faults of the kinds in `faults` come every `every_s` s in the mean, from
-    the start of the first service for `seconds` s, or until `Simulation.heal`. `settings` are
-    those of the brokers, by their names in Python. `show` gets each line of the trace. All times
-    are virtual.
+    `options` are those of `SimulationConfig`. Faults come from the start of the first service
+    on, until their time is over or `Simulation.heal`. `show` gets each line of the trace.
 
-    Raises `SimulationFailed`; `ValueError` for arguments that are wrong.
+    Raises `SimulationFailed`, and `ValueError` for options that are wrong.
     """
-    outcome = outcome_of(
-        main,
-        seed=seed,
-        brokers=brokers,
-        seconds=seconds,
-        faults=faults,
-        every_s=every_s,
-        settings=settings,
-        show=show,
-    )
+    outcome = SimulationConfig(**options).run(main, seed=seed, show=show)
     if outcome.failure is not None:
         raise SimulationFailed(outcome)
     return outcome
 
 
-def outcome_of(
-    main: Main,
-    *,
-    seed: int,
-    brokers: int = 3,
-    seconds: float = SECONDS,
-    faults: Sequence[str] = tuple(FAULTS),
-    every_s: float = EVERY_S,
-    settings: Mapping[str, Any] | None = None,
-    show: Callable[[str], object] | None = None,
-) -> Outcome:
-    """As `simulate`, but a run that fails is an outcome as well. Raises `ValueError`."""
-    if not 1 <= brokers <= BROKERS_MAX:
-        raise ValueError(f"brokers is {brokers}; it is 1 to {BROKERS_MAX}")
-    if seconds < 0 or every_s <= 0:
-        raise ValueError("seconds is at least 0, and every_s is above 0")
-    unknown = sorted(set(faults) - FAULTS.keys())
-    if unknown:
-        raise ValueError(f"no fault {unknown[0]!r}; there are {', '.join(FAULTS)}")
-    names = {field.name for field in fields(BrokerConfig)}
-    for name in settings or {}:
-        if name not in names or name in _OWN_SETTINGS:
-            raise ValueError(f"a simulated broker takes no setting {name!r}")
-    with no_collections():
-        return _run(main, seed, brokers, seconds, faults, every_s, settings or {}, show)
+def _host(number: int) -> str:
+    return f"10.0.0.{number}"
 
 
 def _run(
-    main: Main,
-    seed: int,
-    brokers: int,
-    seconds: float,
-    faults: Sequence[str],
-    every_s: float,
-    settings: Mapping[str, Any],
-    show: Callable[[str], object] | None,
+    main: Main, seed: int, config: SimulationConfig, show: Callable[[str], object] | None
 ) -> Outcome:
     rng = Rng(f"simulate/{seed}")
     drawn = rng.fork("options")
@@ -170,14 +184,7 @@ def _run(
         skew=drawn.choice((NO_SKEW, Skew(50, 2e-4), Skew(10_000, 0.02))),
         show=show,
     )
-    simulation = Simulation(
-        world,
-        seed,
-        [_config(number, brokers, settings) for number in range(1, brokers + 1)],
-        seconds=seconds,
-        faults=faults,
-        every_s=every_s,
-    )
+    simulation = Simulation(world, seed, config)
     started_s = world.now_s()
     try:
         with log_lines(world.trace):
@@ -187,39 +194,8 @@ def _run(
     finally:
         virtual_s = world.now_s() - started_s
         world.close()
-    kinds = Counter(
-        {
-            what.removeprefix("trouble: "): count
-            for what, count in world.trace.counts.items()
-            if what.startswith("trouble: ")
-        }
-    )
     failure = "\n".join(world.trace.violations) or None
-    return Outcome(seed, failure, kinds, world.trace.digest, virtual_s)
-
-
-_OWN_SETTINGS = frozenset({"listen", "insecure_listen", "node_id", "quorum", "data", "advertise"})
-
-
-def _config(number: int, brokers: int, settings: Mapping[str, Any]) -> BrokerConfig:
-    quorum = ",".join(f"{each}@{_host(each)}:{BROKER_PORT}" for each in range(1, brokers + 1))
-    defaults = {
-        # A broker that finds no quorum gives up, and is started again.
-        "quorum_wait_ms": 5_000,
-        # Each partition of it costs a run what one of the user's does.
-        "offsets_topic_partitions": 4,
-    }
-    return BrokerConfig(
-        listen=f"{_host(number)}:{CLIENT_PORT}",
-        insecure_listen=True,
-        node_id=number,
-        quorum=quorum,
-        **{**defaults, **settings},
-    )
-
-
-def _host(number: int) -> str:
-    return f"10.0.0.{number}"
+    return Outcome(seed, failure, fault_counts(world.trace.counts), world.trace.digest, virtual_s)
 
 
 class Simulation:
@@ -228,33 +204,24 @@ class Simulation:
     Brokers have the ids 1 to n, as in `millrace_server.testing.Cluster`.
     """
 
-    def __init__(
-        self,
-        world: World,
-        seed: int,
-        configs: Sequence[BrokerConfig],
-        *,
-        seconds: float,
-        faults: Sequence[str],
-        every_s: float,
-    ) -> None:
+    def __init__(self, world: World, seed: int, config: SimulationConfig) -> None:
         self.seed = seed
         self.rng = world.rng.fork("user")
         """For choices of the user's: the same in each run of a seed."""
         self._world = world
-        brokers = [SimulatedBroker(world, number, c) for number, c in enumerate(configs, 1)]
+        self._seconds = config.seconds
+        ids = range(1, config.brokers + 1)
+        brokers = [SimulatedBroker(world, each, config.broker(each)) for each in ids]
         self._cluster = SimulatedCluster(world, brokers)
         self._services = Services(world, on_error=self._failed)
         self._faults = _UserFaults(
             world,
-            faults,
-            every_s=every_s,
+            config.faults,
+            every_s=config.every_s,
             brokers=brokers,
             rng=world.rng.fork("faults"),
             services=self._services,
         )
-        self._seconds = seconds
-        self._until_s = 0.0
         self._faulting: asyncio.Task[None] | None = None
         self._failure: asyncio.Future[None] = world.loop.create_future()
         self._begun_s = 0.0
@@ -299,7 +266,6 @@ class Simulation:
     def begin_faults(self) -> None:
         """Begins the faults of the seed, if that was not done."""
         if self._faulting is None:
-            self._until_s = self._world.now_s() + self._seconds
             self._faulting = self._world.start_task(self._faults.run(self._seconds))
 
     async def faults_over(self) -> None:
@@ -311,14 +277,14 @@ class Simulation:
 
     async def heal(self) -> None:
         """Ends the faults of the seed and those on purpose; returns when every broker is up, and
-        every replica in sync."""
+        every replica in sync. What is paused goes on."""
         if self._faulting is not None:
             self._faulting.cancel()
             await asyncio.wait([self._faulting])
         self._world.trace.note("heal")
         self._world.network.heal()
-        for broker in self._cluster.brokers:
-            self._resume(broker)
+        for process in self._world.processes:
+            self._world.loop.resume(process)
         await self._cluster.heal()
         await self._cluster.until_in_sync()
 
@@ -385,10 +351,6 @@ class Simulation:
         self._world.network.disturb(source, target, link)
         if not one_way:
             self._world.network.disturb(target, source, link)
-
-    def _resume(self, broker: SimulatedBroker) -> None:
-        if broker.machine.process is not None:
-            self._world.loop.resume(broker.machine.process)
 
     # The run
 

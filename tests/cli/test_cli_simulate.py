@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import signal
@@ -125,7 +126,10 @@ def test_an_interrupt_ends_the_command_and_its_processes(directory: Path) -> Non
 def test_a_process_that_dies_is_told(directory: Path) -> None:
     done = simulate(directory, "program:dies", "--seeds", "1-4")
     assert done.returncode == Exit.REFUSED
-    assert done.stderr == "millrace: a process of the simulation died; run with --jobs 1\n"
+    assert done.stderr == (
+        "millrace: a process ended before its seed did: the code that it ran ended it, or the "
+        "system killed it because memory was short\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,3 +159,20 @@ def test_wrong_arguments_are_a_usage_error(
 def test_the_page_lists_every_fault() -> None:
     page = (ROOT / "docs" / "how-to" / "simulate.md").read_text("utf-8")
     assert dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.M)) == dict(FAULTS)
+
+
+def test_the_functions_on_the_page_are_those_of_the_example() -> None:
+    page = (ROOT / "docs" / "how-to" / "simulate.md").read_text("utf-8")
+    example = functions((ROOT / "examples" / "simulated_service.py").read_text("utf-8"))
+    shown = functions("\n".join(re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)))
+    assert len(shown) == 2
+    assert {name: example[name] for name in shown} == shown
+
+
+def functions(source: str) -> dict[str, list[str]]:
+    """The statements of each coroutine function, without its docstring."""
+    found = [each for each in ast.parse(source).body if isinstance(each, ast.AsyncFunctionDef)]
+    return {
+        each.name: [ast.unparse(line) for line in each.body[ast.get_docstring(each) is not None :]]
+        for each in found
+    }

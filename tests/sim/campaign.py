@@ -9,6 +9,7 @@ import multiprocessing
 import time
 from collections import Counter
 
+from millrace_simulation.faults import fault_counts
 from tests.sim import scenario
 from tests.sim.cluster import scenario as cluster_scenario
 from tests.sim.cluster.situations import CLUSTER_SOMETIMES
@@ -61,7 +62,7 @@ def run_many(first: int, count: int, processes: int, *, is_cluster: bool) -> int
     never = missing(listed, counts, count)
     for what in never:
         print(f"never in {count} runs: {what}")
-    faults = sum(number for what, number in counts.items() if what.startswith("trouble: "))
+    faults = sum(fault_counts(counts).values())
     print(
         f"{count} runs, {hopeless} of them hopeless, {failed} with violations; "
         f"{faults / count:.1f} faults a run; {sent} records sent, {acked} acked; "

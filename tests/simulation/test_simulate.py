@@ -11,15 +11,28 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from typing import Unpack
 
 import pytest
 
 from examples import simulated_service
 from millrace import Admin, Consumer, Producer
 from millrace.errors import MillraceError
-from millrace_simulation import FAULTS, Outcome, Simulation, SimulationFailed, outcome_of, simulate
+from millrace_simulation import (
+    FAULTS,
+    Outcome,
+    Simulation,
+    SimulationConfig,
+    SimulationFailed,
+    simulate,
+)
+from millrace_simulation.simulation import Main, SimulationOptions
 
 NO_FAULTS = ()
+
+
+def outcome_of(main: Main, *, seed: int, **options: Unpack[SimulationOptions]) -> Outcome:
+    return SimulationConfig(**options).run(main, seed=seed)
 
 
 def run(main: Callable[[Simulation], object], *, seed: int = 1, **options: object) -> Outcome:
@@ -299,6 +312,34 @@ def test_a_broker_and_a_service_that_are_not_there_are_refused() -> None:
         sim.service("shop", asyncio.sleep, 1)
         with pytest.raises(ValueError, match="there is a service 'shop'; give each a name"):
             sim.service("shop", asyncio.sleep, 1)
+
+    run(main, faults=NO_FAULTS)
+
+
+def test_what_is_paused_goes_on_when_all_is_healed() -> None:
+    async def main(sim: Simulation) -> None:
+        async def count() -> None:
+            for _ in range(20):
+                await asyncio.sleep(1)
+
+        service = sim.service("counter", count)
+        pausing = [asyncio.create_task(each) for each in (service.pause(1e6), sim.pause(2, 1e6))]
+        await asyncio.sleep(2)
+        await sim.heal()
+        await service.finished()
+        for each in pausing:
+            each.cancel()
+
+    run(main, faults=NO_FAULTS)
+
+
+def test_a_service_that_is_stopped_is_over_and_not_started_again() -> None:
+    async def main(sim: Simulation) -> None:
+        service = sim.service("idle", asyncio.sleep, 10_000)
+        await asyncio.sleep(1)
+        await service.stop()
+        await asyncio.sleep(10)
+        assert (service.is_over, service.starts) == (True, 1)
 
     run(main, faults=NO_FAULTS)
 
