@@ -275,6 +275,7 @@ class Cluster:
         for topic in response.topics:
             if topic.error_code:
                 self.leaders.pop(topic.name, None)
+                self._topic_ids.pop(topic.name, None)
                 self.topic_errors[topic.name] = broker_error(
                     topic.error_code, topic.error_message, about=topic.name
                 )

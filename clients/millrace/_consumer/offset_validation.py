@@ -62,7 +62,7 @@ def _compare(
     parting = state.epochs.parting(result.leader_epoch, result.end_offset)
     position = state.position
     assert position is not None
-    is_older = result.leader_epoch == NO_EPOCH and state.epochs.is_told
+    is_older = result.leader_epoch == NO_EPOCH and state.epochs.is_from_commit
     if parting >= state.fetch_offset or is_older:
         # A log without epochs that old has lost them to retention: the fetch will tell.
         state.valid_epoch = leader_epoch

@@ -14,28 +14,28 @@ NO_EPOCH = -1
 class ReadEpochs:
     """`(epoch, offset of the first record read in it)`, both rising strictly."""
 
-    __slots__ = ("_entries", "is_told")
+    __slots__ = ("_entries", "is_from_commit")
 
     def __init__(self) -> None:
         self._entries: list[tuple[int, int]] = []
-        self.is_told = False
+        self.is_from_commit = False
         """Whether all that is known comes from a commit: this consumer has read nothing."""
 
     @classmethod
     def committed(cls, epoch: int, offset: int) -> ReadEpochs:
         """What a commit tells: the epoch of the record before its offset, if it is known."""
-        told = cls()
+        found = cls()
         if epoch != NO_EPOCH and offset > 0:
-            told._entries.append((epoch, offset - 1))
-            told.is_told = True
-        return told
+            found._entries.append((epoch, offset - 1))
+            found.is_from_commit = True
+        return found
 
     def note(self, batches: bytes | memoryview, *, from_offset: int, leader_epoch: int) -> None:
         """Takes batches that follow what was read; none is of a later epoch than the leader's.
 
         So batches behind one of the leader's epoch, if that is known, need not be looked at.
         """
-        entries, self.is_told = self._entries, False
+        entries, self.is_from_commit = self._entries, False
         if entries and entries[-1][0] >= leader_epoch != NO_EPOCH:
             return
         for base_offset, epoch in batch_epochs(batches):

@@ -179,10 +179,8 @@ class FetchService:
 
     def _read_one(self, want: FetchFrom, left: int, rack: str | None) -> Fetched:
         try:
-            if rack is None:
-                partition = self._partitions.get(want.topic, want.partition)
-            else:
-                partition = self._replicas.get(want.topic, want.partition)
+            source = self._partitions if rack is None else self._replicas
+            partition = source.get(want.topic, want.partition)
         except ApiError as error:
             return Fetched(want.topic, want.partition, error.code, error.message)
         fetched = Fetched(
