@@ -166,16 +166,25 @@ class Cluster:
         Raises the broker's error for a topic, after `UNKNOWN_TOPIC_TRIES` tries where it may just
         have been created, and `ConnectionFailed` when no broker answers.
         """
+        if missing := await self.look_for_topics(topics):
+            raise again(self.topic_errors[missing[0]])
+
+    async def look_for_topics(self, topics: Collection[str]) -> list[str]:
+        """Returns when all `topics` are in the cache, or else the missing ones after
+        `UNKNOWN_TOPIC_TRIES` tries, or fewer where no other broker can know them.
+
+        Raises `ConnectionFailed` when no broker answers.
+        """
+        missing = list(topics)
         for attempt in range(UNKNOWN_TOPIC_TRIES):
-            await self.refresh(topics)
-            missing = [topic for topic in topics if topic not in self.leaders]
-            if not missing:
-                return
-            error = self.topic_errors.get(missing[0])
-            if error is not None and not error.retriable:
-                raise again(error)
-            await self.pause(attempt)
-        raise again(self.topic_errors[missing[0]])
+            if attempt:
+                await self.pause(attempt - 1)
+            await self.refresh(missing)
+            missing = [topic for topic in missing if topic not in self.leaders]
+            errors = [self.topic_errors.get(topic) for topic in missing]
+            if not any(error is None or error.retriable for error in errors):
+                break
+        return missing
 
     async def list_topics(self) -> list[str]:
         """The names of all topics but the broker's own; what they are like is in the cache then."""

@@ -311,7 +311,9 @@ class Group:
     async def _learn(self, learn: RefreshMetadata) -> None:
         member = self._membership
         try:
-            await self._cluster.refresh(learn.topics)
+            # An assignment without a topic that was just created would be taken for a whole one.
+            if await self._cluster.look_for_topics(learn.topics):
+                self._watch.set()
             assigned = await self._all_assigned() if learn.with_assignments else None
         except MillraceError as error:
             self._do(member.on_failed(learn, again(error), monotonic_ms()))

@@ -6,12 +6,14 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from millrace import Admin, Consumer, Producer, Record, State, TopicPartition
+from millrace._cluster.cluster import UNKNOWN_TOPIC_TRIES
 from millrace._consumer.partition_state import Hold
 from millrace.errors import (
     CallbackFailed,
@@ -32,6 +34,7 @@ from millrace_protocol.messages.group_membership import (
     LeaveGroupResponse,
     LeavingMember,
 )
+from millrace_protocol.messages.metadata import MetadataResponse
 from millrace_server.testing import Broker
 from tests.clients.watching import Watch, kill
 from tests.hang_timeout import HANG_TIMEOUT_S
@@ -814,6 +817,31 @@ async def test_topics_that_go_and_come_are_left_and_taken(broker: Broker, watch:
         for topic in ("one", "later"):
             await producer.send(topic, b"x", partition=0)
             assert (await take(a, 1))[0].topic == topic
+
+
+@pytest.mark.parametrize(("denials", "generations"), [(1, 1), (UNKNOWN_TOPIC_TRIES, 2)])
+async def test_a_topic_that_some_brokers_do_not_know_yet_is_assigned(
+    broker: Broker,
+    watch: Watch,
+    monkeypatch: pytest.MonkeyPatch,
+    denials: int,
+    generations: int,
+) -> None:
+    a = watch.add(Consumer(broker.servers, "one", **QUICK))
+    ask, asked = a._cluster._ask_for_metadata, Counter[tuple[str, ...] | None]()
+
+    async def ask_brokers_of_which_some_lag(topics: tuple[str, ...] | None) -> MetadataResponse:
+        asked[topics] += 1
+        if topics != ("one",) or not 2 <= asked[topics] < 2 + denials:
+            return await ask(topics)
+        answer = await ask(("unknown",))
+        return replace(answer, topics=(replace(answer.topics[0], name="one"),))
+
+    monkeypatch.setattr(a._cluster, "_ask_for_metadata", ask_brokers_of_which_some_lag)
+    async with a:
+        await watch.settled(a, partitions=1)
+        group = a.health().group
+        assert group is not None and group.generation == generations
 
 
 async def test_a_topic_that_is_subscribed_to_during_a_refresh_is_reported_as_missing(
