@@ -397,7 +397,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         self.owner.check()
 
     def _partitions_of(self, topic: str) -> list[TopicPartition]:
-        count = self._cluster.partition_count(topic) or 0
+        count = self._cluster.metadata.partition_count(topic) or 0
         return [TopicPartition(topic, partition) for partition in range(count)]
 
     def _read_new_partitions(self) -> None:

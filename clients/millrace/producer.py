@@ -291,7 +291,7 @@ class Producer(ProducerLife, Generic[K, V]):
         chooses = partition is None and (columns.keys is not None or self._has_own_partitioner)
         accumulator = self._accumulator
         if not accumulator.knows(topic):
-            count = self._cluster.partition_count(topic)
+            count = self._cluster.metadata.partition_count(topic)
             if count is not None:
                 self._settlement.settle(accumulator.assign(topic, count))
         self._hot.pop(topic, None)
@@ -333,10 +333,10 @@ class Producer(ProducerLife, Generic[K, V]):
         Raises `UnknownTopicOrPartition`, and `ConnectionFailed` when no broker answers.
         """
         self._check_running()
-        count = self._cluster.partition_count(topic)
+        count = self._cluster.metadata.partition_count(topic)
         if count is None:
             check_topic(topic)
             await self._cluster.await_topics([topic])
-            count = self._cluster.partition_count(topic)
+            count = self._cluster.metadata.partition_count(topic)
             assert count is not None
         return count

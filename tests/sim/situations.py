@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from millrace._cluster.cluster import Cluster
+from millrace._cluster.metadata_cache import MetadataCache
 from millrace._consumer.fetch_plan import Fetch
 from millrace._consumer.positions import Positions
 from millrace_protocol.messages.fetch import FetchPartitionResult
@@ -107,7 +107,7 @@ def noticed(trace: Trace, ledger: Ledger, rot: Rot, *, one_broker: bool) -> Iter
     one that a client has asked before.
     """
     append, opened, give = PartitionLog.append, PartitionLog.__dict__["open"], ProducerIds.give
-    on_fetched, learn = Positions.on_fetched, Cluster._learn
+    on_fetched, learn = Positions.on_fetched, MetadataCache.learn
 
     def counted_append(self: PartitionLog, *args: Any, **options: Any) -> Any:
         try:
@@ -151,7 +151,7 @@ def noticed(trace: Trace, ledger: Ledger, rot: Rot, *, one_broker: bool) -> Iter
                 ledger.fetched(process, (result.topic, result.partition), batches)
         on_fetched(self, fetch, results, now_ms)
 
-    def noted_learn(self: Cluster, response: MetadataResponse) -> None:
+    def noted_learn(self: MetadataCache, response: MetadataResponse) -> None:
         process = ledger.number_of_process(running_process().name)
         for topic in response.topics:
             for partition in topic.partitions:
@@ -162,7 +162,7 @@ def noticed(trace: Trace, ledger: Ledger, rot: Rot, *, one_broker: bool) -> Iter
         learn(self, response)
 
     Positions.on_fetched = noted_fetched  # type: ignore[method-assign]
-    Cluster._learn = noted_learn  # type: ignore[method-assign]
+    MetadataCache.learn = noted_learn  # type: ignore[method-assign]
     PartitionLog.append = counted_append  # type: ignore[method-assign]
     PartitionLog.open = classmethod(counted_open)  # type: ignore[assignment,method-assign]
     ProducerIds.give = counted_give  # type: ignore[method-assign]
@@ -174,7 +174,7 @@ def noticed(trace: Trace, ledger: Ledger, rot: Rot, *, one_broker: bool) -> Iter
         PartitionLog.open = opened  # type: ignore[method-assign]
         ProducerIds.give = give  # type: ignore[method-assign]
         Positions.on_fetched = on_fetched  # type: ignore[method-assign]
-        Cluster._learn = learn  # type: ignore[method-assign]
+        MetadataCache.learn = learn  # type: ignore[method-assign]
 
 
 def _batches_of(records: bytes | memoryview) -> list[tuple[int, int, int]]:

@@ -91,9 +91,9 @@ class ClusterAdmin:
         self._check()
         request = DescribeQuorumRequest()
         answer = await self._cluster.call(request, DescribeQuorumResponse)
-        if answer.leader_id not in self._cluster.brokers:
+        if answer.leader_id not in self._cluster.metadata.brokers:
             await self._cluster.refresh(())
-        if answer.leader_id in self._cluster.brokers:
+        if answer.leader_id in self._cluster.metadata.brokers:
             with suppress(ConnectionFailed, ConnectionLost, RequestTimedOut):
                 connection = await self._cluster.connection(answer.leader_id)
                 answer = await connection.call(
@@ -188,7 +188,7 @@ class ClusterAdmin:
             await self._cluster.refresh(())
         else:
             await self._find(broker)
-        asked = sorted(self._cluster.brokers) if broker is None else [broker]
+        asked = sorted(self._cluster.metadata.brokers) if broker is None else [broker]
         lists = await asyncio.gather(*(self._log_dirs_of(node_id, wanted) for node_id in asked))
         return [directory for part in lists for directory in part]
 
@@ -196,9 +196,9 @@ class ClusterAdmin:
 
     async def _find(self, broker: int | None) -> None:
         cluster = self._cluster
-        if broker is not None and broker not in cluster.brokers:
+        if broker is not None and broker not in cluster.metadata.brokers:
             await cluster.refresh(())
-            if broker not in cluster.brokers:
+            if broker not in cluster.metadata.brokers:
                 raise ConnectionFailed(f"the cluster has no broker {broker}")
 
     async def _log_dirs_of(

@@ -9,29 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from millrace._backoff import backoff_ms
 from millrace._cluster.connection import Connection
+from millrace._cluster.metadata_cache import MetadataCache
 from millrace._cluster.port_probe import first_contact
 from millrace.config import ClientConfig
 from millrace.errors import (
-    BrokerError,
     Closed,
     ConnectionFailed,
     ForeignPort,
     MillraceError,
-    UnknownTopicOrPartition,
     again,
-    broker_error,
 )
 from millrace.events import EventFeed, EventKind
 from millrace_protocol.framing import FRAME_BYTES_MAX
-from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse, TopicMetadata
+from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from millrace_protocol.schema import Message
 from millrace_wire.connection import SCRATCH_BYTES, Address
 from millrace_wire.frame_buffers import KEPT_BYTES_MAX
@@ -51,23 +47,10 @@ UNKNOWN_TOPIC_TRIES = 4
 created is known to some brokers before others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """The broker that leads a partition; `node_id` is -1 while there is none.
-
-    `replica_id` is a broker that holds the partition, -1 where none is known.
-    """
-
-    node_id: int
-    epoch: int
-    replica_id: int = -1
-
-
 class Cluster:
     """Connections and metadata of one client, between `start` and `close`.
 
-    Takes no loop until `start`. `leaders[topic][partition]` is the cache; a topic that is not in
-    it was never asked for, or its last answer was an error, which `topic_errors` then holds.
+    Takes no loop until `start`.
     """
 
     def __init__(
@@ -82,12 +65,7 @@ class Cluster:
     ) -> None:
         self.config = config
         self.rng = rng or random.Random()
-        self.leaders: dict[str, dict[int, Leader]] = {}
-        self.topic_errors: dict[str, BrokerError] = {}
-        self._topic_ids: dict[str, uuid.UUID] = {}
-        self.brokers: dict[int, Address] = {}
-        self.cluster_id = ""
-        self.controller_id = -1
+        self.metadata = MetadataCache()
         self._servers = servers
         self._feed = feed
         self._receive_bytes_max = max(receive_bytes_max, FRAME_BYTES_MAX) + _RECEIVE_SLACK_BYTES
@@ -122,34 +100,6 @@ class Cluster:
             await asyncio.wait(tasks)
         self._refreshing = None
 
-    def leader(self, topic: str, partition: int) -> Leader | None:
-        """The leader as far as known, or None: ask for a refresh then."""
-        leader = self.leaders.get(topic, {}).get(partition)
-        return leader if leader is not None and leader.node_id >= 0 else None
-
-    def leader_or_replica(self, topic: str, partition: int) -> Leader | None:
-        """The leader, or while there is none a broker that holds the partition.
-
-        That broker refuses requests for the partition and says why, which no metadata does.
-        """
-        leader = self.leaders.get(topic, {}).get(partition)
-        if leader is None or leader.node_id >= 0:
-            return leader
-        return Leader(leader.replica_id, -1) if leader.replica_id >= 0 else None
-
-    def partition_count(self, topic: str) -> int | None:
-        """How many partitions the topic has, as far as known."""
-        leaders = self.leaders.get(topic)
-        return None if leaders is None else len(leaders)
-
-    def partition_counts(self) -> dict[str, int]:
-        """Partitions of each topic as far as known; 0 for those that the cluster denies."""
-        counts = {topic: len(leaders) for topic, leaders in self.leaders.items()}
-        for topic, error in self.topic_errors.items():
-            if isinstance(error, UnknownTopicOrPartition):
-                counts[topic] = 0
-        return counts
-
     # Metadata
 
     async def refresh(self, topics: Iterable[str]) -> None:
@@ -167,7 +117,7 @@ class Cluster:
         have been created, and `ConnectionFailed` when no broker answers.
         """
         if missing := await self.look_for_topics(topics):
-            raise again(self.topic_errors[missing[0]])
+            raise again(self.metadata.topic_errors[missing[0]])
 
     async def look_for_topics(self, topics: Collection[str]) -> list[str]:
         """Returns when all `topics` are in the cache, or else the missing ones after
@@ -180,8 +130,8 @@ class Cluster:
             if attempt:
                 await self.pause(attempt - 1)
             await self.refresh(missing)
-            missing = [topic for topic in missing if topic not in self.leaders]
-            errors = [self.topic_errors.get(topic) for topic in missing]
+            missing = [topic for topic in missing if topic not in self.metadata.leaders]
+            errors = [self.metadata.topic_errors.get(topic) for topic in missing]
             if not any(error is None or error.retriable for error in errors):
                 break
         return missing
@@ -189,7 +139,7 @@ class Cluster:
     async def list_topics(self) -> list[str]:
         """The names of all topics but the broker's own; what they are like is in the cache then."""
         response = await self._ask_for_metadata(None)
-        self._learn(response)
+        self.metadata.learn(response)
         return [topic.name for topic in response.topics if not topic.is_internal]
 
     async def _refresh_wanted(self) -> None:
@@ -201,7 +151,7 @@ class Cluster:
             except BaseException:
                 self._wanted.update(topics)
                 raise
-            self._learn(response)
+            self.metadata.learn(response)
             if not self._wanted:
                 return
 
@@ -223,11 +173,11 @@ class Cluster:
         The broker that answered last is the last one: it may be cut off from the others, and then
         it does not know that others lead by now.
         """
-        nodes = list(self.brokers)
+        nodes = list(self.metadata.brokers)
         self.rng.shuffle(nodes)
         is_open = {node: self._open(node, LANE_CALLS) is not None for node in nodes}
         nodes.sort(key=lambda node: (node == self._asked_last, not is_open[node]))
-        known = set(self.brokers.values())
+        known = set(self.metadata.brokers.values())
         return [
             *(partial(self._ask_broker, node) for node in nodes),
             *(partial(self._ask_server, server) for server in self._servers if server not in known),
@@ -239,7 +189,7 @@ class Cluster:
     async def _ask_server(self, server: Address, request: MetadataRequest) -> MetadataResponse:
         """Asks an address of the bootstrap list, and connects to the broker that answers there."""
         dialing = self._dial(server)
-        connection = await (dialing if self.brokers else first_contact(dialing, server))
+        connection = await (dialing if self.metadata.brokers else first_contact(dialing, server))
         try:
             response = await self._metadata(connection, request)
             advertised = await self._at_advertised(connection, response)
@@ -277,37 +227,6 @@ class Cluster:
                 "address that its clients can reach"
             ) from error
 
-    def _learn(self, response: MetadataResponse) -> None:
-        self.cluster_id = response.cluster_id
-        self.controller_id = response.controller_id
-        self.brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-        for topic in response.topics:
-            if topic.error_code:
-                self.leaders.pop(topic.name, None)
-                self._topic_ids.pop(topic.name, None)
-                self.topic_errors[topic.name] = broker_error(
-                    topic.error_code, topic.error_message, about=topic.name
-                )
-            else:
-                self.topic_errors.pop(topic.name, None)
-                self.leaders[topic.name] = self._leaders_of(topic)
-
-    def _leaders_of(self, topic: TopicMetadata) -> dict[int, Leader]:
-        # The epochs of a topic that was deleted say nothing of a new one with its name.
-        is_known = self._topic_ids.get(topic.name) == topic.topic_id
-        known = self.leaders.get(topic.name, {}) if is_known else {}
-        self._topic_ids[topic.name] = topic.topic_id
-        leaders: dict[int, Leader] = {}
-        for partition in topic.partitions:
-            replica_id = partition.replicas[0] if partition.replicas else -1
-            leader = Leader(partition.leader_id, partition.leader_epoch, replica_id)
-            before = known.get(partition.partition)
-            # A broker that lags behind must not take us back to an older leader.
-            if before is not None and before.epoch > leader.epoch >= 0:
-                leader = before
-            leaders[partition.partition] = leader
-        return leaders
-
     # Connections
 
     async def connection(self, node_id: int, *, lane: str = LANE_CALLS) -> Connection:
@@ -330,15 +249,15 @@ class Cluster:
             # The error of a task refers to this frame, once it is raised here.
             del task
 
-    async def any_connection(self) -> Connection:
-        """A live connection to whichever broker is there."""
-        for node_id in self.brokers:
+    async def any_connection(self, *, avoid: int = -1) -> Connection:
+        """A live connection to some broker; to broker `avoid` only where no other is there."""
+        for node_id in self.metadata.brokers:
             found = self._open(node_id, LANE_CALLS)
-            if found is not None:
+            if found is not None and node_id != avoid:
                 return found
         await self.refresh(())
         failures: list[MillraceError] = []
-        for node_id in self.brokers:
+        for node_id in sorted(self.metadata.brokers, key=lambda node_id: node_id == avoid):
             try:
                 return await self.connection(node_id)
             except MillraceError as error:
@@ -347,14 +266,14 @@ class Cluster:
 
     async def controller(self) -> Connection:
         """A live connection to the active controller; after a failure it is looked for again."""
-        if self.controller_id < 0:
+        if self.metadata.controller_id < 0:
             await self.refresh(())
-        if self.controller_id < 0:
+        if self.metadata.controller_id < 0:
             raise ConnectionFailed("the cluster has no controller now; try again")
         try:
-            return await self.connection(self.controller_id)
+            return await self.connection(self.metadata.controller_id)
         except ConnectionFailed:
-            self.controller_id = -1
+            self.metadata.controller_id = -1
             raise
 
     def _open(self, node_id: int, lane: str) -> Connection | None:
@@ -362,7 +281,7 @@ class Cluster:
         return connection if connection is not None and connection.is_open else None
 
     async def _connect(self, node_id: int, lane: str) -> Connection:
-        address = self.brokers.get(node_id)
+        address = self.metadata.brokers.get(node_id)
         if address is None:
             raise ConnectionFailed(f"broker {node_id} is not in the metadata of the cluster")
         connection = await self._dial(address)
@@ -424,17 +343,20 @@ class Cluster:
     ) -> M:
         """Sends a request that may be repeated, until it is answered or its time is over.
 
-        `to` finds the connection anew for each try; without it any broker will do. Raises the
-        last retriable error when the time is over, and others at once.
+        `to` finds the connection anew for each try; without it any broker will do, and each try
+        is at another one. Raises the last retriable error when the time is over, and others at
+        once.
         """
         timeout_ms = timeout_ms or self.config.request_timeout_ms
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         attempt = 0
+        asked = -1
         while True:
             left_ms = max(1, int((deadline - loop.time()) * 1000))
             try:
-                connection = await (self.any_connection() if to is None else to())
+                connection = await (self.any_connection(avoid=asked) if to is None else to())
+                asked = connection.node_id
                 return await connection.call(request, answer, timeout_ms=left_ms)
             except MillraceError as error:
                 delay_ms = self.backoff_ms(attempt)

@@ -83,12 +83,12 @@ async def ask_leaders(
 
 async def _learn(cluster: Cluster, unanswered: Mapping[TopicPartition, object]) -> None:
     unknown = dict.fromkeys(
-        where.topic for where in unanswered if cluster.partition_count(where.topic) is None
+        where.topic for where in unanswered if cluster.metadata.partition_count(where.topic) is None
     )
     if unknown:
         await cluster.await_topics(unknown)
     for where in unanswered:
-        count = cluster.partition_count(where.topic)
+        count = cluster.metadata.partition_count(where.topic)
         if count is not None and not 0 <= where.partition < count:
             raise no_such_partition(where, count)
 
@@ -113,7 +113,7 @@ async def _ask_each(
     by_leader: dict[int, list[Q]] = {}
     error: MillraceError | None = None
     for where, question in unanswered.items():
-        leader = cluster.leader_or_replica(*where)
+        leader = cluster.metadata.leader_or_replica(*where)
         if leader is None:
             error = broker_error(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, "no broker leads it now", about=str(where)

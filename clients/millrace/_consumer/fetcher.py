@@ -96,7 +96,7 @@ class Fetcher:
             self.data.set()
 
     def _leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
-        leader = self._cluster.leader_or_replica(topic, partition)
+        leader = self._cluster.metadata.leader_or_replica(topic, partition)
         return None if leader is None else (leader.node_id, leader.epoch)
 
     async def _fetch(self, fetch: Fetch) -> None:
@@ -154,13 +154,13 @@ class Fetcher:
             found = False
         else:
             on_metadata()
-            for topic in sorted(topics & self._cluster.topic_errors.keys()):
-                denied = self._cluster.topic_errors[topic]
+            for topic in sorted(topics & self._cluster.metadata.topic_errors.keys()):
+                denied = self._cluster.metadata.topic_errors[topic]
                 self._positions.on_topic_denied(topic, denied, monotonic_ms())
             found = True
             for where in self._positions.assigned():
                 found &= self._is_led(where)
-                count = self._cluster.partition_count(where.topic)
+                count = self._cluster.metadata.partition_count(where.topic)
                 if count is not None and where.partition >= count:
                     missing = no_such_partition(where, count)
                     self._positions.on_partition_denied(where, missing, monotonic_ms())
@@ -174,13 +174,13 @@ class Fetcher:
         self._wake.set()
 
     def _is_led(self, where: TopicPartition) -> bool:
-        return self._cluster.leader_or_replica(*where) is not None
+        return self._cluster.metadata.leader_or_replica(*where) is not None
 
     async def _keep_fresh(self, on_metadata: Callable[[], None]) -> None:
         while True:
             await asyncio.sleep(self._config.metadata_max_age_ms / 1000)
             try:
-                await self._cluster.refresh(tuple(self._cluster.leaders))
+                await self._cluster.refresh(tuple(self._cluster.metadata.leaders))
             except MillraceError as error:
                 self.note(error)
             else:

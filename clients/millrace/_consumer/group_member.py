@@ -42,13 +42,10 @@ from millrace._group.member_identity import MemberConfig
 from millrace._group.member_states import MemberState
 from millrace._group.membership import Membership
 from millrace._group.poll_deadline import PollAlert, PollDeadline
-from millrace.assignors import decode_assigned
 from millrace.config import ConsumerConfig
-from millrace.errors import MemberFenced, MillraceError, ProtocolViolation, again
+from millrace.errors import MemberFenced, MillraceError, again
 from millrace.events import EventFeed, EventKind, GroupHealth
 from millrace.records import TopicPartition
-from millrace_protocol.errors import WireError
-from millrace_protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
 from millrace_protocol.messages.group_membership import (
     HeartbeatResponse,
     JoinGroupResponse,
@@ -202,7 +199,9 @@ class Group:
 
     def on_metadata(self) -> None:
         """The cluster has told of topics."""
-        self._do(self._membership.on_counts(self._cluster.partition_counts(), monotonic_ms()))
+        self._do(
+            self._membership.on_counts(self._cluster.metadata.partition_counts(), monotonic_ms())
+        )
 
     def health(self) -> GroupHealth:
         """How the membership is doing, now."""
@@ -314,31 +313,14 @@ class Group:
             # An assignment without a topic that was just created would be taken for a whole one.
             if await self._cluster.look_for_topics(learn.topics):
                 self._watch.set()
-            assigned = await self._all_assigned() if learn.with_assignments else None
+            assigned = None
+            if learn.with_assignments:
+                assigned = await self._coordinator.all_assigned(self._config.request_timeout_ms)
         except MillraceError as error:
             self._do(member.on_failed(learn, again(error), monotonic_ms()))
         else:
-            counts = self._cluster.partition_counts()
+            counts = self._cluster.metadata.partition_counts()
             self._do(member.on_refreshed(learn, counts, monotonic_ms(), assigned=assigned))
-
-    async def _all_assigned(self) -> set[TopicPartition]:
-        """All partitions that the members of the group have."""
-        answer = await self._coordinator.call(
-            DescribeGroupsRequest((self._member.group,)),
-            DescribeGroupsResponse,
-            timeout_ms=self._config.request_timeout_ms,
-        )
-        try:
-            return {
-                where
-                for group in answer.groups
-                for member in group.members
-                for where in decode_assigned(member.assignment)
-            }
-        except WireError as error:
-            raise ProtocolViolation(
-                f"an assignment of the group cannot be decoded: {error}"
-            ) from error
 
     # Handing over
 
@@ -437,7 +419,7 @@ class Group:
 
     def _missing(self) -> list[str]:
         """The topics that matter to the member and are not there."""
-        return sorted(self._membership.watched - self._cluster.leaders.keys())
+        return sorted(self._membership.watched - self._cluster.metadata.leaders.keys())
 
     def _tell_missing(self) -> None:
         """Emits an event for each missing topic, once while it is missing."""
@@ -445,7 +427,7 @@ class Group:
         self._told_missing.intersection_update(missing)
         for topic in missing:
             # None: a topic that was subscribed to during the refresh.
-            error = self._cluster.topic_errors.get(topic)
+            error = self._cluster.metadata.topic_errors.get(topic)
             if topic not in self._told_missing and error is not None:
                 self._told_missing.add(topic)
                 self._feed.emit(EventKind.FETCH_FAILED, f"{error}; it is looked for", error)

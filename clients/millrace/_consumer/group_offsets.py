@@ -146,7 +146,7 @@ class GroupOffsets:
     def _reset_of(self, where: TopicPartition) -> int | None:
         """A partition that was added while the consumer runs is read from its beginning: what was
         written before it was noticed is new all the same."""
-        count = self._cluster.partition_count(where.topic) or 0
+        count = self._cluster.metadata.partition_count(where.topic) or 0
         known = self._known_counts.setdefault(where.topic, count)
         return EARLIEST if self._reset == LATEST and where.partition >= known else self._reset
 

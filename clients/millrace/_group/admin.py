@@ -61,7 +61,7 @@ class GroupAdmin:
         await self._cluster.refresh(())
         wanted = tuple(states)
         lists = await asyncio.gather(
-            *(self._list_of(node_id, wanted) for node_id in sorted(self._cluster.brokers))
+            *(self._list_of(node_id, wanted) for node_id in sorted(self._cluster.metadata.brokers))
         )
         return sorted((group for part in lists for group in part), key=lambda group: group.group)
 

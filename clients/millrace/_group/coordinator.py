@@ -1,7 +1,8 @@
 """The broker that coordinates one group: finds it, finds it again, and calls it.
 
-Owns its node id. Joins and syncs wait on the broker and go over a connection of their
-own, because answers come in order: a heartbeat behind a join would come too late.
+Owns its node id and the questions about the whole group. Joins and syncs wait on the broker and go
+over a connection of their own, because answers come in order: a heartbeat behind a join would come
+too late.
 """
 
 from __future__ import annotations
@@ -10,15 +11,20 @@ import asyncio
 from typing import TypeVar
 
 from millrace._cluster.cluster import LANE_CALLS, Cluster
+from millrace.assignors import decode_assigned
 from millrace.errors import (
     BrokerStopping,
     ConnectionFailed,
     ConnectionLost,
     CoordinatorUnavailable,
     MillraceError,
+    ProtocolViolation,
     RequestTimedOut,
     broker_error,
 )
+from millrace.records import TopicPartition
+from millrace_protocol.errors import WireError
+from millrace_protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
 from millrace_protocol.messages.group_membership import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -45,6 +51,8 @@ class Coordinator:
         self.group = group
         self._cluster = cluster
         self._node_id: int | None = None
+        self._asked = -1
+        """The broker that was asked last for the coordinator."""
 
     async def call(
         self, request: Message, answer: type[M], *, timeout_ms: int, lane: str = LANE_CALLS
@@ -75,9 +83,30 @@ class Coordinator:
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1
 
+    async def all_assigned(self, timeout_ms: int) -> set[TopicPartition]:
+        """All partitions that the members of the group have."""
+        answer = await self.call(
+            DescribeGroupsRequest((self.group,)),
+            DescribeGroupsResponse,
+            timeout_ms=timeout_ms,
+        )
+        try:
+            return {
+                where
+                for group in answer.groups
+                for member in group.members
+                for where in decode_assigned(member.assignment)
+            }
+        except WireError as error:
+            raise ProtocolViolation(
+                f"an assignment of the group cannot be decoded: {error}"
+            ) from error
+
     async def _find(self, timeout_ms: int) -> int:
         """The node id of the coordinator, with its address in the cluster's cache."""
-        connection = await self._cluster.any_connection()
+        # A broker that is cut off from the others names a coordinator of earlier times.
+        connection = await self._cluster.any_connection(avoid=self._asked)
+        self._asked = connection.node_id
         answer = await connection.call(
             FindCoordinatorRequest((self.group,)),
             FindCoordinatorResponse,
@@ -86,7 +115,7 @@ class Coordinator:
         (found,) = answer.coordinators
         if found.error_code:
             raise broker_error(found.error_code, found.error_message, about=self.group)
-        if found.node_id not in self._cluster.brokers:
+        if found.node_id not in self._cluster.metadata.brokers:
             await self._cluster.refresh(())
         self._node_id = found.node_id
         return found.node_id

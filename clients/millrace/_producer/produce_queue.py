@@ -54,6 +54,8 @@ _UNDECIDED = frozenset(
     }
 )
 """Refusals after which the batch may be in the log: the broker gave up while it was at it."""
+_MAY_BE_CUT_OFF = _UNDECIDED | {ErrorCode.UNKNOWN_PRODUCER_ID}
+"""A leader that is cut off from the others knows no new producer, nor that another one leads."""
 
 
 LeaderOf = Callable[[str, int], int | None]
@@ -318,6 +320,8 @@ class ProduceQueue:
         code = error.code
         if code in _UNDECIDED:
             queue.mark_uncertain(batch)
+        if code is not None and (code in _MAY_BE_CUT_OFF or ERROR_TRAITS[code].refresh_metadata):
+            self.stale_topics.add(batch.topic)
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._idempotent:
             queue.mark_absent_from(batch)
             if queue.is_oldest(batch):
@@ -339,9 +343,6 @@ class ProduceQueue:
         elif code is ErrorCode.MESSAGE_TOO_LARGE and self._may_split(batch):
             self._split(queue, batch, settled)
         elif error.retriable:
-            # A leader that is cut off from its followers does not know that another one leads.
-            if code in _UNDECIDED or (code is not None and ERROR_TRAITS[code].refresh_metadata):
-                self.stale_topics.add(batch.topic)
             self._retry(queue, batch, error, now_ms, settled)
         else:
             self._fail(queue, batch, error, settled)
@@ -434,10 +435,7 @@ class ProduceQueue:
         return self.fail_all(error)
 
     def fail_all(self, error: MillraceError, *, topic: str | None = None) -> list[Batch]:
-        """Settles every batch, or every batch of a topic.
-
-        Those in flight keep their place until their request ends.
-        """
+        """Settles all batches, or all of a topic; those in flight stay until their request ends."""
         settled: list[Batch] = []
         for queue in self._active:
             if topic is None or queue.topic == topic:

@@ -78,7 +78,7 @@ class Sender:
         timeout_ms = self._config.delivery_timeout_ms
         deadlines: list[int] = []
         for topic, since_ms in accumulator.unassigned_topics(now_ms):
-            count = cluster.partition_count(topic)
+            count = cluster.metadata.partition_count(topic)
             if count is not None:
                 self._settlement.settle(accumulator.assign(topic, count))
             elif since_ms + timeout_ms <= now_ms:
@@ -119,7 +119,7 @@ class Sender:
             self._timer = loop.call_later(delay_ms / 1000, self._wakeup.set)
 
     def _leader_of(self, topic: str, partition: int) -> int | None:
-        leader = self._cluster.leader(topic, partition)
+        leader = self._cluster.metadata.leader(topic, partition)
         return None if leader is None else leader.node_id
 
     async def _send(self, send: Send) -> None:
@@ -203,13 +203,13 @@ class Sender:
 
     def _still_missing(self, topic: str) -> bool:
         """Takes note of what was learned of a topic; whether to ask again."""
-        count = self._cluster.partition_count(topic)
+        count = self._cluster.metadata.partition_count(topic)
         if count is not None:
             self._denials.pop(topic, None)
             if self._accumulator.knows(topic):
                 self._accumulator.assign(topic, count)
             return any(self._leader_of(topic, partition) is None for partition in range(count))
-        error = self._cluster.topic_errors.get(topic)
+        error = self._cluster.metadata.topic_errors.get(topic)
         if error is None:
             return True
         self._denials[topic] = self._denials.get(topic, 0) + 1
@@ -225,13 +225,13 @@ class Sender:
         """Looks for new partitions and leaders now and then."""
         while True:
             await asyncio.sleep(self._config.metadata_max_age_ms / 1000)
-            topics = tuple(self._cluster.leaders)
+            topics = tuple(self._cluster.metadata.leaders)
             try:
                 await self._cluster.refresh(topics)
             except MillraceError as error:
                 self._settlement.last_error = again(error)
                 continue
             for topic in topics:
-                count = self._cluster.partition_count(topic)
+                count = self._cluster.metadata.partition_count(topic)
                 if count is not None and self._accumulator.knows(topic):
                     self._accumulator.assign(topic, count)

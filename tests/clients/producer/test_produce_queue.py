@@ -514,6 +514,7 @@ def test_a_forgotten_producer_goes_on_with_a_new_epoch_where_nothing_is_uncertai
     rig = Rig().with_producer_id()
     delivery, send = rig.send_alone(b"x")
     rig.answer(send, ErrorCode.UNKNOWN_PRODUCER_ID)
+    assert rig.produce_queue.stale_topics == {"t"}
     sends, wants = rig.drain()
     assert (sends, wants) == ([], (7, 0))
     rig.produce_queue.on_producer_id(7, 1)
