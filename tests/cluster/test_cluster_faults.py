@@ -92,6 +92,23 @@ async def test_a_full_disk_of_a_follower_takes_it_out_of_the_isr(cluster: Cluste
     assert [value for _, value in (await read_all(cluster.servers))[0]] == numbers(0, 10)
 
 
+async def test_a_full_disk_of_the_controller_stops_no_ack(cluster: Cluster) -> None:
+    """Another controller takes the broker out of the ISR; that broker does not learn of it."""
+    controller = await cluster.controller()
+    other = min(set(cluster.brokers) - {controller})
+
+    def isr() -> tuple[int, ...]:
+        return cluster.brokers[other].node.broker.image.topics[TOPIC].partitions[0].isr
+
+    cluster.fill_disk(controller)
+    async with Producer(cluster.servers) as producer:
+        await send(producer, numbers(0, 10))
+        await until(lambda: controller not in isr())
+        cluster.heal()
+        await cluster.wait_until_in_sync(TOPIC)
+    assert [value for _, value in (await read_all(cluster.servers))[0]] == numbers(0, 10)
+
+
 def test_blocking_code_has_the_same_faults() -> None:
     with ClusterThread(1, **SETTINGS) as cluster:
         cluster.skew_clock(1, HOUR_S)

@@ -64,10 +64,17 @@ class ControllerCalls:
         response: type[M],
         *,
         timeout_ms: int,
+        leaderless_ms: int | None = None,
         channel: Channel = Channel.CONTROL,
     ) -> M:
-        """The controller's response to a request that may be repeated. Raises `ApiError`."""
-        deadline_ms = self._env.clock.monotonic_ms() + timeout_ms
+        """The controller's response to a request that may be repeated. Raises `ApiError`.
+
+        `leaderless_ms` is for a caller that can go to another broker: after that time it gets
+        NOT_CONTROLLER where this broker knows no leader of the quorum.
+        """
+        began_ms = self._env.clock.monotonic_ms()
+        deadline_ms = began_ms + timeout_ms
+        leaderless_until_ms = began_ms + (timeout_ms if leaderless_ms is None else leaderless_ms)
         while True:
             was_here = self.is_here
             try:
@@ -84,7 +91,9 @@ class ControllerCalls:
                     refused = ApiError(ErrorCode.NOT_CONTROLLER, f"The controller stops: {error}")
                 if refused.code not in _REPEATED:
                     raise
-            if self._env.clock.monotonic_ms() + RETRY_MS >= deadline_ms:
+            is_known = self.is_here or self._metadata.leader_id is not None
+            until_ms = deadline_ms if is_known else leaderless_until_ms
+            if self._env.clock.monotonic_ms() + RETRY_MS >= until_ms:
                 raise refused
             await asyncio.sleep(RETRY_MS / 1000)
 

@@ -25,6 +25,9 @@ from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
 
 RESERVE_TIMEOUT_MS = 20_000
+LEADERLESS_MS = 2_000
+"""A broker that knows no controller for so long may be cut off, or its disk be full: the client
+does better to ask another one."""
 
 BLOCK_WAIT_MS = 1_000
 """How long a batch waits for the image to have the block of its producer id. Longer than the
@@ -159,7 +162,10 @@ class ProducerIds:
             is_first = self._end == 0
             request = AllocateProducerIdsRequest(self._broker_id, self._broker_epoch(), self._floor)
             block = await self._controller.call(
-                request, AllocateProducerIdsResponse, timeout_ms=RESERVE_TIMEOUT_MS
+                request,
+                AllocateProducerIdsResponse,
+                timeout_ms=RESERVE_TIMEOUT_MS,
+                leaderless_ms=LEADERLESS_MS,
             )
             self._next = block.first_producer_id
             self._end = self._next + block.count
