@@ -61,6 +61,27 @@ async def test_an_append_that_waits_for_the_disk_is_refused_when_another_broker_
         await following
 
 
+async def test_a_leader_of_another_epoch_takes_no_records_before_the_epoch_is_durable(
+    tmp_path: Path,
+) -> None:
+    """They would be of an epoch that no reader has been told of."""
+    faults = Faults()
+    async with node_on(tmp_path, faults) as node, connect(node.address[1]) as wire:
+        await wire.create("t")
+        assert (await wire.produce("t", batch(b"a"))).base_offset == 0
+        partition = node.broker.partitions.get("t", 0)
+        faults.may_sync.clear()
+        leading = asyncio.ensure_future(partition.become_leader(1))
+        await until(lambda: partition.log.leader_epoch == 1)
+        refused = await wire.produce("t", batch(b"b"))
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert values_of(await wire.fetch("t", 0)) == [b"a"]
+        faults.may_sync.set()
+        await leading
+        assert (await wire.produce("t", batch(b"b"))).base_offset == 1
+        assert partition.log.end_offset_for_epoch(0) == (0, 1)
+
+
 async def test_a_follower_copies_and_truncates_and_its_high_watermark_stays(
     tmp_path: Path,
 ) -> None:

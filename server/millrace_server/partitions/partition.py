@@ -41,8 +41,7 @@ from millrace_server.partitions.role import Leadership, Role
 from millrace_server.partitions.watchers import Watchers
 
 UNSYNCED_BYTES_MAX = 64 << 20
-"""With `durability=os`, a sync is started in the background after this much: an unbounded
-amount of dirty pages would stall the disk for everybody when the kernel writes it back."""
+"""With `durability=os` a sync starts after this much: more dirty pages would stall the disk."""
 
 _EPOCH_NOT_DURABLE = "the disk is too full to write down a leader epoch"
 PRODUCER_SILENT_MS_MAX = 86_400_000
@@ -50,8 +49,7 @@ PRODUCER_SILENT_MS_MAX = 86_400_000
 
 
 class Partition:
-    """One partition. Its `watchers` are called when the high watermark has moved, and when it is
-    taken out of service."""
+    """One partition. Its `watchers` are called when the high watermark moves, and at its end."""
 
     __slots__ = (
         "_epochs_saved",
@@ -103,8 +101,7 @@ class Partition:
         """Whether compaction has found nothing yet that it cannot read."""
         self.ending = asyncio.Event()
         self.background = asyncio.Lock()
-        """Held across the work of who reads and replaces old segments in the background, so that
-        nothing is closed or removed under it: it is given up soon after `ending` is set."""
+        """Held by work in the background, so that no segment is closed or removed under it."""
         self.watchers = Watchers(scheduler)
         self._start_acks = AckPurgatory()
         self._stored_acks = AckPurgatory()
@@ -115,8 +112,8 @@ class Partition:
         self._on_corruption = partial(on_corruption, self)
         log.reader.watch_corruption(self._on_corruption)
         self.replica = replica
-        # All that an opened log holds is durable, but for a log that is read-only. With `os` the
-        # high watermark was the log's end before the start, and it never goes back.
+        # All that an opened log holds is durable, but for one that is read-only. With `os` the high
+        # watermark was the log's end before the start, and it never goes back.
         end_offset = self.stored_offset if replica is None else log.start_offset
         self.committed = HighWatermark(end_offset, self.watchers)
         self._unsynced_bytes = 0
@@ -224,9 +221,12 @@ class Partition:
     def append(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> Appended:
         """Appends one checked batch, and requests the flush that its topic's durability needs.
 
-        Raises what `PartitionLog.append` raises, and then nothing was appended.
+        Raises what `PartitionLog.append` raises, and `ApiError` while a next epoch begins, which
+        readers are not told of yet. Then nothing was appended.
         """
         log = self.log
+        if log.leader_epoch != self.leadership.epoch:
+            raise self.leadership.not_leader(f"{self.topic}-{self.number}")
         try:
             appended = log.append(batch, header, now_ms=now_ms)
         except OSError as error:
