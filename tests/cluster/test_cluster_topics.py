@@ -12,10 +12,12 @@ from millrace_protocol.metadata_records import UnregisterBrokerRecord
 from millrace_server.api_error import ApiError
 from millrace_server.partitions import opening
 from millrace_server.partitions.partition_table import OpenedAgainLater
+from millrace_server.quorum.metadata_log import NotWritten
 from millrace_server.services import topics
 from millrace_server.testing import Broker, Cluster
 from tests.broker.wire import until
 from tests.cluster.records import TOPIC, create_topic, numbers, replica, send
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 
 async def forget(cluster: Cluster, broker_id: int) -> Broker:
@@ -29,6 +31,21 @@ async def forget(cluster: Cluster, broker_id: int) -> Broker:
     epoch = core.image.brokers[broker_id].epoch
     await core.active.change(lambda image: [UnregisterBrokerRecord(broker_id, epoch)])
     return controller
+
+
+async def test_changes_on_a_broker_that_does_not_lead_wait_neither_for_it_nor_for_each_other(
+    cluster: Cluster,
+) -> None:
+    controller = await cluster.controller()
+    other = cluster.brokers[min(set(cluster.brokers) - {controller})].node.broker
+    async with asyncio.timeout(HANG_TIMEOUT_S):
+        ended = await asyncio.gather(
+            *(other.active.change(lambda image: []) for _ in range(50)), return_exceptions=True
+        )
+    assert {type(error) for error in ended} == {NotWritten}
+    assert {error.code for error in ended if isinstance(error, NotWritten)} == {
+        ErrorCode.NOT_CONTROLLER
+    }
 
 
 async def test_a_topic_that_is_created_while_a_broker_is_away_has_a_replica_on_it(

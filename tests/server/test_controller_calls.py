@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -51,8 +52,24 @@ class Controllers:
         return AssignReplicasResponse(answer, None)
 
 
-def calls_to(path: Path, spawn: LoopSpawn, controllers: Controllers) -> ControllerCalls:
-    metadata = SimpleNamespace(active=SimpleNamespace(is_active=False), leader_id=2)
+def no_room() -> None:
+    raise ApiError(ErrorCode.DISK_FULL)
+
+
+def calls_to(
+    path: Path,
+    spawn: LoopSpawn,
+    controllers: Controllers,
+    *,
+    leader_id: int | None = 2,
+    check_room: Callable[[], None] = lambda: None,
+) -> ControllerCalls:
+    metadata = SimpleNamespace(
+        active=SimpleNamespace(is_active=False),
+        leader_id=leader_id,
+        key=SimpleNamespace(broker_id=1),
+        check_room=check_room,
+    )
     return ControllerCalls(
         this_machine(path, spawn),
         cast("ClusterMetadata", metadata),
@@ -95,5 +112,26 @@ async def test_a_controller_that_stops_is_no_controller_when_the_time_is_over(
     calls = calls_to(tmp_path, spawn, Controllers(ApiError(ErrorCode.BROKER_STOPPING)))
     with pytest.raises(ApiError, match="The controller stops") as refused:
         await calls.call(REPORT, AssignReplicasResponse, timeout_ms=1)
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    spawn.close()
+
+
+@pytest.mark.parametrize("leader_id", [None, 1], ids=["no leader", "not yet"])
+async def test_a_broker_that_waits_for_room_says_so_at_once(
+    tmp_path: Path, leader_id: int | None
+) -> None:
+    spawn = LoopSpawn()
+    calls = calls_to(tmp_path, spawn, Controllers(), leader_id=leader_id, check_room=no_room)
+    with pytest.raises(ApiError) as refused:
+        await calls.call(REPORT, AssignReplicasResponse, timeout_ms=600_000)
+    assert refused.value.code is ErrorCode.DISK_FULL
+    spawn.close()
+
+
+async def test_a_caller_that_can_go_elsewhere_does_not_wait_for_a_leader(tmp_path: Path) -> None:
+    spawn = LoopSpawn()
+    calls = calls_to(tmp_path, spawn, Controllers(), leader_id=None)
+    with pytest.raises(ApiError) as refused:
+        await calls.call(REPORT, AssignReplicasResponse, timeout_ms=600_000, leaderless_ms=1)
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
     spawn.close()

@@ -33,6 +33,7 @@ class DirectController:
         response: type[AllocateProducerIdsResponse],
         *,
         timeout_ms: int,
+        leaderless_ms: int,
     ) -> AllocateProducerIdsResponse:
         records = reserve_producer_ids(
             self._cache.image,

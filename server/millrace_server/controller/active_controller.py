@@ -139,8 +139,9 @@ class ActiveController:
 
     async def _change_voters(self, change: VoterChange) -> None:
         try:
+            until_s = self._wait_end_s()
             async with self._one_change:
-                parts = await self._until_active()
+                parts = await self._until_active(until_s)
                 await parts.published(parts.log.end_offset)
                 image, voters = self._cache.image, parts.replica.voters
                 event = change(image, voters)
@@ -191,10 +192,12 @@ class ActiveController:
     async def _commit(self, decide: Decide) -> tuple[ClusterImage, asyncio.Future[None] | None]:
         """The image behind the change, and what is done when the replicas that the change has
         created here are in service: other changes may come before that."""
+        # The wait of those before it counts: each on its own would make the last wait for minutes.
+        until_s = self._wait_end_s()
         async with self._one_change:
             if self._is_closed:
                 raise ApiError(ErrorCode.BROKER_STOPPING)
-            parts = await self._until_active()
+            parts = await self._until_active(until_s)
             # What an earlier leader has left in the log is part of the image first.
             await parts.published(parts.log.end_offset)
             records = decide(self._cache.image)
@@ -217,10 +220,15 @@ class ActiveController:
         if self._failure is not None:
             raise self._failure
 
-    async def _until_active(self) -> _Parts:
-        """Returns when this broker leads. Raises `NotWritten` if it does not before long."""
+    def _wait_end_s(self) -> float:
+        """When a change that comes now gives up the wait for a leader, in the loop's time."""
+        return asyncio.get_running_loop().time() + self._leader_wait_ms / 1000
+
+    async def _until_active(self, until_s: float) -> _Parts:
+        """Returns when this broker leads. Raises `NotWritten` if another one does, or none does
+        before `until_s`."""
         try:
-            async with asyncio.timeout(self._leader_wait_ms / 1000):
+            async with asyncio.timeout_at(until_s):
                 while True:
                     self._check_not_failed()
                     parts = self._parts
@@ -228,6 +236,8 @@ class ActiveController:
                         parts.check_usable()
                         if self.is_active:
                             return parts
+                        if parts.replica.leader_id not in (None, parts.replica.key.broker_id):
+                            raise NotWritten(ErrorCode.NOT_CONTROLLER)
                     if self._is_closed:
                         raise ApiError(ErrorCode.BROKER_STOPPING)
                     await self._leader_changed.wait()

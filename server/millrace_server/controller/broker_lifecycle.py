@@ -246,5 +246,5 @@ class BrokerLifecycle:
                 await self._on_registered()
             except ApiError as refused:
                 log.error("not registered", reason=refused.message)
-        elif error.code is not ErrorCode.NOT_CONTROLLER:
+        elif error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.DISK_FULL):
             log.warning("heartbeat refused", reason=error.message)

@@ -40,6 +40,7 @@ from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.snapshot import TornSnapshot, decode_snapshot
+from millrace_server.partitions.core_errors import as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.replica_hooks import ReplicaHooks
 from millrace_server.peers.calls import Channel, PeerCalls, PeerUnreachable, refusal
@@ -117,6 +118,11 @@ class ClusterMetadata:
     def leader_id(self) -> int | None:
         """The broker that is the active controller, None if none is known."""
         return self.replica.leader_id if self._has_joined else None
+
+    def check_room(self) -> None:
+        """Raises `ApiError` while the quorum's replica here waits for room on the disk."""
+        if self._has_joined and self.replica.refusal is not None:
+            raise as_api_error(self.replica.refusal) from self.replica.refusal
 
     @property
     def key(self) -> ReplicaKey:

@@ -134,7 +134,9 @@ class ControllerCalls:
         if self.is_here:
             return await self._requests.handle(request)
         leader_id = self._metadata.leader_id
-        if leader_id is None:
+        if leader_id in (None, self._metadata.key.broker_id):
+            # There is none, or it is this broker, which has not begun its epoch yet.
+            self._metadata.check_room()
             raise PeerUnreachable("the quorum has no leader")
         timeout_ms = max(1, deadline_ms - self._env.clock.monotonic_ms())
         return await self._peers.call(leader_id, channel, request, response, timeout_ms=timeout_ms)

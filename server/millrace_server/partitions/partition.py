@@ -162,13 +162,13 @@ class Partition:
     async def become_leader(self, epoch: int) -> None:
         """Leads in `epoch`, once the epoch and where it begins are durable (KAFKA-7415).
 
-        Raises `ValueError` if the epoch is older than the partition's, `LogFailed`, and, if it has
-        replicas elsewhere, `OSError` on a full disk: another may lead. One without them waits.
+        Raises `ValueError` if the epoch is older than the partition's, `LogFailed` as no flush is
+        to come, and `OSError` on a full disk if it has replicas elsewhere; one without them waits.
         """
         self.leadership.check_next(epoch)
         if self.log.failure is not None:
-            # No flush would ever make the epoch durable.
             raise LogFailed(self.log.directory, self.log.failure)
+        self.leadership = self.leadership.ending()
         self.log.begin_epoch(epoch)
         if self.log.durable_epoch < epoch:
             await self.epochs_durable()
@@ -221,11 +221,11 @@ class Partition:
     def append(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> Appended:
         """Appends one checked batch, and requests the flush that its topic's durability needs.
 
-        Raises what `PartitionLog.append` raises, and `ApiError` while a next epoch begins, which
-        readers are not told of yet. Then nothing was appended.
+        Raises what `PartitionLog.append` raises, and `ApiError` while another epoch begins, which
+        no reader was told of. Then nothing was appended.
         """
         log = self.log
-        if log.leader_epoch != self.leadership.epoch:
+        if self.leadership.is_ending:
             raise self.leadership.not_leader(f"{self.topic}-{self.number}")
         try:
             appended = log.append(batch, header, now_ms=now_ms)

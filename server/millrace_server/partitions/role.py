@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from millrace_protocol.errors import ErrorCode
@@ -20,6 +20,7 @@ class Role(Enum):
 @dataclass(frozen=True, slots=True)
 class Leadership:
     """A role in one leader epoch. `leader_id` is the broker that leads, None if that is this one.
+    `is_ending` while this one begins to lead in another epoch: it appends nothing in this one.
 
     Invariant: a replica's epochs never go back.
     """
@@ -27,6 +28,11 @@ class Leadership:
     role: Role
     epoch: int
     leader_id: int | None = None
+    is_ending: bool = False
+
+    def ending(self) -> Leadership:
+        """The same while the next epoch begins."""
+        return replace(self, is_ending=True)
 
     def check_next(self, epoch: int) -> None:
         """Raises `ValueError` unless `epoch` may follow."""
