@@ -139,9 +139,9 @@ class ActiveController:
 
     async def _change_voters(self, change: VoterChange) -> None:
         try:
-            until_s = self._wait_end_s()
+            until_ms = self._wait_end_ms()
             async with self._one_change:
-                parts = await self._until_active(until_s)
+                parts = await self._until_active(until_ms)
                 await parts.published(parts.log.end_offset)
                 image, voters = self._cache.image, parts.replica.voters
                 event = change(image, voters)
@@ -193,11 +193,11 @@ class ActiveController:
         """The image behind the change, and what is done when the replicas that the change has
         created here are in service: other changes may come before that."""
         # The wait of those before it counts: each on its own would make the last wait for minutes.
-        until_s = self._wait_end_s()
+        until_ms = self._wait_end_ms()
         async with self._one_change:
             if self._is_closed:
                 raise ApiError(ErrorCode.BROKER_STOPPING)
-            parts = await self._until_active(until_s)
+            parts = await self._until_active(until_ms)
             # What an earlier leader has left in the log is part of the image first.
             await parts.published(parts.log.end_offset)
             records = decide(self._cache.image)
@@ -220,15 +220,16 @@ class ActiveController:
         if self._failure is not None:
             raise self._failure
 
-    def _wait_end_s(self) -> float:
-        """When a change that comes now gives up the wait for a leader, in the loop's time."""
-        return asyncio.get_running_loop().time() + self._leader_wait_ms / 1000
+    def _wait_end_ms(self) -> int:
+        """When a change that comes now gives up the wait for a leader."""
+        return self._env.clock.monotonic_ms() + self._leader_wait_ms
 
-    async def _until_active(self, until_s: float) -> _Parts:
+    async def _until_active(self, until_ms: int) -> _Parts:
         """Returns when this broker leads. Raises `NotWritten` if another one does, or none does
-        before `until_s`."""
+        before `until_ms`."""
+        wait_ms = until_ms - self._env.clock.monotonic_ms()
         try:
-            async with asyncio.timeout_at(until_s):
+            async with asyncio.timeout(wait_ms / 1000):
                 while True:
                     self._check_not_failed()
                     parts = self._parts
