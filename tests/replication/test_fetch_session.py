@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -210,6 +211,8 @@ def test_fetch_without_names_waits_for_what_becomes_durable() -> None:
 
 def test_no_third_fetch_is_sent_before_a_response() -> None:
     pair = Pair(1)
+    pair.settle()
+    pair.append(pair.keys[0])
     assert pair.ask() is not None
     follower = PartitionFollower(
         pair.follower_logs[pair.keys[0]], leader_epoch=1, high_watermark=0, allows_loss=False
@@ -223,9 +226,35 @@ def test_no_third_fetch_is_sent_before_a_response() -> None:
     assert pair.ask() is None
 
 
+def test_no_fetch_overtakes_the_first_of_a_connection() -> None:
+    pair = Pair(2)
+    second = pair.keys[1]
+    follower = pair.schedule.followers[second]
+    pair.schedule.remove(second)
+    first = pair.schedule.next_request(pair.now_ms)
+    assert first is not None and first.is_first
+    pair.schedule.add(second, follower)
+    assert pair.schedule.next_request(pair.now_ms) is None
+    pair.schedule.on_response([], pair.now_ms)
+    then = pair.schedule.next_request(pair.now_ms)
+    assert then is not None and not then.is_first
+    assert [key for key, _ in then.positions] == [second]
+
+
+def test_a_connection_begins_with_a_fetch_that_says_so() -> None:
+    pair = Pair(1)
+    first = pair.schedule.next_request(pair.now_ms)
+    assert first is not None
+    with pytest.raises(SessionRefused, match="the first fetch of a connection"):
+        pair.session.on_request(replace(first, is_first=False), pair.now_ms)
+    pair.session.on_request(first, pair.now_ms)
+    assert len(pair.session) == 1
+
+
 def test_response_to_an_older_name_does_not_count() -> None:
     pair = Pair(1)
     key = pair.keys[0]
+    pair.settle()
     pair.append(key)
     pair.ask()
     old = pair.response()

@@ -68,6 +68,8 @@ class FetchSchedule:
         self._in_flight: deque[int] = deque()
         """The numbers of the requests without a response."""
         self._is_first = True
+        self._is_beginning = False
+        """Whether the first request of the connection has no response yet: none may overtake it."""
 
     def add(self, key: PartitionKey, follower: PartitionFollower) -> None:
         """Fetches a partition, in the place of an earlier follower of it."""
@@ -111,7 +113,7 @@ class FetchSchedule:
         """
         for key in self._backoff.pop_due(now_ms):
             self.on_changed(key)
-        if len(self._in_flight) == REQUESTS_MAX:
+        if len(self._in_flight) == (1 if self._is_beginning else REQUESTS_MAX):
             return None
         self._sent += 1
         positions = self._take_unnamed()
@@ -129,7 +131,7 @@ class FetchSchedule:
             self._config.fetch_bytes_max,
         )
         self._forgotten.clear()
-        self._is_first = False
+        self._is_beginning, self._is_first = self._is_first, False
         self._in_flight.append(self._sent)
         return request
 
@@ -142,6 +144,7 @@ class FetchSchedule:
         follower has had an event.
         """
         number = self._in_flight.popleft()
+        self._is_beginning = False
         effects: Effects = []
         for key, result in results:
             asked = self._asked.get(key)
@@ -177,7 +180,7 @@ class FetchSchedule:
         self._in_flight.clear()
         self._asked.clear()
         self._forgotten.clear()
-        self._is_first = True
+        self._is_first, self._is_beginning = True, False
         for key in self.followers:
             self.on_changed(key)
 

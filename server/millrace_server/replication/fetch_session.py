@@ -82,6 +82,7 @@ class FetchSession:
         self._throttled_ms: int | None = None
         self._requests: deque[FetchRequest] = deque()
         self._deadline_ms = 0
+        self._has_begun = False
         self._answered: dict[PartitionKey, FetchPosition] = {}
         """Those in the response that is being made."""
 
@@ -105,6 +106,10 @@ class FetchSession:
                 f"a fetch names {len(request.positions)} partitions; at most "
                 f"{self._config.named_partitions_max} are allowed"
             )
+        if not (self._has_begun or request.is_first):
+            # The follower counts on what another connection was told.
+            raise SessionRefused("the first fetch of a connection does not say that it is one")
+        self._has_begun = True
         self._requests.append(request)
         return self._begin(request, now_ms) if len(self._requests) == 1 else []
 
