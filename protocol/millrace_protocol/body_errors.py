@@ -47,6 +47,27 @@ def bad_count(
     return WireError(problem, field=field, position=position)
 
 
+def bad_uvarint(field: str, position: int) -> WireError:
+    """An unsigned varint does not end where the body does, or has more than 32 bits."""
+    return WireError(
+        "an unsigned varint of more than 32 bits, or without an end", field=field, position=position
+    )
+
+
+def too_many_tags(field: str, count: int, *, tags_max: int, position: int) -> WireError:
+    """A struct has more tagged fields than a decoder is willing to loop over."""
+    return WireError(
+        f"{count:,} tagged fields, at most {tags_max} allowed", field=field, position=position
+    )
+
+
+def bad_tag_size(field: str, tag: int, size: int, position: int) -> WireError:
+    """A tagged field is not as long as its size says."""
+    return WireError(
+        f"tagged field {tag} does not have {size} bytes", field=field, position=position
+    )
+
+
 def trailing_bytes(message_name: str, count: int, position: int) -> WireError:
     """The body goes on behind the message's last field."""
     return WireError(f"extra bytes after the {message_name}: {count:,}", position=position)

@@ -33,16 +33,16 @@ _UNFIT = (struct.error, TypeError, AttributeError, ValueError)
 _COUNT = struct.Struct(">i")
 
 
-def decode(cls: type[M], body: Buffer, version: int) -> M:
-    """The message in a whole body.
+def decode(cls: type[M], body: Buffer, version: int, *, may_go_on: bool = False) -> M:
+    """The message in a whole body; with `may_go_on` more may follow it.
 
     `records` fields are views of `body`: they keep it alive, and change when it does. Raises
     `WireError` when the body is short, broken or too long.
     """
     try:
         message: M = readers[cls, version](body)
-    except (ValueError, struct.error):
-        decoder = Decoder(cls, body, version)
+    except (ValueError, IndexError, struct.error):
+        decoder = Decoder(cls, body, version, may_go_on=may_go_on)
         decoder.step(sys.maxsize)
         return decoder.result
     return message
@@ -105,11 +105,14 @@ class Decoder(Generic[M]):
             await scheduler.yield_()
         request = decoder.result
 
-    `body` must not change before the last step.
+    `body` must not change before the last step. With `may_go_on` more may follow the message.
     """
 
-    def __init__(self, cls: type[M], body: Buffer, version: int) -> None:
+    def __init__(
+        self, cls: type[M], body: Buffer, version: int, *, may_go_on: bool = False
+    ) -> None:
         self._cls = cls
+        self._may_go_on = may_go_on
         self._size = len(body)
         self._steps = step_readers[cls, version](memoryview(body), 0, self._size)
         self._result: M | None = None
@@ -125,7 +128,7 @@ class Decoder(Generic[M]):
             self._steps.send(entries_max)
         except StopIteration as end:
             message, position = end.value
-            if position != self._size:
+            if position != self._size and not self._may_go_on:
                 left = self._size - position
                 raise trailing_bytes(self._cls.__name__, left, position) from None
             self._result = message
@@ -177,8 +180,9 @@ def _bounds(type_: StructOf) -> tuple[int | None, int, bool]:
     size = min((_size_min(array.element) for array in arrays), default=0)
     position = None
     if len(arrays) == 1:
-        before = type_.types[: type_.types.index(arrays[0])]
-        if all(each in FORMATS for each in before):
+        before = type_.types[: type_.types.index(arrays[0])] if arrays[0] in type_.types else ()
+        is_found = arrays[0] in type_.types and not arrays[0].is_compact
+        if is_found and all(each in FORMATS for each in before):
             position = sum(map(_size_min, before))
     return position, size, not has_records(type_)
 
@@ -186,7 +190,9 @@ def _bounds(type_: StructOf) -> tuple[int | None, int, bool]:
 def _size_min(type_: WireType) -> int:
     """The least bytes that a value takes."""
     if isinstance(type_, StructOf):
-        return sum(map(_size_min, type_.types))
+        return sum(map(_size_min, type_.types)) + (type_.tags is not None)
     if isinstance(type_, ArrayOf):
-        return 4
-    return format_size(FORMATS[type_.length if isinstance(type_, Sized) else type_])
+        return 1 if type_.is_compact else 4
+    if isinstance(type_, Sized):
+        return 1 if type_.is_compact else format_size(FORMATS[type_.length])
+    return format_size(FORMATS[type_])

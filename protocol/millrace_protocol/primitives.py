@@ -18,9 +18,11 @@ from millrace_protocol.body_errors import (
     bad_boolean,
     bad_count,
     bad_length,
+    bad_uvarint,
     not_utf8,
     short_value,
 )
+from millrace_protocol.uvarint import UVARINT_BYTES_MAX, read_uvarint, uvarint
 
 # construct's stubs are generic where its classes are not.
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ STRING_BYTES_MAX = 32_767
 """A string's length is an int16 (W-3.3)."""
 ARRAY_COUNT_MAX = 100_000
 """Most elements of one array (W-3.5): what a decoder is willing to loop over."""
+TAGS_MAX = 32
+"""Most tagged fields of one struct. Those that a decoder does not know are skipped."""
 
 
 class Elements:
@@ -83,7 +87,7 @@ class WireType(_Construct):
         self.spec_name = spec_name
 
 
-def _field(path: str) -> str:
+def field_path(path: str) -> str:
     """`topics[3].name`, from construct's path `(parsing) -> topics[3] -> name`."""
     return ".".join(path.split(" -> ")[1:])
 
@@ -92,7 +96,7 @@ def _read(stream: IO[bytes], size: int, type_name: str, path: str) -> bytes:
     position = stream.tell()
     data = stream.read(size)
     if len(data) != size:
-        raise short_value(_field(path), type_name, size=size, left=len(data), position=position)
+        raise short_value(field_path(path), type_name, size=size, left=len(data), position=position)
     return data
 
 
@@ -123,7 +127,7 @@ class _Boolean(WireType):
         position = stream.tell()
         byte = _read(stream, 1, self.spec_name, path)[0]
         if byte > 1:
-            raise bad_boolean(_field(path), byte, position)
+            raise bad_boolean(field_path(path), byte, position)
         return byte == 1
 
     def _build(self, obj: bool, stream: IO[bytes], context: Any, path: str) -> bool:
@@ -131,14 +135,50 @@ class _Boolean(WireType):
         return obj
 
 
+class _Uvarint(WireType):
+    """An unsigned varint (KIP-482)."""
+
+    def _parse(self, stream: IO[bytes], context: Any, path: str) -> int:
+        position = stream.tell()
+        head = stream.read(UVARINT_BYTES_MAX)
+        try:
+            value, size = read_uvarint(head, 0)
+        except (IndexError, ValueError):
+            raise bad_uvarint(field_path(path), position) from None
+        stream.seek(position + size)
+        return value
+
+    def _build(self, obj: int, stream: IO[bytes], context: Any, path: str) -> int:
+        stream.write(uvarint(obj))
+        return obj
+
+
+class _CompactLength(_Uvarint):
+    """A length, or a count, and 1; 0 stands for null, which is -1."""
+
+    def _parse(self, stream: IO[bytes], context: Any, path: str) -> int:
+        return super()._parse(stream, context, path) - 1
+
+    def _build(self, obj: int, stream: IO[bytes], context: Any, path: str) -> int:
+        super()._build(obj + 1, stream, context, path)
+        return obj
+
+
+UVARINT = _Uvarint("unsigned varint")
+COMPACT_LENGTH = _CompactLength("compact length")
+
+
 class Sized(WireType):
     """Length-prefixed bytes or text; a length of -1 is null where `nullable`."""
 
-    length: _Integer
+    length: WireType
 
-    def __init__(self, spec_name: str, *, nullable: bool) -> None:
+    def __init__(self, spec_name: str, *, nullable: bool, is_compact: bool = False) -> None:
         super().__init__(spec_name)
         self.nullable = nullable
+        self.is_compact = is_compact
+        if is_compact:
+            self.length = COMPACT_LENGTH
 
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> Any:
         position = stream.tell()
@@ -146,7 +186,7 @@ class Sized(WireType):
         if size == -1 and self.nullable:
             return None
         if size < 0:
-            raise bad_length(_field(path), self.spec_name, size, position)
+            raise bad_length(field_path(path), self.spec_name, size, position)
         start = stream.tell()
         return self._from_wire(_read(stream, size, self.spec_name, path), start, path)
 
@@ -184,7 +224,7 @@ class String(Sized):
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise not_utf8(_field(path), error, start) from None
+            raise not_utf8(field_path(path), error, start) from None
 
     def _to_wire(self, obj: str) -> bytes:
         data = obj.encode("utf-8")
@@ -212,26 +252,50 @@ BYTES = _Bytes("bytes", nullable=False)
 NULLABLE_BYTES = _Bytes("nullable bytes", nullable=True)
 RECORDS = _Bytes("records", nullable=False)
 """Zero or more whole record batches, back to back (W-5)."""
+NULLABLE_RECORDS = _Bytes("nullable records", nullable=True)
 UUID = _Uuid("uuid")
+_SIZED = (STRING, NULLABLE_STRING, BYTES, NULLABLE_BYTES, RECORDS, NULLABLE_RECORDS)
+_COMPACT: dict[WireType, Sized] = {
+    each: type(each)(f"compact {each.spec_name}", nullable=each.nullable, is_compact=True)
+    for each in _SIZED
+}
+_NULLABLE: dict[WireType, Sized] = {
+    STRING: NULLABLE_STRING,
+    BYTES: NULLABLE_BYTES,
+    RECORDS: NULLABLE_RECORDS,
+}
+ANY_RECORDS = frozenset({RECORDS, NULLABLE_RECORDS, _COMPACT[RECORDS], _COMPACT[NULLABLE_RECORDS]})
+"""Fields that are record batches: not copied, and parts of their own."""
+
+
+def in_form(type_: WireType, *, is_nullable: bool, is_compact: bool) -> WireType:
+    """A type as a version of a message has it: nullable, and with compact lengths, or not."""
+    if is_nullable:
+        type_ = _NULLABLE.get(type_, type_)
+    return _COMPACT.get(type_, type_) if is_compact else type_
 
 
 class ArrayOf(WireType):
     """An int32 count, then that many elements; a count of -1 is null where `nullable`."""
 
-    def __init__(self, element: WireType, *, nullable: bool = False) -> None:
+    def __init__(
+        self, element: WireType, *, nullable: bool = False, is_compact: bool = False
+    ) -> None:
         prefix = "nullable array" if nullable else "array"
         super().__init__(f"{prefix} of {element.spec_name}")
         self.element = element
         self.nullable = nullable
+        self.is_compact = is_compact
+        self._count = COMPACT_LENGTH if is_compact else INT32
 
     def read_count(self, stream: BodyStream, path: str = "") -> int:
         """The count at the stream's position; -1 for null. Raises `WireError` if it is over."""
         position = stream.tell()
-        count: int = INT32._parse(stream, None, path)
+        count: int = self._count._parse(stream, None, path)
         if count == -1 and self.nullable:
             return count
         stream.elements.spend(
-            count, bytes_left=stream.bytes_left, field=_field(path), position=position
+            count, bytes_left=stream.bytes_left, field=field_path(path), position=position
         )
         return count
 
@@ -247,11 +311,11 @@ class ArrayOf(WireType):
         if obj is None:
             if not self.nullable:
                 raise ValueError(f"{path} may not be null")
-            INT32._build(-1, stream, context, path)
+            self._count._build(-1, stream, context, path)
             return obj
         if len(obj) > ARRAY_COUNT_MAX:
             raise ValueError(f"an array of {len(obj)} elements; the limit is {ARRAY_COUNT_MAX}")
-        INT32._build(len(obj), stream, context, path)
+        self._count._build(len(obj), stream, context, path)
         for element in obj:
             self.element._build(element, stream, context, path)
         return obj

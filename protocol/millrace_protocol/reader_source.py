@@ -18,9 +18,10 @@ import uuid
 from millrace_protocol import body_errors
 from millrace_protocol.errors import WireError
 from millrace_protocol.primitives import (
+    ANY_RECORDS,
     BOOLEAN,
     INT32,
-    RECORDS,
+    TAGS_MAX,
     UUID,
     ArrayOf,
     Sized,
@@ -35,8 +36,19 @@ from millrace_protocol.source_text import (
     SourceText,
     format_size,
 )
+from millrace_protocol.uvarint import read_uvarint
 
-_LOCALS = ("body", "data", "position", "start", "end", "entries", "elements_left", "error")
+_LOCALS = (
+    "body",
+    "data",
+    "position",
+    "start",
+    "end",
+    "entries",
+    "elements_left",
+    "error",
+    "tag_start",
+)
 Buffer = bytes | bytearray | memoryview
 
 
@@ -91,6 +103,10 @@ class _Reader:
             self._field(field_type, name, variable, path)
         self._end_run(path)
         cls = self.text.use(type_.cls.__name__, type_.cls)
+        if type_.tags is not None:
+            tagged = self._tags(type_, prefix, path)
+            values = [f"{n}={v}" for n, v in zip(type_.names, variables, strict=True)]
+            return f"{cls}({', '.join([*values, *tagged])})"
         declared = tuple(field.name for field in dataclasses.fields(type_.cls))
         if declared[: len(variables)] == type_.names:
             return f"{cls}({', '.join(variables)})"
@@ -105,8 +121,63 @@ class _Reader:
             self._sized(type_, name, variable, path)
         elif isinstance(type_, ArrayOf):
             self._array(type_, name, variable, path)
+        elif isinstance(type_, StructOf):
+            self._end_run(path)
+            value = self._struct(type_, f"{variable}_", f"{path}{name}.")
+            self.text.add(f"{variable} = {value}")
         else:
             raise TypeError(f"a field of type {type_.spec_name} has no reader")
+
+    def _uvarint(self, variable: str, where: str) -> None:
+        """Reads an unsigned varint at `position`; `start` is behind it."""
+        text = self.text
+        if self._in_steps:
+            read = text.use("uvarint_at", uvarint_at)
+            text.add(f"{variable}, start = {read}(data, position, end, {where})")
+            return
+        text.add(f"{variable} = data[position]", "start = position + 1")
+        with text.block(f"if {variable} > 127:"):
+            text.add(
+                f"{variable}, start = {text.use('read_uvarint', read_uvarint)}(data, position)"
+            )
+
+    def _tags(self, type_: StructOf, prefix: str, path: str) -> list[str]:
+        """Reads the tagged fields; the keyword arguments of those that are known."""
+        text, where = self.text, _literal(path.rstrip("."))
+        count = self._variable(f"{prefix}tags")
+        self._uvarint(count, where)
+        limit = f"tags_max={TAGS_MAX}"
+        wrong = self._error("too_many_tags", where, count, limit, "position=position")
+        variables = {each.tag: self._variable(prefix + each.name) for each in type_.tags or ()}
+        for tag, name, _, default in type_.tags or ():
+            default_name = text.use(f"default_{type_.cls.__name__}_{name}", default)
+            text.add(f"{variables[tag]} = {default_name}")
+        with text.block(f"if {count}:"):
+            self._check(f"{count} > {TAGS_MAX}", wrong)
+        text.add("position = start")
+        with text.block(f"for _ in range({count}):"):
+            self._tag(type_, variables, prefix, path, where)
+        return [f"{each.name}={variables[each.tag]}" for each in type_.tags or ()]
+
+    def _tag(
+        self, type_: StructOf, variables: dict[int, str], prefix: str, path: str, where: str
+    ) -> None:
+        text = self.text
+        tag, size = self._variable(f"{prefix}tag"), self._variable(f"{prefix}tag_size")
+        tag_start, tag_end = self._variable(f"{prefix}tag_at"), self._variable(f"{prefix}tag_end")
+        text.add(f"{tag_start} = position")
+        self._uvarint(tag, where)
+        text.add("position = start")
+        self._uvarint(size, where)
+        text.add("position = start", f"{tag_end} = position + {size}")
+        wrong = self._error("bad_tag_size", where, tag, size, tag_start)
+        self._check(f"{tag_end} > {'end' if self._in_steps else 'len(data)'}", wrong)
+        for number, (known, name, field_type, _) in enumerate(type_.tags or ()):
+            with text.block(f"{'el' * bool(number)}if {tag} == {known}:"):
+                self._field(field_type, name, variables[known], path)
+                self._end_run(path)
+                self._check(f"position != {tag_end}", wrong)
+        text.add(f"position = {tag_end}")
 
     def _variable(self, name: str) -> str:
         """A variable that no other field has, named after its field."""
@@ -160,12 +231,17 @@ class _Reader:
 
     def _sized(self, type_: Sized, name: str, variable: str, path: str) -> None:
         text, where = self.text, _literal(path + name)
-        size = self._length(type_.length, name, f"{variable}_size", path)
-        text.add(f"start = position + {self._read_run(path)}")
-        type_name = repr(type_.spec_name)
-        wrong = self._error(
-            "bad_length", where, type_name, size, f"start - {format_size(FORMATS[type_.length])}"
-        )
+        type_name, at = repr(type_.spec_name), "position"
+        if type_.is_compact:
+            self._end_run(path)
+            size = self._variable(f"{variable}_size")
+            self._uvarint(size, where)
+            text.add(f"{size} -= 1")
+        else:
+            size = self._length(type_.length, name, f"{variable}_size", path)
+            text.add(f"start = position + {self._read_run(path)}")
+            at = f"start - {format_size(FORMATS[type_.length])}"
+        wrong = self._error("bad_length", where, type_name, size, at)
         if not type_.nullable:
             self._check(f"{size} < 0", wrong)
             self._value(type_, variable, size, where)
@@ -183,11 +259,11 @@ class _Reader:
         if self._in_steps:
             values = (where, repr(type_.spec_name), f"size={size}", "left=end - start")
             self._check("position > end", self._error("short_value", *values, "position=start"))
-            if type_ is RECORDS and self._element_start:
+            if type_ in ANY_RECORDS and self._element_start:
                 text.add(f"{self._element_start} += {size}")
         value = "data[start:position]"
         if not isinstance(type_, String):
-            if type_ is not RECORDS and self._is_view:
+            if type_ not in ANY_RECORDS and self._is_view:
                 value = f"bytes({value})"
             text.add(f"{variable} = {value}")
         elif not self._in_steps:
@@ -201,18 +277,29 @@ class _Reader:
 
     def _array(self, type_: ArrayOf, name: str, variable: str, path: str) -> None:
         text = self.text
-        count = self._length(INT32, name, f"{variable}_count", path)
-        self._end_run(path)
+        at = "position - 4"
+        if type_.is_compact:
+            self._end_run(path)
+            count = self._variable(f"{variable}_count")
+            self._uvarint(count, _literal(path + name))
+            text.add(f"{count} -= 1")
+            if self._in_steps:
+                at = self._variable(f"{variable}_at")
+                text.add(f"{at} = position")
+            text.add("position = start")
+        else:
+            count = self._length(INT32, name, f"{variable}_count", path)
+            self._end_run(path)
         if not type_.nullable:
-            self._elements(type_.element, variable, count, path + name)
+            self._elements(type_.element, variable, count, path + name, at)
             return
         with text.block(f"if {count} == -1:"):
             text.add(f"{variable} = None")
         with text.block("else:"):
-            self._elements(type_.element, variable, count, path + name)
+            self._elements(type_.element, variable, count, path + name, at)
 
-    def _elements(self, element: WireType, variable: str, count: str, path: str) -> None:
-        self._check_count(count, _literal(path))
+    def _elements(self, element: WireType, variable: str, count: str, path: str, at: str) -> None:
+        self._check_count(count, _literal(path), at)
         if element in NUMBERS:
             self._numbers(element, variable, count, path)
             return
@@ -239,10 +326,10 @@ class _Reader:
         self._element_start = outer_start
         text.add(f"{variable} = tuple({variable})")
 
-    def _check_count(self, count: str, where: str) -> None:
+    def _check_count(self, count: str, where: str, at: str) -> None:
         limits = f"array_max={self._cls.array_max}, elements_max={self._cls.elements_max}"
         error = self._error(
-            "bad_count", where, count, "left=end - position", limits, "position=position - 4"
+            "bad_count", where, count, "left=end - position", limits, f"position={at}"
         )
         wrong = f"not 0 <= {count} <= {self._cls.array_max}"
         if self._in_steps:
@@ -269,6 +356,17 @@ class _Reader:
         unpack = text.use("unpack_from", struct.unpack_from)
         text.add(f"{variable} = {unpack}(f'>{{{count}}}{letter}', data, position)")
         text.add(f"position += {count} * {size}")
+
+
+def uvarint_at(data: Buffer, position: int, end: int, field: str) -> tuple[int, int]:
+    """An unsigned varint, and the position behind it. Raises `WireError`."""
+    try:
+        value, behind = read_uvarint(data, position)
+    except (IndexError, ValueError):
+        raise body_errors.bad_uvarint(field, position) from None
+    if behind > end:
+        raise body_errors.bad_uvarint(field, position)
+    return value, behind
 
 
 def run_error(

@@ -21,20 +21,25 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import IO, Any, ClassVar, TypeVar, cast
+from typing import IO, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import construct
 
-from millrace_protocol.body_errors import trailing_bytes
+from millrace_protocol.body_errors import bad_tag_size, too_many_tags, trailing_bytes
 from millrace_protocol.primitives import (
+    ANY_RECORDS,
     ARRAY_COUNT_MAX,
-    RECORDS,
+    TAGS_MAX,
+    UVARINT,
     ArrayOf,
     BodyStream,
     Elements,
     WireType,
+    field_path,
+    in_form,
 )
 from millrace_protocol.primitives import STRING as STRING
+from millrace_protocol.uvarint import uvarint
 
 M = TypeVar("M", bound="Message")
 
@@ -49,6 +54,8 @@ class Message:
 
     array_max: ClassVar[int] = ARRAY_COUNT_MAX
     elements_max: ClassVar[int] = 2_000_000
+    flexible_since: ClassVar[int | None] = None
+    """From this version on lengths are compact, and structs end with tagged fields (KIP-482)."""
 
 
 @dataclass(slots=True)
@@ -72,12 +79,24 @@ class BrokerRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class WireField:
-    """A field on the wire: type, meaning, unit, and the version that added it."""
+    """A field on the wire: type, meaning, unit, and the versions that have it.
+
+    `until` is the last version with the field, None for all later ones. It may be null from
+    version `nullable_since` on. A field with a `tag` is left out where it has its default.
+    """
 
     type: WireType
     doc: str
     unit: str
     since: int
+    until: int | None = None
+    nullable_since: int | None = None
+    tag: int | None = None
+    may_be_compact: bool = True
+
+    def is_in(self, version: int) -> bool:
+        """Whether a version has the field."""
+        return self.since <= version and (self.until is None or version <= self.until)
 
 
 def wire(
@@ -86,15 +105,21 @@ def wire(
     *,
     unit: str = "",
     since: int = 0,
+    until: int | None = None,
+    nullable_since: int | None = None,
+    tag: int | None = None,
+    may_be_compact: bool = True,
     default: Any = dataclasses.MISSING,
 ) -> Any:
-    """Declares a field of a message.
+    """Declares a field of a message; see `WireField`.
 
-    A field of a later version needs a `default`, which older versions are read with.
+    A field that some versions do not have needs a `default`, which these are read with.
     """
-    if since and default is dataclasses.MISSING:
-        raise TypeError(f"a field since version {since} needs a default for the versions before")
-    metadata = {"wire": WireField(type_, doc, unit, since)}
+    is_optional = since or until is not None or tag is not None
+    if is_optional and default is dataclasses.MISSING:
+        raise TypeError("a field that some versions do not have needs a default for them")
+    field = WireField(type_, doc, unit, since, until, nullable_since, tag, may_be_compact)
+    metadata = {"wire": field}
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(metadata=metadata, default=default)
@@ -103,29 +128,91 @@ def wire(
 def wire_fields(cls: type[Message], version: int) -> list[tuple[str, WireField]]:
     """The fields of `cls` that version `version` carries, in wire order."""
     fields = ((f.name, cast(WireField, f.metadata["wire"])) for f in dataclasses.fields(cls))
-    return [(name, field) for name, field in fields if field.since <= version]
+    return [(name, field) for name, field in fields if field.is_in(version)]
+
+
+class TaggedField(NamedTuple):
+    """A field that follows the others of a struct where it does not have its default."""
+
+    tag: int
+    name: str
+    type: WireType
+    default: Any
 
 
 class StructOf(WireType):
-    """A message's fields back to back, without padding, as an instance of its class."""
+    """A message's fields back to back, without padding, as an instance of its class.
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    One of a flexible version ends with `tags`, which is None in other versions.
+    """
+
+    def __init__(self, cls: type[Message], version: int, *, is_flexible: bool = False) -> None:
         super().__init__(cls.__name__)
         self.cls = cls
-        fields = wire_fields(cls, version)
-        self.names = tuple(name for name, _ in fields)
-        self.types = tuple(_at_version(field.type, version) for _, field in fields)
+        found = wire_fields(cls, version)
+        plain = [(name, field) for name, field in found if field.tag is None]
+        self.names = tuple(name for name, _ in plain)
+        self.types = tuple(_at_version(field, version, is_flexible) for _, field in plain)
         self.fields = construct.Struct(
             *(name / type_ for name, type_ in zip(self.names, self.types, strict=True))
         )
+        self.tags: tuple[TaggedField, ...] | None = None
+        if is_flexible:
+            defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+            self.tags = tuple(
+                TaggedField(field.tag, name, _at_version(field, version, True), defaults[name])
+                for name, field in found
+                if field.tag is not None
+            )
 
     def _parse(self, stream: IO[bytes], context: Any, path: str) -> Message:
         container = self.fields._parse(stream, context, path)
-        return self.cls(**{name: v for name, v in container.items() if not name.startswith("_")})
+        values = {name: v for name, v in container.items() if not name.startswith("_")}
+        if self.tags is not None:
+            values |= self._parse_tags(cast(BodyStream, stream), context, path)
+        return self.cls(**values)
+
+    def _parse_tags(self, stream: BodyStream, context: Any, path: str) -> dict[str, Any]:
+        known = {each.tag: each for each in self.tags or ()}
+        values: dict[str, Any] = {}
+        position = stream.tell()
+        field = field_path(path)
+        count = UVARINT._parse(stream, context, path)
+        if count > TAGS_MAX:
+            raise too_many_tags(field, count, tags_max=TAGS_MAX, position=position)
+        for _ in range(count):
+            position = stream.tell()
+            tag = UVARINT._parse(stream, context, path)
+            size = UVARINT._parse(stream, context, path)
+            end = stream.tell() + size
+            if size > stream.bytes_left:
+                raise bad_tag_size(field, tag, size, position)
+            if tag in known:
+                name, type_ = known[tag].name, known[tag].type
+                values[name] = type_._parsereport(stream, context, f"{path} -> {name}")
+                if stream.tell() != end:
+                    raise bad_tag_size(field, tag, size, position)
+            stream.seek(end)
+        return values
 
     def _build(self, obj: Message, stream: IO[bytes], context: Any, path: str) -> Any:
         self.fields._build({name: getattr(obj, name) for name in self.names}, stream, context, path)
+        if self.tags is not None:
+            stream.write(tagged_bytes(self.tags, obj))
         return obj
+
+
+def tagged_bytes(tags: tuple[TaggedField, ...], message: Message) -> bytes:
+    """The tagged fields of a message that do not have their defaults, by their tags."""
+    count, out = 0, io.BytesIO()
+    for tag, name, type_, default in tags:
+        value = getattr(message, name)
+        if value != default:
+            data = type_.build(value)
+            count += 1
+            for part in (uvarint(tag), uvarint(len(data)), data):
+                out.write(part)
+    return uvarint(count) + out.getvalue()
 
 
 class Struct(WireType):
@@ -143,39 +230,57 @@ def array_of(element: WireType | type[Message], *, nullable: bool = False) -> Ar
     return ArrayOf(element, nullable=nullable)
 
 
-def _at_version(type_: WireType, version: int) -> WireType:
+def _at_version(field: WireField, version: int, is_flexible: bool) -> WireType:
+    since = field.nullable_since
+    is_nullable = since is not None and since <= version
+    is_compact = is_flexible and field.may_be_compact
+    return _in_version(field.type, version, is_nullable=is_nullable, is_compact=is_compact)
+
+
+def _in_version(type_: WireType, version: int, *, is_nullable: bool, is_compact: bool) -> WireType:
     if isinstance(type_, ArrayOf):
-        return ArrayOf(_at_version(type_.element, version), nullable=type_.nullable)
+        element = _in_version(type_.element, version, is_nullable=False, is_compact=is_compact)
+        nullable = type_.nullable or is_nullable
+        return ArrayOf(element, nullable=nullable, is_compact=is_compact)
     if isinstance(type_, Struct):
-        return codec(type_.cls, version)
-    return type_
+        return _struct_of(type_.cls, version, is_flexible=is_compact)
+    return in_form(type_, is_nullable=is_nullable, is_compact=is_compact)
 
 
-_codecs: dict[tuple[type[Message], int], StructOf] = {}
+_codecs: dict[tuple[type[Message], int, bool], StructOf] = {}
 
 
 def codec(cls: type[Message], version: int) -> StructOf:
     """The `construct` codec of one version of a message; made once."""
-    made = _codecs.get((cls, version))
+    since = cls.flexible_since
+    return _struct_of(cls, version, is_flexible=since is not None and since <= version)
+
+
+def _struct_of(cls: type[Message], version: int, *, is_flexible: bool) -> StructOf:
+    """A struct of a message has compact lengths where the message has them."""
+    key = cls, version, is_flexible
+    made = _codecs.get(key)
     if made is None:
-        made = _codecs[cls, version] = StructOf(cls, version)
+        made = _codecs[key] = StructOf(cls, version, is_flexible=is_flexible)
     return made
 
 
 def arrays_of(type_: StructOf) -> Iterator[ArrayOf]:
     """The array fields of a message, those of its elements included."""
-    for field_type in type_.types:
+    for field_type in (*type_.types, *(each.type for each in type_.tags or ())):
         if isinstance(field_type, ArrayOf):
             yield field_type
-            if isinstance(field_type.element, StructOf):
-                yield from arrays_of(field_type.element)
+            field_type = field_type.element
+        if isinstance(field_type, StructOf):
+            yield from arrays_of(field_type)
 
 
 @cache
 def has_records(type_: StructOf) -> bool:
     """Whether a message carries record batches, which are not copied."""
     elements = [array.element for array in arrays_of(type_)]
-    return any(RECORDS in each.types for each in (type_, *elements) if isinstance(each, StructOf))
+    structs = [each for each in (type_, *elements) if isinstance(each, StructOf)]
+    return any(not ANY_RECORDS.isdisjoint(each.types) for each in structs)
 
 
 def body_elements(cls: type[Message]) -> Elements:

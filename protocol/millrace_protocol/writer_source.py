@@ -12,17 +12,18 @@ from __future__ import annotations
 import struct
 
 from millrace_protocol.primitives import (
+    ANY_RECORDS,
     ARRAY_COUNT_MAX,
     BOOLEAN,
-    RECORDS,
     UUID,
     ArrayOf,
     Sized,
     String,
     WireType,
 )
-from millrace_protocol.schema import Message, StructOf, codec, has_records
+from millrace_protocol.schema import Message, StructOf, codec, has_records, tagged_bytes
 from millrace_protocol.source_text import ENTRY_BYTES_LOG2, FORMATS, NUMBERS, SourceText
+from millrace_protocol.uvarint import uvarint
 
 _PACKED = {BOOLEAN: "bool({})", UUID: "{}.bytes"}
 """What is packed of a value that is not its own number."""
@@ -63,6 +64,17 @@ class _Writer:
     def _struct(self, type_: StructOf, owner: str, prefix: str) -> None:
         for name, field_type in zip(type_.names, type_.types, strict=True):
             self._field(field_type, f"{owner}.{name}", prefix + name)
+        if type_.tags is not None:
+            self._tags(type_, owner)
+
+    def _tags(self, type_: StructOf, owner: str) -> None:
+        """The tagged fields; mostly all have their defaults, and there are none."""
+        self._end_run()
+        if not type_.tags:
+            self._pieces.append("b'\\0'")
+            return
+        tags = self.text.use(f"tags_{type_.cls.__name__}", type_.tags)
+        self._pieces.append(f"{self.text.use('tagged_bytes', tagged_bytes)}({tags}, {owner})")
 
     def _field(self, type_: WireType, value: str, variable: str) -> None:
         if type_ in FORMATS:
@@ -71,8 +83,17 @@ class _Writer:
             self._sized(type_, value, f"{variable}_data")
         elif isinstance(type_, ArrayOf):
             self._array(type_, value, f"{variable}_array")
+        elif isinstance(type_, StructOf):
+            self._struct(type_, value, f"{variable}_")
         else:
             raise TypeError(f"a field of type {type_.spec_name} has no writer")
+
+    def _pack_length(self, letter: str, length: str, *, is_compact: bool) -> None:
+        if is_compact:
+            self._end_run()
+            self._pieces.append(f"{self.text.use('uvarint', uvarint)}({length} + 1)")
+        else:
+            self._pack(letter, length)
 
     def _pack(self, letter: str, value: str) -> None:
         self._formats += letter
@@ -102,13 +123,14 @@ class _Writer:
             with text.block(f"if {value} is None:"):
                 text.add(f"{data}, {length} = b'', -1")
             with text.block("else:"):
-                text.add(f"{data} = {encoded}", f"{length} = len({data})")
-        elif type_ is RECORDS:
+                kept = value if type_ in ANY_RECORDS else encoded
+                text.add(f"{data} = {kept}", f"{length} = len({data})")
+        elif type_ in ANY_RECORDS:
             text.add(f"{data} = {value}")
         else:
             text.add(f"{data} = {encoded}")
-        self._pack(FORMATS[type_.length], length)
-        if type_ is RECORDS:
+        self._pack_length(FORMATS.get(type_.length, ""), length, is_compact=type_.is_compact)
+        if type_ in ANY_RECORDS:
             self._flush()
             text.add(f"parts += (b''.join(pieces), {data})", "pieces.clear()")
         else:
@@ -127,7 +149,7 @@ class _Writer:
                 text.add(f"{count} = len({array})")
         with text.block(f"if {count} > {ARRAY_COUNT_MAX}:"):
             text.add("raise ValueError")
-        self._pack("i", count)
+        self._pack_length("i", count, is_compact=type_.is_compact)
         if type_.element in NUMBERS:
             pack = text.use("pack_numbers", struct.pack)
             self._end_run()

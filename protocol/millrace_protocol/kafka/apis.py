@@ -1,0 +1,119 @@
+"""The apis of Kafka that the broker has: number, messages, and the versions that it serves.
+
+The first version is that of Kafka 4 (KIP-896); below it a connection is closed, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from millrace_protocol.kafka.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from millrace_protocol.kafka.fetch import FetchRequest, FetchResponse
+from millrace_protocol.kafka.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from millrace_protocol.kafka.group_membership import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from millrace_protocol.kafka.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from millrace_protocol.kafka.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from millrace_protocol.kafka.metadata import MetadataRequest, MetadataResponse
+from millrace_protocol.kafka.produce import ProduceRequest, ProduceResponse
+from millrace_protocol.kafka.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from millrace_protocol.kafka.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from millrace_protocol.schema import Message
+
+
+class KafkaApiKey(IntEnum):
+    """Kafka's numbers."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaApi:
+    """One api. `advertised_min` is the first version that ApiVersions names."""
+
+    key: KafkaApiKey
+    name: str
+    request: type[Message]
+    response: type[Message]
+    min_version: int
+    max_version: int
+    advertised_min: int
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether a version has compact lengths and tagged fields (KIP-482)."""
+        since = self.request.flexible_since
+        return since is not None and since <= version
+
+
+def _api(
+    key: KafkaApiKey,
+    request: type[Message],
+    response: type[Message],
+    versions: range,
+    *,
+    advertised_min: int | None = None,
+) -> KafkaApi:
+    first = versions.start
+    shown = first if advertised_min is None else advertised_min
+    name = request.__name__.removesuffix("Request")
+    return KafkaApi(key, name, request, response, first, versions.stop - 1, shown)
+
+
+_KEY = KafkaApiKey
+_ALL = (
+    # A client of early 2025 that is told of 3 as the first version sends its batches without
+    # compression (KAFKA-18659): Kafka names 0, and so does this broker.
+    _api(_KEY.PRODUCE, ProduceRequest, ProduceResponse, range(3, 14), advertised_min=0),
+    _api(_KEY.FETCH, FetchRequest, FetchResponse, range(4, 19)),
+    _api(_KEY.LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse, range(1, 12)),
+    _api(_KEY.METADATA, MetadataRequest, MetadataResponse, range(14)),
+    _api(_KEY.OFFSET_COMMIT, OffsetCommitRequest, OffsetCommitResponse, range(2, 11)),
+    _api(_KEY.OFFSET_FETCH, OffsetFetchRequest, OffsetFetchResponse, range(1, 11)),
+    _api(_KEY.FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse, range(7)),
+    _api(_KEY.JOIN_GROUP, JoinGroupRequest, JoinGroupResponse, range(10)),
+    _api(_KEY.HEARTBEAT, HeartbeatRequest, HeartbeatResponse, range(5)),
+    _api(_KEY.LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse, range(6)),
+    _api(_KEY.SYNC_GROUP, SyncGroupRequest, SyncGroupResponse, range(6)),
+    _api(_KEY.API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse, range(5)),
+    _api(_KEY.CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, range(2, 8)),
+    _api(_KEY.DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicsResponse, range(1, 7)),
+    _api(_KEY.INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, range(6)),
+)
+KAFKA_APIS: dict[int, KafkaApi] = {int(api.key): api for api in _ALL}
+"""By number."""
