@@ -33,7 +33,7 @@ from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
 from millrace_server.dialects.native.handlers import HANDLERS, Handler
 from millrace_server.dialects.native.request_statistics import RESULTS, api_table, count_errors
-from millrace_server.dialects.native.response_body import Body, BodyParts, CloseConnection
+from millrace_server.dialects.response_body import Body, BodyParts, CloseConnection
 from millrace_server.environment.seams import ReadBuffer, Response
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.net.dialect import Handled, Peer

@@ -11,7 +11,7 @@ from millrace_protocol.api import APIS, Listener, apis_of
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.primitives import ArrayOf
 from millrace_protocol.schema import Message, Struct, wire_fields
-from millrace_server.dialects.native.response_body import Body, BodyParts
+from millrace_server.dialects.response_body import Body, BodyParts
 from millrace_server.statistics.registry import Registry
 from millrace_server.statistics.requests import ApiStatistics, ApiTable
 

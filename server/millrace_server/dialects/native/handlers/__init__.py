@@ -30,7 +30,7 @@ from millrace_server.dialects.native.handlers import (
     topics,
 )
 from millrace_server.dialects.native.handlers.forwarding import forwarded
-from millrace_server.dialects.native.response_body import Handled
+from millrace_server.dialects.response_body import Handled
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 

@@ -12,7 +12,7 @@ from millrace_protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
 )
-from millrace_server.dialects.native.response_body import BodyParts
+from millrace_server.dialects.response_body import BodyParts
 from millrace_server.loop.fair_scheduler import chunks
 from millrace_server.services.fetch import CHUNK_ENTRIES, Fetched, FetchFrom, release
 from millrace_server.services.request_context import RequestContext

@@ -6,7 +6,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import group_admin as messages
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.native.handlers.bounds import check_once
-from millrace_server.dialects.native.response_body import Handled
+from millrace_server.dialects.response_body import Handled
 from millrace_server.group.states import GroupState
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services

@@ -5,7 +5,7 @@ from __future__ import annotations
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import group_membership as messages
 from millrace_server.dialects.native.handlers.outcome import outcome
-from millrace_server.dialects.native.response_body import Handled
+from millrace_server.dialects.response_body import Handled
 from millrace_server.group import requests
 from millrace_server.services.groups import FoundCoordinator
 from millrace_server.services.request_context import RequestContext

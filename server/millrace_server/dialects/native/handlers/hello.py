@@ -8,7 +8,7 @@ from importlib.metadata import version
 from millrace_protocol.api import APIS, ApiKey, Listener, apis_of
 from millrace_protocol.codec import encode
 from millrace_protocol.messages.hello import ApiRange, HelloRequest, HelloResponse
-from millrace_server.dialects.native.response_body import BodyParts
+from millrace_server.dialects.response_body import BodyParts
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services

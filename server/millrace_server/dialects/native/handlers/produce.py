@@ -9,7 +9,7 @@ from millrace_protocol.messages.produce import (
     ProduceResponse,
 )
 from millrace_server.dialects.native.handlers.bounds import check_once
-from millrace_server.dialects.native.response_body import CloseConnection
+from millrace_server.dialects.response_body import CloseConnection
 from millrace_server.services.produce import ACKS_NONE, Produced
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services

@@ -8,7 +8,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.native.handlers import Handler
-from millrace_server.dialects.native.response_body import Handled
+from millrace_server.dialects.response_body import Handled
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 

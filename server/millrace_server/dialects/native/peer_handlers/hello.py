@@ -11,7 +11,7 @@ from millrace_protocol.messages.broker_hello import (
 )
 from millrace_protocol.messages.hello import HelloRequest
 from millrace_server.dialects.native.handlers.hello import hello_body
-from millrace_server.dialects.native.response_body import BodyParts
+from millrace_server.dialects.response_body import BodyParts
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 

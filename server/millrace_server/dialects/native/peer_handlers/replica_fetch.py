@@ -8,7 +8,7 @@ from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import encode_parts
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
-from millrace_server.dialects.native.response_body import BodyParts
+from millrace_server.dialects.response_body import BodyParts
 from millrace_server.replicas.wire_messages import decoded_request, encoded_result
 from millrace_server.services.replica_fetch import FollowerSession, release
 from millrace_server.services.request_context import RequestContext
