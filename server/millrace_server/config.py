@@ -76,6 +76,11 @@ class BrokerConfig:
     )
     loop: str = setting("uvloop", "Event loop: `uvloop`, or `asyncio` for the standard library's.")
     text_dialect: bool = setting(True, "Whether lines typed into netcat are answered.")
+    auto_create_topics: bool = setting(
+        False,
+        "Whether the Metadata request of a Kafka client that allows it creates a topic that is not "
+        "there: a misspelt name is a new topic then. Kafka's `auto.create.topics.enable`.",
+    )
     partitions: int = setting(1, "Partitions of a topic that is created without a number.")
     partitions_max: int = setting(
         4_000,

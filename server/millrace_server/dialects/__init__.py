@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millrace_protocol.api import Listener
 from millrace_server.config import BrokerConfig
+from millrace_server.dialects.kafka.dialect import KafkaDialect
 from millrace_server.dialects.native.dialect import NativeDialect
 from millrace_server.dialects.native.peer_handlers import PEER_HANDLERS
 from millrace_server.dialects.text.dialect import TextDialect
@@ -20,5 +21,6 @@ def dialects_of(services: Services, config: BrokerConfig) -> tuple[Dialect, ...]
     """Every dialect, in the order in which they are asked whether they recognize a connection."""
     return (
         TextDialect(services, config),
+        KafkaDialect(services, config),
         NativeDialect(services, config),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from millrace_server.limits import Limits
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import BrokerRegistration, Topic
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
+
+_NO_ID = uuid.UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,20 @@ class ClusterService:
     def topic(self, name: str) -> Topic:
         """A topic. Raises `ApiError` when there is none."""
         return self._cache.image.topic(name)
+
+    @property
+    def creates_topics(self) -> bool:
+        """Whether a topic is created when a client that allows it asks for it."""
+        return self._config.auto_create_topics
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        """The topic with an id, None when there is none."""
+        return self._cache.image.topic_by_id(topic_id)
+
+    def topic_id_of(self, name: str) -> uuid.UUID:
+        """The id of a topic, zero when there is no such topic."""
+        topic = self._cache.image.topics.get(name)
+        return _NO_ID if topic is None else topic.topic_id
 
     def is_internal(self, name: str) -> bool:
         """Whether a topic is the broker's own."""

@@ -57,13 +57,17 @@ class OffsetService:
             partition.size_bytes,
         )
 
-    async def find(self, topic: str, number: int, timestamp_ms: int) -> FoundOffset:
+    async def find(
+        self, topic: str, number: int, timestamp_ms: int, *, current_epoch: int = -1
+    ) -> FoundOffset:
         """The first offset with at least this timestamp, or one of the named offsets.
 
-        A search by time runs between the chunks of other requests. Raises `ApiError`.
+        A search by time runs between the chunks of other requests. `current_epoch` is the client's,
+        -1 if it knows none. Raises `ApiError`.
         """
         try:
             partition = self._partitions.get(topic, number)
+            partition.leadership.check_epoch(current_epoch, f"{topic}-{number}")
             if timestamp_ms != EARLIEST:
                 partition.check_end_known()
             if timestamp_ms not in (EARLIEST, LATEST):

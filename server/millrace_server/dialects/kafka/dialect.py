@@ -1,0 +1,259 @@
+"""Frames of Kafka's protocol: which handler answers, and what is done when none can.
+
+As Kafka does, the broker closes a connection that asks for an api or a version it does not have, or
+whose request does not decode, and says why in its log. Only ApiVersions in a version that the
+broker does not have gets a response: the client asks again in another one. Bytes behind a request
+are ignored, as Kafka does: librdkafka sends some behind Metadata.
+
+A short request is handled within the call. A long one is decoded, handled and encoded in chunks,
+between which the fair scheduler lets other requests go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from millrace_protocol.codec import Decoder, Encoder, decode, encode
+from millrace_protocol.errors import ErrorCode, WireError
+from millrace_protocol.framing import LENGTH_SIZE
+from millrace_protocol.kafka.apis import KAFKA_APIS, KafkaApi, KafkaApiKey
+from millrace_protocol.kafka.framing import (
+    API_KEY_MAX,
+    KafkaRequestHeader,
+    kafka_response_prefix,
+    read_kafka_header,
+)
+from millrace_protocol.kafka.produce import ProduceRequest
+from millrace_protocol.schema import Message
+from millrace_server.config import BrokerConfig
+from millrace_server.dialects.kafka.handlers import HANDLERS
+from millrace_server.dialects.kafka.handlers.api_versions import unsupported_version
+from millrace_server.dialects.response_body import Body, BodyParts, CloseConnection
+from millrace_server.environment.seams import ReadBuffer, Response
+from millrace_server.logs import LogRateLimiter, get_logger
+from millrace_server.net.dialect import Handled, Peer
+from millrace_server.services.produce import CHUNK_BATCHES
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
+from millrace_server.statistics.requests import UNTIMED, ApiStatistics, ApiTable
+from millrace_wire.frame_reader import FrameReader, FramingError
+
+LONG_BODY_BYTES = 4 << 10
+"""A longer body is decoded in chunks: it names more than a hundred things."""
+CHUNK_ENTRIES = 100
+"""Array elements decoded or encoded in one chunk, some 200 us."""
+_KEY_END = LENGTH_SIZE + 2
+
+log = get_logger("millrace.kafka")
+
+
+class KafkaDialect:
+    """The dialect of Kafka's clients."""
+
+    def __init__(self, services: Services, config: BrokerConfig) -> None:
+        self.services = services
+        self.config = config
+        self.refused_frames = LogRateLimiter(services.env.clock)
+        names = {int(api.key): api.name for api in KAFKA_APIS.values()}
+        self.apis: ApiTable[int] = ApiTable(services.statistics.registry, "kafka", names)
+
+    def recognizes(self, first_bytes: ReadBuffer) -> bool | None:
+        """A frame with the number of an api where the native protocol has its magic."""
+        if len(first_bytes) < _KEY_END:
+            return None
+        return int.from_bytes(first_bytes[LENGTH_SIZE:_KEY_END], "big") <= API_KEY_MAX
+
+    def open(self, connection: Peer) -> KafkaSession:
+        return KafkaSession(self, connection)
+
+
+class KafkaSession:
+    """The requests and responses of one connection."""
+
+    __slots__ = ("_connection", "_context", "_dialect", "_now_ns", "_services")
+
+    is_sequential = False
+
+    def __init__(self, dialect: KafkaDialect, connection: Peer) -> None:
+        self._dialect = dialect
+        self._services = dialect.services
+        self._connection = connection
+        self._context = RequestContext(client_host=connection.peer)
+        self._now_ns = dialect.services.env.clock.monotonic_ns
+
+    def next_request(self, reader: FrameReader) -> memoryview | None:
+        return reader.next_frame()
+
+    def last_request(self, reader: FrameReader) -> None:
+        """A frame that is cut short is no request."""
+
+    def refuse(self, error: FramingError) -> Response:
+        """Nothing: Kafka's protocol has no response without a request."""
+        self._warn(str(error))
+        return []
+
+    def refuse_connection(self, connections_max: int) -> Response:
+        """The same."""
+        return []
+
+    def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
+        """Handles one whole frame."""
+        frame = memoryview(request)
+        try:
+            header = read_kafka_header(frame)
+        except WireError as error:
+            self._abort(f"no request of Kafka's protocol: {error}")
+            return None
+        api = header.api
+        if api is None or not header.is_supported:
+            return self._unsupported(header)
+        self._connection.lift_frame_limit()
+        self._context.client_id = header.client_id
+        counted = self._dialect.apis[header.key]
+        requests = counted.requests
+        counted.requests = requests + 1
+        began_ns = 0 if requests & UNTIMED else self._now_ns()
+        if len(frame) > LONG_BODY_BYTES and api.key is not KafkaApiKey.PRODUCE:
+            return self._respond_in_chunks(api, header, _kept(frame, owned), counted, began_ns)
+        try:
+            body = frame[header.body_position :]
+            message = decode(api.request, body, header.version, may_go_on=True)
+        except WireError as error:
+            self._abort(_broken(api, header, error))
+            return None
+        if isinstance(message, ProduceRequest) and not owned and _is_long(message):
+            # It is read after this call. Not bytes: an append writes offsets into a batch.
+            return self._respond_in_chunks(api, header, _kept(frame, owned), counted, began_ns)
+        try:
+            handled = HANDLERS[header.key](self._services, self._context, message, header.version)
+            if isinstance(handled, Coroutine):
+                return self._respond(header, handled, counted, began_ns)
+            response = [] if handled is None else _encoded(header, handled)
+        except Exception as error:
+            return self._failed(header, counted, error)
+        if began_ns:
+            counted.duration.observe(self._now_ns() - began_ns)
+        return response
+
+    async def _respond(
+        self,
+        header: KafkaRequestHeader,
+        handled: Coroutine[Any, Any, Body | None],
+        counted: ApiStatistics,
+        began_ns: int,
+    ) -> Response:
+        """The response that a handler's coroutine leads to."""
+        try:
+            body = await handled
+            response: Response = []
+            if body is not None:
+                if isinstance(body, Message):
+                    body = await self._encoded_in_chunks(header, body)
+                response = _encoded(header, body)
+        except Exception as error:
+            response = self._failed(header, counted, error)
+        if began_ns:
+            counted.duration.observe(self._now_ns() - began_ns)
+        return response
+
+    async def _respond_in_chunks(
+        self,
+        api: KafkaApi,
+        header: KafkaRequestHeader,
+        frame: memoryview,
+        counted: ApiStatistics,
+        began_ns: int,
+    ) -> Response:
+        """The response to a long request, whose frame is kept."""
+        scheduler = self._services.scheduler
+        await scheduler.yield_()
+        body = frame[header.body_position :]
+        decoder = Decoder(api.request, body, header.version, may_go_on=True)
+        try:
+            while not decoder.step(CHUNK_ENTRIES):
+                await scheduler.yield_()
+        except WireError as error:
+            self._abort(_broken(api, header, error))
+            return []
+        await scheduler.yield_()
+
+        async def handled() -> Body | None:
+            message = decoder.result
+            body = HANDLERS[header.key](self._services, self._context, message, header.version)
+            return await body if isinstance(body, Coroutine) else body
+
+        return await self._respond(header, handled(), counted, began_ns)
+
+    async def _encoded_in_chunks(self, header: KafkaRequestHeader, body: Message) -> BodyParts:
+        encoder = Encoder(body, header.version)
+        while not encoder.step(CHUNK_ENTRIES):
+            await self._services.scheduler.yield_()
+        return BodyParts([*encoder.parts], sum(map(len, encoder.parts)))
+
+    def _unsupported(self, header: KafkaRequestHeader) -> Handled:
+        """Closes the connection, as Kafka does, but for ApiVersions."""
+        counted = self._dialect.apis[header.key]
+        counted.requests += 1
+        counted.count_error(ErrorCode.UNSUPPORTED_VERSION)
+        if header.key == KafkaApiKey.API_VERSIONS:
+            header.version = 0
+            return _encoded(header, unsupported_version())
+        name = f"api {header.key}" if header.api is None else header.api.name
+        self._abort(f"{name} in version {header.version}, which this broker does not have")
+        return None
+
+    def _failed(
+        self, header: KafkaRequestHeader, counted: ApiStatistics, error: Exception
+    ) -> Response:
+        """Closes the connection of a request that must have no response, or that met a bug."""
+        if isinstance(error, CloseConnection):
+            for code in error.error_codes:
+                counted.count_error(code)
+            self._connection.abort(str(error))
+            return []
+        counted.count_error(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if (suppressed := self._dialect.refused_frames.take()) is not None:
+            log.error(
+                "request failed",
+                peer=self._connection.peer,
+                api=header.key,
+                version=header.version,
+                suppressed=suppressed,
+                exc_info=error,
+            )
+        self._connection.abort("a request failed")
+        return []
+
+    def _abort(self, reason: str) -> None:
+        self._warn(reason)
+        self._connection.abort(reason)
+
+    def _warn(self, reason: str) -> None:
+        if (suppressed := self._dialect.refused_frames.take()) is not None:
+            peer = self._connection.peer
+            log.warning("request refused", peer=peer, reason=reason, suppressed=suppressed)
+
+
+def _kept(frame: memoryview, owned: bool) -> memoryview:
+    return frame if owned else memoryview(bytearray(frame))
+
+
+def _is_long(request: ProduceRequest) -> bool:
+    return sum(len(topic.partitions) for topic in request.topics) > CHUNK_BATCHES
+
+
+def _broken(api: KafkaApi, header: KafkaRequestHeader, error: WireError) -> str:
+    where = header.body_position + error.position
+    return f"{api.name} {header.version} is broken: {error.reason}, at byte {where} of the frame"
+
+
+def _encoded(header: KafkaRequestHeader, body: Body) -> Response:
+    if isinstance(body, BodyParts):
+        prefix = kafka_response_prefix(header, body.size)
+        first, *others = body.parts
+        if isinstance(first, bytes):
+            return [prefix + first, *others]
+        return [prefix, *body.parts]
+    encoded = encode(body, header.version)
+    return [kafka_response_prefix(header, len(encoded)) + encoded]

@@ -1,0 +1,165 @@
+"""OffsetCommit and OffsetFetch: how far a group has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.kafka import group_offsets as messages
+from millrace_protocol.kafka.metadata import NO_ID
+from millrace_server.api_error import ApiError
+from millrace_server.dialects.kafka.errors import KafkaError, coordinator_code
+from millrace_server.dialects.kafka.handlers.topic_names import name_of
+from millrace_server.group import requests
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
+
+IDS_SINCE = 10
+SEVERAL_GROUPS_SINCE = 8
+NO_OFFSET = -1
+
+
+async def commit(
+    services: Services, context: RequestContext, request: messages.OffsetCommitRequest, version: int
+) -> messages.OffsetCommitResponse:
+    """Answers when the offsets are durable."""
+    is_by_id = version >= IDS_SINCE
+    names = [name_of(services, t.name, t.topic_id, is_by_id=is_by_id) for t in request.topics]
+    asked = requests.OffsetCommit(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        generation=request.generation_id,
+        instance_id=request.group_instance_id,
+        offsets=tuple(
+            requests.OffsetToCommit(
+                name,
+                p.partition_index,
+                p.committed_offset,
+                p.committed_leader_epoch,
+                p.committed_metadata or "",
+            )
+            for name, topic in zip(names, request.topics, strict=True)
+            if name is not None
+            for p in topic.partitions
+        ),
+    )
+    try:
+        results = iter([_code(each.error) for each in await services.groups.commit(asked)])
+    except ApiError as error:
+        results = iter([coordinator_code(error)] * len(asked.offsets))
+    return messages.OffsetCommitResponse(
+        topics=tuple(
+            messages.OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                tuple(
+                    messages.OffsetCommitResponsePartition(
+                        p.partition_index,
+                        KafkaError.UNKNOWN_TOPIC_ID if name is None else next(results),
+                    )
+                    for p in topic.partitions
+                ),
+            )
+            for name, topic in zip(names, request.topics, strict=True)
+        )
+    )
+
+
+def fetch(
+    services: Services, context: RequestContext, request: messages.OffsetFetchRequest, version: int
+) -> messages.OffsetFetchResponse:
+    """Answers with the durable offsets; before version 8 of one group."""
+    if version >= SEVERAL_GROUPS_SINCE:
+        groups = tuple(_group(services, group, version) for group in request.groups)
+        return messages.OffsetFetchResponse(groups=groups)
+    topics = request.topics
+    found = _group(
+        services,
+        messages.OffsetFetchRequestGroup(
+            request.group_id,
+            topics=None
+            if topics is None
+            else tuple(
+                messages.OffsetFetchRequestTopics(t.name, NO_ID, t.partition_indexes)
+                for t in topics
+            ),
+        ),
+        version,
+    )
+    return messages.OffsetFetchResponse(
+        topics=tuple(messages.OffsetFetchResponseTopic(t.name, t.partitions) for t in found.topics),
+        error_code=found.error_code,
+    )
+
+
+def _group(
+    services: Services, group: messages.OffsetFetchRequestGroup, version: int
+) -> messages.OffsetFetchResponseGroup:
+    try:
+        if group.topics is None:
+            topics = _all(services, group.group_id)
+        else:
+            topics = _named(services, group.group_id, group.topics, version)
+    except ApiError as error:
+        return messages.OffsetFetchResponseGroup(group.group_id, error_code=coordinator_code(error))
+    return messages.OffsetFetchResponseGroup(group.group_id, topics)
+
+
+def _all(services: Services, group_id: str) -> tuple[messages.OffsetFetchResponseTopics, ...]:
+    found = services.groups.fetch_offsets(group_id, None)
+    topics: list[messages.OffsetFetchResponseTopics] = []
+    for name, offsets in groupby(found, key=lambda each: each.topic):
+        topic_id = services.cluster.topic_id_of(name)
+        topics.append(
+            messages.OffsetFetchResponseTopics(name, topic_id, tuple(map(_fetched, offsets)))
+        )
+    return tuple(topics)
+
+
+def _named(
+    services: Services,
+    group_id: str,
+    topics: Sequence[messages.OffsetFetchRequestTopics],
+    version: int,
+) -> tuple[messages.OffsetFetchResponseTopics, ...]:
+    is_by_id = version >= IDS_SINCE
+    names = [name_of(services, t.name, t.topic_id, is_by_id=is_by_id) for t in topics]
+    wanted = [
+        requests.TopicPartition(name, number)
+        for name, topic in zip(names, topics, strict=True)
+        if name is not None
+        for number in topic.partition_indexes
+    ]
+    found = iter(services.groups.fetch_offsets(group_id, wanted))
+    return tuple(
+        messages.OffsetFetchResponseTopics(
+            topic.name,
+            topic.topic_id,
+            tuple(
+                _unknown(number) if name is None else _fetched(next(found))
+                for number in topic.partition_indexes
+            ),
+        )
+        for name, topic in zip(names, topics, strict=True)
+    )
+
+
+def _fetched(found: requests.FetchedOffset) -> messages.OffsetFetchResponsePartition:
+    committed = found.committed
+    if committed is None:
+        code = _code(found.error)
+        return messages.OffsetFetchResponsePartition(found.partition, NO_OFFSET, error_code=code)
+    return messages.OffsetFetchResponsePartition(
+        found.partition, committed.offset, committed.leader_epoch, committed.metadata
+    )
+
+
+def _unknown(number: int) -> messages.OffsetFetchResponsePartition:
+    return messages.OffsetFetchResponsePartition(
+        number, NO_OFFSET, error_code=KafkaError.UNKNOWN_TOPIC_ID
+    )
+
+
+def _code(error: ApiError | None) -> int:
+    return int(ErrorCode.NONE) if error is None else coordinator_code(error)

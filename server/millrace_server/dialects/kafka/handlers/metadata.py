@@ -1,0 +1,115 @@
+"""Metadata: brokers, topics, partitions and their leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.kafka.metadata import (
+    NO_ID,
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataTopic,
+)
+from millrace_protocol.metadata_records import NO_LEADER
+from millrace_server.api_error import ApiError
+from millrace_server.dialects.kafka.errors import KafkaError, kafka_code
+from millrace_server.loop.fair_scheduler import NAME_LENGTH
+from millrace_server.metadata.image import Topic
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
+
+CHUNK_ENTRIES = 50
+"""Topics and partitions described in one chunk, some 300 us."""
+NULL_IS_ALL_SINCE = 1
+
+
+async def handle(
+    services: Services, context: RequestContext, request: MetadataRequest, version: int
+) -> MetadataResponse:
+    """Describes the topics of the request, or all; creates those that are not there if the broker
+    does so, and the client allows it."""
+    cluster = services.cluster
+    brokers = cluster.brokers
+    in_service = {broker.node_id for broker in brokers}
+    topics: list[MetadataTopic] = []
+    entries = 0
+    for wanted in _wanted(services, request, version):
+        if entries >= CHUNK_ENTRIES:
+            entries = 0
+            await services.scheduler.yield_()
+        described = _describe(services, wanted, in_service)
+        is_unknown = described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_unknown and request.allow_auto_topic_creation and cluster.creates_topics:
+            described = await _create(services, wanted, in_service)
+        topics.append(described)
+        entries += 1 + len(topics[-1].partitions) + len(wanted.name or "") // NAME_LENGTH
+    return MetadataResponse(
+        brokers=tuple(MetadataBroker(b.node_id, b.host, b.port, b.rack) for b in brokers),
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=tuple(topics),
+    )
+
+
+def _wanted(
+    services: Services, request: MetadataRequest, version: int
+) -> Iterable[MetadataRequestTopic]:
+    topics = request.topics
+    if topics is None or (version < NULL_IS_ALL_SINCE and not topics):
+        return [MetadataRequestTopic(NO_ID, name) for name in services.cluster.topic_names]
+    return topics
+
+
+async def _create(
+    services: Services, wanted: MetadataRequestTopic, in_service: set[int]
+) -> MetadataTopic:
+    assert wanted.name is not None
+    try:
+        await services.run(services.topics.create(wanted.name))
+    except ApiError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            return MetadataTopic(kafka_code(error.code), wanted.name)
+    return _describe(services, wanted, in_service)
+
+
+def _describe(
+    services: Services, wanted: MetadataRequestTopic, in_service: set[int]
+) -> MetadataTopic:
+    if wanted.name is None:
+        found = services.cluster.topic_by_id(wanted.topic_id)
+        if found is None:
+            return MetadataTopic(KafkaError.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
+        topic = found
+    else:
+        try:
+            topic = services.cluster.topic(wanted.name)
+        except ApiError as error:
+            return MetadataTopic(kafka_code(error.code), wanted.name)
+    numbers = range(topic.partition_count)
+    return MetadataTopic(
+        ErrorCode.NONE,
+        topic.name,
+        topic.topic_id,
+        services.cluster.is_internal(topic.name),
+        tuple(_partition(services, topic, number, in_service) for number in numbers),
+    )
+
+
+def _partition(
+    services: Services, topic: Topic, number: int, in_service: set[int]
+) -> MetadataPartition:
+    state = services.topics.partition_state(topic, number)
+    has_leader = state.leader != NO_LEADER
+    return MetadataPartition(
+        ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        number,
+        state.leader,
+        state.leader_epoch,
+        state.replicas,
+        state.isr,
+        tuple(each for each in state.replicas if each not in in_service),
+    )

@@ -1,0 +1,95 @@
+"""CreateTopics and DeleteTopics."""
+
+from __future__ import annotations
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.kafka.metadata import NO_ID
+from millrace_protocol.kafka.topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from millrace_server.api_error import ApiError
+from millrace_server.dialects.kafka.errors import KafkaError, kafka_code
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
+
+IDS_SINCE = 6
+_ASSIGNMENTS = "This broker places replicas itself; leave the assignments out"
+
+
+async def create(
+    services: Services, context: RequestContext, request: CreateTopicsRequest, version: int
+) -> CreateTopicsResponse:
+    """Creates each topic for itself."""
+    return await services.run(_create_all(services, request))
+
+
+async def _create_all(services: Services, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    names = [topic.name for topic in request.topics]
+    results: list[CreatableTopicResult] = []
+    for topic in request.topics:
+        try:
+            if names.count(topic.name) > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once")
+            results.append(await _create(services, topic, validate_only=request.validate_only))
+        except ApiError as error:
+            code = kafka_code(error.code)
+            results.append(CreatableTopicResult(topic.name, NO_ID, code, error.message))
+    return CreateTopicsResponse(topics=tuple(results))
+
+
+async def _create(
+    services: Services, new: CreatableTopic, *, validate_only: bool
+) -> CreatableTopicResult:
+    if new.assignments:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, _ASSIGNMENTS)
+    topic = await services.topics.create(
+        new.name,
+        partitions=new.num_partitions,
+        replication_factor=new.replication_factor,
+        configs={each.name: each.value for each in new.configs},
+        validate_only=validate_only,
+    )
+    return CreatableTopicResult(
+        new.name,
+        NO_ID if validate_only else topic.topic_id,
+        num_partitions=topic.partition_count,
+        replication_factor=topic.replication_factor,
+    )
+
+
+async def delete(
+    services: Services, context: RequestContext, request: DeleteTopicsRequest, version: int
+) -> DeleteTopicsResponse:
+    """Deletes each topic for itself."""
+    wanted = request.topics
+    if version < IDS_SINCE:
+        wanted = tuple(DeleteTopicState(name) for name in request.topic_names)
+    return await services.run(_delete_all(services, wanted))
+
+
+async def _delete_all(
+    services: Services, wanted: tuple[DeleteTopicState, ...]
+) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=tuple([await _delete(services, t) for t in wanted]))
+
+
+async def _delete(services: Services, wanted: DeleteTopicState) -> DeletableTopicResult:
+    name = wanted.name
+    if name is None:
+        found = services.cluster.topic_by_id(wanted.topic_id)
+        if found is None:
+            return DeletableTopicResult(None, wanted.topic_id, KafkaError.UNKNOWN_TOPIC_ID)
+        name = found.name
+    topic_id = services.cluster.topic_id_of(name)
+    try:
+        await services.topics.delete(name)
+    except ApiError as error:
+        return DeletableTopicResult(name, topic_id, kafka_code(error.code), error.message)
+    return DeletableTopicResult(name, topic_id)
