@@ -31,6 +31,7 @@ from millrace_server.dialects.kafka.handlers import HANDLERS
 from millrace_server.dialects.kafka.handlers.api_versions import unsupported_version
 from millrace_server.dialects.response_body import Body, BodyParts, CloseConnection
 from millrace_server.environment.seams import ReadBuffer, Response
+from millrace_server.limits import FRAME_BYTES_MIN
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.net.dialect import Handled, Peer
 from millrace_server.services.produce import CHUNK_BATCHES
@@ -60,9 +61,19 @@ class KafkaDialect:
 
     def recognizes(self, first_bytes: ReadBuffer) -> bool | None:
         """A frame with the number of an api where the native protocol has its magic."""
+        if not self._may_be_a_length(first_bytes):
+            return False
         if len(first_bytes) < _KEY_END:
             return None
         return int.from_bytes(first_bytes[LENGTH_SIZE:_KEY_END], "big") <= API_KEY_MAX
+
+    def _may_be_a_length(self, first_bytes: ReadBuffer) -> bool:
+        """A length that no first frame may have, that of a TLS record for example, is refused at
+        once, in the native dialect."""
+        if len(first_bytes) < LENGTH_SIZE:
+            return True
+        length = int.from_bytes(first_bytes[:LENGTH_SIZE], "big")
+        return FRAME_BYTES_MIN <= length <= self.config.limits.frame_bytes_max_before_hello
 
     def open(self, connection: Peer) -> KafkaSession:
         return KafkaSession(self, connection)
