@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from millrace._cluster.connection import Connection
 from millrace.errors import ConnectionFailed, ForeignPort
+from millrace_protocol.framing import LENGTH_SIZE, MAGIC
 from millrace_wire.connection import Address
 from millrace_wire.errors import ConnectionLost, ProtocolViolation
 from millrace_wire.foreign_protocols import (
@@ -68,6 +69,9 @@ async def recognize(address: Address) -> str | None:
     """What the port speaks, None where no probe is answered in a way that is known."""
     requests = (TLS_CLIENT_HELLO, KAFKA_REQUEST, HTTP_REQUEST)
     answers = await asyncio.gather(*(_probe(address, request) for request in requests))
+    if any(answer[LENGTH_SIZE:].startswith(MAGIC) for answer in answers):
+        # A broker refuses the record of TLS. It speaks Kafka's protocol, too.
+        return None
     found = [each for answer in answers if (each := resemblance(answer)) is not None]
     return found[0] if found else None
 
