@@ -17,6 +17,7 @@ from millrace_server.config import BrokerConfig
 from millrace_server.disk.os_disk import OsDisk
 from millrace_server.environment.seams import Environment
 from millrace_server.machine import LoopSpawn, SystemClock
+from millrace_server.metadata.topics import TopicChanges, TopicDefaults
 from millrace_server.net.listener import OsNet
 from millrace_server.node import Node
 from millrace_server.partitions.opening import OPENERS
@@ -178,6 +179,29 @@ async def test_a_topic_is_not_deleted_from_under_its_recovery(data: Path) -> Non
         await until(lambda: is_open(node, 0))
         assert (await wire.delete("t")).error_code == 0
         assert not (data / "t-0").exists()
+
+
+async def test_a_topic_that_another_broker_deletes_during_a_start_is_opened_no_more(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = HeldDisk(data)
+    disk.held = frozenset(f"t-{number}" for number in range(OPENERS))
+    async with node_on(disk) as node:
+        await node.start()
+        await until(lambda: disk.held <= set(disk.listed))
+        rules = TopicChanges(TopicDefaults(1, 1, {}))
+        deleting = asyncio.ensure_future(
+            node.broker.active.change(lambda image: rules.delete_topic(image, "t"))
+        )
+        await until(lambda: "t" not in node.broker.cache.image.topics)
+        assert not deleting.done()
+        disk.let_go()
+        await deleting
+        await until(lambda: not node.broker._opening._waiting)
+        assert {d for d in disk.listed if d.startswith("t-")} == disk.held
+        await node.stop()
+    assert not [*data.glob("t-*")]
+    assert "partition offline" not in caplog.text
 
 
 async def test_a_broker_stopped_during_its_start_opens_no_more_and_closes_open_partitions(

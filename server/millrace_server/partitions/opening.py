@@ -166,6 +166,8 @@ class Opening:
         """Opens one partition; returns what keeps it from taking appends, if that may pass: an
         error of the disk, or the controller's refusal of the report."""
         name = topic.name
+        if not self._is_there(topic, number):
+            return None
         try:
             opened = await self._opened(topic, number)
             if opened.read_only_cause is None and not self._is_created(topic, number):
@@ -183,7 +185,8 @@ class Opening:
             await self.put_in_service(topic, number, opened)
             return opened.read_only_cause
         except ApiError as error:
-            log.error("partition offline", topic=name, partition=number, reason=error.message)
+            if self._is_there(topic, number):
+                log.error("partition offline", topic=name, partition=number, reason=error.message)
             if self._is_offline(topic, number):
                 self._partitions.set_offline(name, number, error)
             return None
