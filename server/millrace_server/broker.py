@@ -278,7 +278,9 @@ class Broker:
             delete_records=DeleteRecordsService(self.partitions, self.scheduler),
             log_dirs=LogDirService(self.partitions, self.env, self.scheduler),
             quorum=self.quorum,
-            administration=AdministrationService(self.active, self.cache, self.config.topic),
+            administration=AdministrationService(
+                self.active, self.cache, self.config.topic, self.controller
+            ),
             voters=VoterService(self.active),
             controller=self.controller,
             requests=self.requests,

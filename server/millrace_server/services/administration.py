@@ -1,7 +1,7 @@
 """Changes of the cluster that an operator asks for: of replicas, leaders and brokers.
 
-They are made on the active controller. Plain values in and out, over the rules of `metadata`. The
-handlers pass requests on from the brokers that are not the active controller.
+They are made on the active controller, and another broker asks it. Plain values in and out, over
+the rules of `metadata`.
 """
 
 from __future__ import annotations
@@ -13,34 +13,21 @@ from millrace_protocol.metadata_records import NO_LEADER, MetadataRecord
 from millrace_server.api_error import ApiError
 from millrace_server.controller.active_controller import ActiveController
 from millrace_server.controller.applier import NotApplied
+from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.metadata.image import ClusterImage, PartitionRegistration
+from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.leader_election import elect_leaders, partitions_to_elect
 from millrace_server.metadata.partition_changes import Election, PartitionDecisions
 from millrace_server.metadata.reassignments import Reassignment, reassign
 from millrace_server.metadata.retirement import replica_count, retire_broker
+from millrace_server.services.forwarded_administration import (
+    Elected,
+    ForwardedAdministration,
+    Ongoing,
+)
 
 log = get_logger("millrace.controller")
-
-
-@dataclass(frozen=True, slots=True)
-class Ongoing:
-    """A partition that is being reassigned."""
-
-    topic: str
-    number: int
-    partition: PartitionRegistration
-
-
-@dataclass(frozen=True, slots=True)
-class Elected:
-    """The leader that was elected of a partition, or why there is none."""
-
-    topic: str
-    number: int
-    leader: int
-    error: ApiError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +39,17 @@ class Retirement:
 
 
 class AdministrationService:
-    """Works on the active controller. Its methods raise `ApiError` for a request as a whole."""
+    """Its methods raise `ApiError` for a request as a whole."""
 
     def __init__(
-        self, active: ActiveController, cache: MetadataCache, defaults: Mapping[str, str]
+        self,
+        active: ActiveController,
+        cache: MetadataCache,
+        defaults: Mapping[str, str],
+        controller: ControllerCalls,
     ) -> None:
+        self._controller = controller
+        self._forwarded = ForwardedAdministration(controller)
         self._active = active
         self._cache = cache
         self._defaults = defaults
@@ -65,6 +58,8 @@ class AdministrationService:
         self, wanted: Sequence[Reassignment], *, may_replace: bool
     ) -> Sequence[ApiError | None]:
         """Begins, replaces or cancels reassignments; the refusal of each, None for a success."""
+        if not self._controller.is_here:
+            return await self._forwarded.reassign(wanted, may_replace=may_replace)
         refused = await self._decide(
             lambda image: reassign(image, self._defaults, wanted, may_replace=may_replace)
         )
@@ -80,9 +75,18 @@ class AdministrationService:
 
     async def reassignments(self, topics: Collection[str] | None) -> list[Ongoing]:
         """What is being reassigned, by topic and number; None is all topics."""
+        if not self._controller.is_here:
+            return await self._forwarded.reassignments(topics)
         image = await self._active.change(_no_records)
         return [
-            Ongoing(name, number, partition)
+            Ongoing(
+                name,
+                number,
+                partition.replicas,
+                partition.adding,
+                partition.removing,
+                partition.isr,
+            )
             for name in sorted(image.topics if topics is None else set(topics) & {*image.topics})
             for number, partition in enumerate(image.topics[name].partitions)
             if partition.adding or partition.removing
@@ -92,6 +96,8 @@ class AdministrationService:
         self, wanted: Sequence[tuple[str, int]] | None, election: Election
     ) -> list[Elected]:
         """Elects a leader of each partition; None is all that need the election."""
+        if not self._controller.is_here:
+            return await self._forwarded.elect(wanted, election)
         chosen = list(wanted or ())
 
         def decide(image: ClusterImage) -> PartitionDecisions:
@@ -112,7 +118,7 @@ class AdministrationService:
         return elected
 
     async def retire(self, broker_id: int) -> Retirement:
-        """Takes the next step of a retirement. Raises `ApiError`."""
+        """Takes the next step of a retirement, on the active controller. Raises `ApiError`."""
         try:
             image = await self._active.change(
                 lambda image: retire_broker(image, self._defaults, broker_id)

@@ -10,7 +10,7 @@ from millrace_protocol.messages.elections import (
 from millrace_server.dialects.native.handlers.bounds import check_once
 from millrace_server.dialects.native.handlers.outcome import outcome
 from millrace_server.metadata.partition_changes import Election
-from millrace_server.services.administration import Elected
+from millrace_server.services.forwarded_administration import Elected
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 

@@ -44,10 +44,10 @@ async def list_(
             OngoingReassignment(
                 each.topic,
                 each.number,
-                each.partition.replicas,
-                each.partition.adding,
-                each.partition.removing,
-                each.partition.isr,
+                each.replicas,
+                each.adding,
+                each.removing,
+                each.isr,
             )
             for each in found
         )

@@ -1,0 +1,108 @@
+"""Administration on a broker that is not the active controller: it asks the one that is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.elections import (
+    ElectionPartition,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from millrace_protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    PartitionReassignment,
+)
+from millrace_protocol.schema import Message
+from millrace_server.api_error import ApiError
+from millrace_server.controller.controller_calls import ControllerCalls
+from millrace_server.metadata.partition_changes import Election
+from millrace_server.metadata.reassignments import Reassignment
+from millrace_server.peers.calls import refusal
+from millrace_server.services.forwarded_topics import FORWARD_TIMEOUT_MS
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Ongoing:
+    """A partition that is being reassigned."""
+
+    topic: str
+    number: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """The leader that was elected of a partition, or why there is none."""
+
+    topic: str
+    number: int
+    leader: int
+    error: ApiError | None
+
+
+class ForwardedAdministration:
+    """The methods of `AdministrationService` that clients ask for. They raise `ApiError`."""
+
+    def __init__(self, controller: ControllerCalls) -> None:
+        self._controller = controller
+
+    async def reassign(
+        self, wanted: Sequence[Reassignment], *, may_replace: bool
+    ) -> Sequence[ApiError | None]:
+        """See `AdministrationService.reassign`."""
+        partitions = (PartitionReassignment(w.topic, w.partition, w.replicas) for w in wanted)
+        request = AlterPartitionReassignmentsRequest(tuple(partitions), may_replace)
+        response = await self._forward(request, AlterPartitionReassignmentsResponse)
+        return [_error(each.error_code, each.error_message) for each in response.partitions]
+
+    async def reassignments(self, topics: Collection[str] | None) -> list[Ongoing]:
+        """See `AdministrationService.reassignments`."""
+        request = ListPartitionReassignmentsRequest(None if topics is None else tuple(topics))
+        found = await self._forward(request, ListPartitionReassignmentsResponse)
+        return [
+            Ongoing(
+                each.topic,
+                each.partition,
+                each.replicas,
+                each.adding_replicas,
+                each.removing_replicas,
+                each.isr,
+            )
+            for each in found.partitions
+        ]
+
+    async def elect(
+        self, wanted: Sequence[tuple[str, int]] | None, election: Election
+    ) -> list[Elected]:
+        """See `AdministrationService.elect`."""
+        partitions = None if wanted is None else tuple(ElectionPartition(*each) for each in wanted)
+        request = ElectLeadersRequest(partitions, election is Election.UNCLEAN)
+        response = await self._forward(request, ElectLeadersResponse)
+        return [
+            Elected(
+                each.topic,
+                each.partition,
+                each.leader_id,
+                _error(each.error_code, each.error_message),
+            )
+            for each in response.partitions
+        ]
+
+    async def _forward(self, request: Message, response: type[M]) -> M:
+        return await self._controller.forward(request, response, timeout_ms=FORWARD_TIMEOUT_MS)
+
+
+def _error(code: int, message: str | None) -> ApiError | None:
+    return None if code == ErrorCode.NONE else refusal(code, message)
