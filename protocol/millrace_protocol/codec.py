@@ -18,6 +18,7 @@ from millrace_protocol.primitives import ArrayOf, Sized, WireType
 from millrace_protocol.reader_source import Buffer as Buffer
 from millrace_protocol.schema import (
     Message,
+    NullableStruct,
     StructOf,
     arrays_of,
     codec,
@@ -189,6 +190,8 @@ def _bounds(type_: StructOf) -> tuple[int | None, int, bool]:
 
 def _size_min(type_: WireType) -> int:
     """The least bytes that a value takes."""
+    if isinstance(type_, NullableStruct):
+        return 1
     if isinstance(type_, StructOf):
         return sum(map(_size_min, type_.types)) + (type_.tags is not None)
     if isinstance(type_, ArrayOf):

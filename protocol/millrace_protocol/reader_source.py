@@ -20,6 +20,7 @@ from millrace_protocol.errors import WireError
 from millrace_protocol.primitives import (
     ANY_RECORDS,
     BOOLEAN,
+    INT8,
     INT32,
     TAGS_MAX,
     UUID,
@@ -28,7 +29,14 @@ from millrace_protocol.primitives import (
     String,
     WireType,
 )
-from millrace_protocol.schema import Message, StructOf, arrays_of, codec, has_records
+from millrace_protocol.schema import (
+    Message,
+    NullableStruct,
+    StructOf,
+    arrays_of,
+    codec,
+    has_records,
+)
 from millrace_protocol.source_text import (
     ENTRY_BYTES_LOG2,
     FORMATS,
@@ -125,8 +133,20 @@ class _Reader:
             self._end_run(path)
             value = self._struct(type_, f"{variable}_", f"{path}{name}.")
             self.text.add(f"{variable} = {value}")
+        elif isinstance(type_, NullableStruct):
+            self._nullable_struct(type_, name, variable, path)
         else:
             raise TypeError(f"a field of type {type_.spec_name} has no reader")
+
+    def _nullable_struct(self, type_: NullableStruct, name: str, variable: str, path: str) -> None:
+        marker = self._variable(f"{variable}_marker")
+        self._run.append(_RunField(name, INT8, marker))
+        self._end_run(path)
+        with self.text.block(f"if {marker} < 0:"):
+            self.text.add(f"{variable} = None")
+        with self.text.block("else:"):
+            value = self._struct(type_.struct, f"{variable}_", f"{path}{name}.")
+            self.text.add(f"{variable} = {value}")
 
     def _uvarint(self, variable: str, where: str) -> None:
         """Reads an unsigned varint at `position`; `start` is behind it."""

@@ -29,6 +29,7 @@ from millrace_protocol.body_errors import bad_tag_size, too_many_tags, trailing_
 from millrace_protocol.primitives import (
     ANY_RECORDS,
     ARRAY_COUNT_MAX,
+    INT8,
     TAGS_MAX,
     UVARINT,
     ArrayOf,
@@ -215,6 +216,25 @@ def tagged_bytes(tags: tuple[TaggedField, ...], message: Message) -> bytes:
     return uvarint(count) + out.getvalue()
 
 
+class NullableStruct(WireType):
+    """A byte, then a struct; no struct follows a byte below 0, which is null."""
+
+    def __init__(self, struct: StructOf) -> None:
+        super().__init__(f"nullable {struct.spec_name}")
+        self.struct = struct
+
+    def _parse(self, stream: IO[bytes], context: Any, path: str) -> Message | None:
+        if INT8._parse(stream, context, path) < 0:
+            return None
+        return self.struct._parse(stream, context, path)
+
+    def _build(self, obj: Message | None, stream: IO[bytes], context: Any, path: str) -> Any:
+        INT8._build(-1 if obj is None else 1, stream, context, path)
+        if obj is not None:
+            self.struct._build(obj, stream, context, path)
+        return obj
+
+
 class Struct(WireType):
     """A nested message as a field's type; resolved to the outer message's version."""
 
@@ -243,7 +263,8 @@ def _in_version(type_: WireType, version: int, *, is_nullable: bool, is_compact:
         nullable = type_.nullable or is_nullable
         return ArrayOf(element, nullable=nullable, is_compact=is_compact)
     if isinstance(type_, Struct):
-        return _struct_of(type_.cls, version, is_flexible=is_compact)
+        struct = _struct_of(type_.cls, version, is_flexible=is_compact)
+        return NullableStruct(struct) if is_nullable else struct
     return in_form(type_, is_nullable=is_nullable, is_compact=is_compact)
 
 
@@ -271,6 +292,8 @@ def arrays_of(type_: StructOf) -> Iterator[ArrayOf]:
         if isinstance(field_type, ArrayOf):
             yield field_type
             field_type = field_type.element
+        if isinstance(field_type, NullableStruct):
+            field_type = field_type.struct
         if isinstance(field_type, StructOf):
             yield from arrays_of(field_type)
 

@@ -15,13 +15,21 @@ from millrace_protocol.primitives import (
     ANY_RECORDS,
     ARRAY_COUNT_MAX,
     BOOLEAN,
+    INT8,
     UUID,
     ArrayOf,
     Sized,
     String,
     WireType,
 )
-from millrace_protocol.schema import Message, StructOf, codec, has_records, tagged_bytes
+from millrace_protocol.schema import (
+    Message,
+    NullableStruct,
+    StructOf,
+    codec,
+    has_records,
+    tagged_bytes,
+)
 from millrace_protocol.source_text import ENTRY_BYTES_LOG2, FORMATS, NUMBERS, SourceText
 from millrace_protocol.uvarint import uvarint
 
@@ -85,8 +93,21 @@ class _Writer:
             self._array(type_, value, f"{variable}_array")
         elif isinstance(type_, StructOf):
             self._struct(type_, value, f"{variable}_")
+        elif isinstance(type_, NullableStruct):
+            self._nullable_struct(type_, value, variable)
         else:
             raise TypeError(f"a field of type {type_.spec_name} has no writer")
+
+    def _nullable_struct(self, type_: NullableStruct, value: str, variable: str) -> None:
+        marker = FORMATS[INT8]
+        self._flush()
+        with self.text.block(f"if {value} is None:"):
+            self._pack(marker, "-1")
+            self._flush()
+        with self.text.block("else:"):
+            self._pack(marker, "1")
+            self._struct(type_.struct, value, f"{variable}_")
+            self._flush()
 
     def _pack_length(self, letter: str, length: str, *, is_compact: bool) -> None:
         if is_compact:

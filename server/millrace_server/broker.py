@@ -146,7 +146,9 @@ class Broker:
             assign=lambda *replica: self.lifecycle.report_replicas([replica]),
             make_partition=self._make_replica,
             take_role=lambda *role: self.replicas.take_role(*role),
-            on_opened=lambda opened: self.producer_ids.on_partition_opened(opened.producer_ids()),
+            on_opened=lambda opened: self.producer_ids.on_partition_opened(
+                each.producer_id for each in opened.producers.active()
+            ),
             on_failure=self._fail_opening,
         )
         self.metadata = ClusterMetadata(
@@ -229,6 +231,10 @@ class Broker:
         replicas = ReadReplicas(self.partitions, self.cache, self.config.node_id)
         return FetchService(self.partitions, replicas, self.scheduler, self._fetch_purgatory)
 
+    def _administration(self) -> AdministrationService:
+        defaults = self.config.topic
+        return AdministrationService(self.active, self.cache, defaults, self.controller)
+
     def _make_services(self) -> None:
         self.topics = Topics(
             env=self.env,
@@ -278,9 +284,7 @@ class Broker:
             delete_records=DeleteRecordsService(self.partitions, self.scheduler),
             log_dirs=LogDirService(self.partitions, self.env, self.scheduler),
             quorum=self.quorum,
-            administration=AdministrationService(
-                self.active, self.cache, self.config.topic, self.controller
-            ),
+            administration=self._administration(),
             voters=VoterService(self.active),
             controller=self.controller,
             requests=self.requests,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from millrace_protocol.codec import decode, decode_leading, encode
 from millrace_protocol.kafka.apis import KAFKA_APIS, KafkaApi, KafkaApiKey
 from millrace_protocol.kafka.headers import RequestHeader, ResponseHeader
+from millrace_protocol.kafka.metadata import NO_ID, MetadataRequest, MetadataRequestTopic
+from millrace_protocol.kafka.produce import ProducePartition, ProduceRequest, ProduceTopic
 from millrace_protocol.schema import Message
 from tests.hang_timeout import HANG_TIMEOUT_S
 
@@ -72,3 +75,19 @@ async def connect_kafka(port: int) -> AsyncIterator[KafkaWire]:
         yield KafkaWire(reader, writer)
     finally:
         writer.close()
+
+
+def produce(
+    records: bytes, *, topic: str = "t", acks: int = -1, partition: int = 0
+) -> ProduceRequest:
+    """A request that appends record batches to a partition."""
+    parts = (ProducePartition(partition, records),)
+    return ProduceRequest(None, acks, 30_000, (ProduceTopic(topic, NO_ID, parts),))
+
+
+async def topic_id(wire: KafkaWire, name: str = "t") -> uuid.UUID:
+    """The id of a topic."""
+    answer = await wire.call(MetadataRequest((MetadataRequestTopic(NO_ID, name),)), 12)
+    found = answer.topics[0].topic_id
+    assert isinstance(found, uuid.UUID)
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -27,33 +26,11 @@ from millrace_protocol.kafka.produce import ProducePartition, ProduceRequest, Pr
 from millrace_protocol.kafka.producer_ids import InitProducerIdRequest
 from millrace_server.testing import Broker
 from tests.broker.wire import batch, values_of
-from tests.kafka.kafka_wire import KafkaWire, connect_kafka
+from tests.kafka.kafka_wire import KafkaWire, connect_kafka, produce, topic_id
 
 UNKNOWN_TOPIC_ID = 100
 FETCH_SESSION_ID_NOT_FOUND = 70
 NOBODY = uuid.UUID(int=7)
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker() as running:
-        async with Admin(running.servers) as admin:
-            await admin.create_topic("t", partitions=2)
-        yield running
-
-
-@pytest.fixture
-async def wire(broker: Broker) -> AsyncIterator[KafkaWire]:
-    async with connect_kafka(broker.port) as connection:
-        yield connection
-
-
-def produce(records: bytes, *, topic: str = "t", acks: int = -1) -> ProduceRequest:
-    return ProduceRequest(None, acks, 30_000, (ProduceTopic(topic, NO_ID, _one(records)),))
-
-
-def _one(records: bytes) -> tuple[ProducePartition, ...]:
-    return (ProducePartition(0, records),)
 
 
 def fetch(offset: int = 0, *, topic: FetchTopic | None = None, **options: Any) -> FetchRequest:
@@ -63,13 +40,6 @@ def fetch(offset: int = 0, *, topic: FetchTopic | None = None, **options: Any) -
 
 def from_offset(offset: int, epoch: int = -1) -> FetchPartition:
     return FetchPartition(0, epoch, offset, partition_max_bytes=1 << 20)
-
-
-async def topic_id(wire: KafkaWire, name: str = "t") -> uuid.UUID:
-    answer = await wire.call(MetadataRequest((MetadataRequestTopic(NO_ID, name),)), 12)
-    found = answer.topics[0].topic_id
-    assert isinstance(found, uuid.UUID)
-    return found
 
 
 # Which apis there are
@@ -199,7 +169,9 @@ async def test_what_is_refused_is_said_for_each_partition(wire: KafkaWire) -> No
     transactional.transactional_id = "tx"
     (result,) = (await wire.call(transactional, 9)).responses[0].partition_responses
     assert result.error_code == ErrorCode.INVALID_REQUEST
-    by_id = ProduceRequest(None, -1, 1_000, (ProduceTopic("", NOBODY, _one(batch(b"x"))),))
+    by_id = ProduceRequest(
+        None, -1, 1_000, (ProduceTopic("", NOBODY, (ProducePartition(0, batch(b"x")),)),)
+    )
     (result,) = (await wire.call(by_id, 13)).responses[0].partition_responses
     assert result.error_code == UNKNOWN_TOPIC_ID
 

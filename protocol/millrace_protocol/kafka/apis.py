@@ -8,11 +8,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from millrace_protocol.kafka.active_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
 from millrace_protocol.kafka.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from millrace_protocol.kafka.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from millrace_protocol.kafka.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from millrace_protocol.kafka.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from millrace_protocol.kafka.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from millrace_protocol.kafka.elections import ElectLeadersRequest, ElectLeadersResponse
 from millrace_protocol.kafka.fetch import FetchRequest, FetchResponse
 from millrace_protocol.kafka.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+)
+from millrace_protocol.kafka.group_admin import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
 from millrace_protocol.kafka.group_membership import (
     HeartbeatRequest,
@@ -30,10 +58,34 @@ from millrace_protocol.kafka.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from millrace_protocol.kafka.incremental_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from millrace_protocol.kafka.leader_epochs import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from millrace_protocol.kafka.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from millrace_protocol.kafka.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from millrace_protocol.kafka.metadata import MetadataRequest, MetadataResponse
+from millrace_protocol.kafka.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from millrace_protocol.kafka.partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
 from millrace_protocol.kafka.produce import ProduceRequest, ProduceResponse
 from millrace_protocol.kafka.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from millrace_protocol.kafka.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from millrace_protocol.kafka.topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
 from millrace_protocol.kafka.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -57,10 +109,28 @@ class KafkaApiKey(IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    CONSUMER_GROUP_DESCRIBE = 69
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +180,58 @@ _ALL = (
     _api(_KEY.HEARTBEAT, HeartbeatRequest, HeartbeatResponse, range(5)),
     _api(_KEY.LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse, range(6)),
     _api(_KEY.SYNC_GROUP, SyncGroupRequest, SyncGroupResponse, range(6)),
+    _api(_KEY.DESCRIBE_GROUPS, DescribeGroupsRequest, DescribeGroupsResponse, range(7)),
+    _api(_KEY.LIST_GROUPS, ListGroupsRequest, ListGroupsResponse, range(6)),
     _api(_KEY.API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse, range(5)),
     _api(_KEY.CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, range(2, 8)),
     _api(_KEY.DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicsResponse, range(1, 7)),
+    _api(_KEY.DELETE_RECORDS, DeleteRecordsRequest, DeleteRecordsResponse, range(3)),
     _api(_KEY.INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, range(6)),
+    _api(
+        _KEY.OFFSET_FOR_LEADER_EPOCH,
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
+        range(2, 5),
+    ),
+    _api(_KEY.DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse, range(1, 5)),
+    _api(_KEY.ALTER_CONFIGS, AlterConfigsRequest, AlterConfigsResponse, range(3)),
+    _api(_KEY.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse, range(1, 6)),
+    _api(_KEY.CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse, range(4)),
+    _api(_KEY.DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse, range(3)),
+    _api(_KEY.ELECT_LEADERS, ElectLeadersRequest, ElectLeadersResponse, range(3)),
+    _api(
+        _KEY.INCREMENTAL_ALTER_CONFIGS,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+        range(2),
+    ),
+    _api(
+        _KEY.ALTER_PARTITION_REASSIGNMENTS,
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+        range(2),
+    ),
+    _api(
+        _KEY.LIST_PARTITION_REASSIGNMENTS,
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+        range(1),
+    ),
+    _api(_KEY.OFFSET_DELETE, OffsetDeleteRequest, OffsetDeleteResponse, range(1)),
+    _api(_KEY.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, range(3)),
+    _api(_KEY.DESCRIBE_PRODUCERS, DescribeProducersRequest, DescribeProducersResponse, range(1)),
+    _api(
+        _KEY.CONSUMER_GROUP_DESCRIBE,
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+        range(2),
+    ),
+    _api(
+        _KEY.DESCRIBE_TOPIC_PARTITIONS,
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponse,
+        range(1),
+    ),
 )
 KAFKA_APIS: dict[int, KafkaApi] = {int(api.key): api for api in _ALL}
 """By number."""

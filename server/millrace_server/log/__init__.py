@@ -24,6 +24,7 @@ from millrace_server.log.integrity.corrupt_ranges import (
     RecordsUnderRepair,
 )
 from millrace_server.log.partition_log import PartitionLog
+from millrace_server.log.producers import ActiveProducer
 from millrace_server.log.reading import LogRead
 from millrace_server.log.recovered import RecoveryReport
 from millrace_server.log.scrub import DurableSegment
@@ -33,6 +34,7 @@ from millrace_server.log.timestamps import Candidate, FoundTime
 __all__ = [
     "DISK_FULL_ERRNOS",
     "PASSING_ERRNOS",
+    "ActiveProducer",
     "Appended",
     "Candidate",
     "Cleaning",

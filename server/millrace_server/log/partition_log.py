@@ -25,6 +25,7 @@ from millrace_server.log.flush import FlushTicket
 from millrace_server.log.follower_batches import check_for_follower
 from millrace_server.log.integrity.verification import Boundary
 from millrace_server.log.log_start import advance_start, remove_expired
+from millrace_server.log.producers import Producers
 from millrace_server.log.range_repair import RangeRepairs
 from millrace_server.log.reader import LogReader
 from millrace_server.log.recovered import Recovered, RecoveryReport
@@ -382,13 +383,10 @@ class PartitionLog:
             raise state.stopped()
         advance_start(state, self._durability, offset, high_watermark=high_watermark)
 
-    def producer_ids(self) -> list[int]:
-        """The ids of the idempotent producers that the log knows."""
-        return self._state.producers.ids()
-
-    def expire_producers(self, now_ms: int, *, silent_ms: int) -> int:
-        """Forgets idempotent producers silent for longer than `silent_ms`; returns how many."""
-        return self._state.producers.expire(now_ms, silent_ms=silent_ms)
+    @property
+    def producers(self) -> Producers:
+        """The idempotent producers that the log knows."""
+        return self._state.producers
 
     # Durability, and the end
 

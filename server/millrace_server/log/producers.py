@@ -34,6 +34,15 @@ class AppendedBatch(NamedTuple):
     log_append_time_ms: int
 
 
+class ActiveProducer(NamedTuple):
+    """A producer that a log knows, the last sequence number of it, and when it wrote last."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    used_ms: int
+
+
 @dataclass(slots=True)
 class ProducerState:
     """One producer id: its epoch and its latest batches, oldest first."""
@@ -113,9 +122,12 @@ class Producers:
                 others.add(producer_id)
         return kept, others
 
-    def ids(self) -> list[int]:
-        """Returns the id of every producer."""
-        return list(self._states)
+    def active(self) -> list[ActiveProducer]:
+        """Returns every producer, the one that wrote last at the end."""
+        return [
+            ActiveProducer(producer_id, state.epoch, state.batches[-1].last_sequence, state.used_ms)
+            for producer_id, state in self._states.items()
+        ]
 
     def ends(self) -> frozenset[tuple[int, int]]:
         """Returns the id and the last offset of the latest batch of every producer."""

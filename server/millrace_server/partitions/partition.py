@@ -325,7 +325,7 @@ class Partition:
         removed = len(log.retention(now_ms, high_watermark=self.high_watermark))
         if removed and self.replica is not None:
             self.replica.on_start_moved()
-        log.expire_producers(now_ms, silent_ms=PRODUCER_SILENT_MS_MAX)
+        log.producers.expire(now_ms, silent_ms=PRODUCER_SILENT_MS_MAX)
         log.close_idle_files()
         if log.is_flush_due or log.durable_offset < log.end_offset:
             self._flusher.request()

@@ -80,6 +80,11 @@ class ClusterService:
         return [self._address_of(b) for b in self._cache.image.brokers.values() if not b.is_fenced]
 
     @property
+    def fenced_brokers(self) -> Sequence[BrokerAddress]:
+        """Every registered broker that is not in service."""
+        return [self._address_of(b) for b in self._cache.image.brokers.values() if b.is_fenced]
+
+    @property
     def topic_names(self) -> list[str]:
         """The names of all topics, sorted."""
         return sorted(self._cache.image.topics)

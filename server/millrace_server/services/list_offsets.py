@@ -11,7 +11,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from millrace_protocol.records import CorruptBatch, Record
 from millrace_server.api_error import ApiError
-from millrace_server.log import Candidate, EpochEnd, FoundTime
+from millrace_server.log import ActiveProducer, Candidate, EpochEnd, FoundTime
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
@@ -88,6 +88,10 @@ class OffsetService:
         partition = self._partitions.get(topic, number)
         partition.leadership.check_epoch(current_epoch, f"{topic}-{number}")
         return partition.log.end_offset_for_epoch(epoch)
+
+    def producers(self, topic: str, number: int) -> list[ActiveProducer]:
+        """The idempotent producers that a partition knows. Raises `ApiError`."""
+        return self._partitions.get(topic, number).log.producers.active()
 
 
 def find_end(partition: Partition, which: int) -> FoundOffset:

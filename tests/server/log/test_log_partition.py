@@ -310,8 +310,8 @@ def test_an_unknown_producer_must_start_at_zero(disk: OsDisk) -> None:
     with pytest.raises(UnknownProducer, match="start at sequence 0"):
         send(log, 5)
     send(log, 0)
-    assert log.expire_producers(1000 + 86_400_000, silent_ms=86_400_000) == 0
-    assert log.expire_producers(1001 + 86_400_000, silent_ms=86_400_000) == 1
+    assert log.producers.expire(1000 + 86_400_000, silent_ms=86_400_000) == 0
+    assert log.producers.expire(1001 + 86_400_000, silent_ms=86_400_000) == 1
     with pytest.raises(UnknownProducer):
         send(log, 1)
 

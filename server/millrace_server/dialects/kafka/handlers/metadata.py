@@ -21,6 +21,7 @@ from millrace_server.loop.fair_scheduler import NAME_LENGTH
 from millrace_server.metadata.image import Topic
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
+from millrace_server.services.topics import PartitionState
 
 CHUNK_ENTRIES = 50
 """Topics and partitions described in one chunk, some 300 us."""
@@ -103,9 +104,8 @@ def _partition(
     services: Services, topic: Topic, number: int, in_service: set[int]
 ) -> MetadataPartition:
     state = services.topics.partition_state(topic, number)
-    has_leader = state.leader != NO_LEADER
     return MetadataPartition(
-        ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_code(state),
         number,
         state.leader,
         state.leader_epoch,
@@ -113,3 +113,8 @@ def _partition(
         state.isr,
         tuple(each for each in state.replicas if each not in in_service),
     )
+
+
+def partition_code(state: PartitionState) -> int:
+    """The error of a partition: none, or that it has no leader."""
+    return ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE

@@ -1,0 +1,64 @@
+"""OffsetDelete (47): a group forgets offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millrace_protocol.primitives import INT16, INT32, STRING
+from millrace_protocol.schema import Message, Request, array_of, wire
+
+
+@dataclass(slots=True)
+class OffsetDeleteRequestPartition(Message):
+    """A partition."""
+
+    partition_index: int = wire(INT32, "number of the partition")
+
+
+@dataclass(slots=True)
+class OffsetDeleteRequestTopic(Message):
+    """A topic."""
+
+    name: str = wire(STRING, "name of the topic")
+    partitions: tuple[OffsetDeleteRequestPartition, ...] = wire(
+        array_of(OffsetDeleteRequestPartition), "its partitions"
+    )
+
+
+@dataclass(slots=True)
+class OffsetDeleteRequest(Request):
+    """Deletes committed offsets."""
+
+    group_id: str = wire(STRING, "name of the group")
+    topics: tuple[OffsetDeleteRequestTopic, ...] = wire(
+        array_of(OffsetDeleteRequestTopic), "the topics"
+    )
+
+
+@dataclass(slots=True)
+class OffsetDeleteResponsePartition(Message):
+    """The result of a partition."""
+
+    partition_index: int = wire(INT32, "number of the partition")
+    error_code: int = wire(INT16, "error of the partition")
+
+
+@dataclass(slots=True)
+class OffsetDeleteResponseTopic(Message):
+    """A topic."""
+
+    name: str = wire(STRING, "name of the topic")
+    partitions: tuple[OffsetDeleteResponsePartition, ...] = wire(
+        array_of(OffsetDeleteResponsePartition), "its partitions"
+    )
+
+
+@dataclass(slots=True)
+class OffsetDeleteResponse(Message):
+    """Each partition for itself, or an error for all."""
+
+    error_code: int = wire(INT16, "error of the request", default=0)
+    throttle_time_ms: int = wire(INT32, "how long the client was held up", default=0)
+    topics: tuple[OffsetDeleteResponseTopic, ...] = wire(
+        array_of(OffsetDeleteResponseTopic), "the topics", default=()
+    )

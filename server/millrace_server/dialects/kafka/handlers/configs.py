@@ -1,0 +1,274 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics and brokers.
+
+The settings of topics are Kafka's. Those of a broker have names of their own, and only a restart
+changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import TypeVar
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.kafka import configs as messages
+from millrace_protocol.kafka import incremental_configs as incremental
+from millrace_server.api_error import ApiError
+from millrace_server.broker_settings import DEFAULT, BrokerSetting
+from millrace_server.dialects.kafka.errors import kafka_code
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
+from millrace_server.topic_config import TOPIC_CONFIG_KEYS, ConfigKey, TopicConfig, config_key
+
+_INT32_MAX = (1 << 31) - 1
+
+
+class ResourceType(IntEnum):
+    """What has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+class Source(IntEnum):
+    """Where a value comes from (KIP-226)."""
+
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class ValueType(IntEnum):
+    """The type of a value (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class Operation(IntEnum):
+    """What an incremental change does with a value (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+_SOURCES = {"topic": Source.TOPIC, "broker": Source.STATIC_BROKER, "default": Source.DEFAULT}
+_OF_BROKERS = "A broker reads its settings when it starts; change its file, then start it again"
+
+
+# Describing
+
+
+async def describe(
+    services: Services,
+    context: RequestContext,
+    request: messages.DescribeConfigsRequest,
+    version: int,
+) -> messages.DescribeConfigsResponse:
+    """Each resource for itself."""
+    results: list[messages.DescribeConfigsResult] = []
+    for resource in request.resources:
+        results.append(_describe(services, resource, request))
+        await services.scheduler.yield_()
+    return messages.DescribeConfigsResponse(results=tuple(results))
+
+
+def _describe(
+    services: Services,
+    resource: messages.DescribeConfigsResource,
+    request: messages.DescribeConfigsRequest,
+) -> messages.DescribeConfigsResult:
+    kind, name = resource.resource_type, resource.resource_name
+    try:
+        if kind == ResourceType.TOPIC:
+            found = _of_topic(services.topics.config(name))
+        elif kind == ResourceType.BROKER:
+            found = [] if not name else [*map(_of_broker, _settings(services, name))]
+        elif kind == ResourceType.GROUP:
+            found = []
+        else:
+            raise _unknown_type(kind)
+    except ApiError as error:
+        code = kafka_code(error.code)
+        return messages.DescribeConfigsResult(code, error.message, kind, name)
+    keys = resource.configuration_keys
+    chosen = [each for each in found if keys is None or each.name in keys]
+    for each in chosen:
+        if not request.include_synonyms:
+            each.synonyms = ()
+        if not request.include_documentation:
+            each.documentation = None
+    return messages.DescribeConfigsResult(ErrorCode.NONE, None, kind, name, tuple(chosen))
+
+
+def _of_topic(config: TopicConfig) -> list[messages.DescribeConfigsResourceResult]:
+    return [
+        messages.DescribeConfigsResourceResult(
+            key.name,
+            config.text(key.name),
+            False,
+            _SOURCES[config.source(key.name)],
+            False,
+            _synonyms(config, key),
+            _value_type(key),
+            key.doc,
+        )
+        for key in TOPIC_CONFIG_KEYS.values()
+    ]
+
+
+def _synonyms(config: TopicConfig, key: ConfigKey) -> tuple[messages.DescribeConfigsSynonym, ...]:
+    places = (
+        (key.name, config.own.get(key.name), Source.TOPIC),
+        (f"topic.{key.name}", config.defaults.get(key.name), Source.STATIC_BROKER),
+        (key.name, key.default, Source.DEFAULT),
+    )
+    return tuple(messages.DescribeConfigsSynonym(*place) for place in places if place[1])
+
+
+def _value_type(key: ConfigKey) -> ValueType:
+    if key.is_list:
+        return ValueType.LIST
+    if key.words:
+        return ValueType.BOOLEAN if {*key.words} == {"false", "true"} else ValueType.STRING
+    if key.is_share:
+        return ValueType.DOUBLE
+    return ValueType.INT if key.maximum == _INT32_MAX else ValueType.LONG
+
+
+def _settings(services: Services, name: str) -> Sequence[BrokerSetting]:
+    try:
+        node_id = int(name)
+    except ValueError:
+        message = f"The name of a broker is its id, a number; it is {name!r}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
+    return services.cluster.settings(node_id)
+
+
+def _of_broker(setting: BrokerSetting) -> messages.DescribeConfigsResourceResult:
+    source = Source.DEFAULT if setting.source == DEFAULT else Source.STATIC_BROKER
+    synonym = messages.DescribeConfigsSynonym(setting.name, setting.value, source)
+    return messages.DescribeConfigsResourceResult(
+        setting.name,
+        setting.value,
+        True,
+        source,
+        False,
+        (synonym,),
+        ValueType.STRING,
+        setting.doc,
+    )
+
+
+def _unknown_type(kind: int) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_REQUEST,
+        f"There are no settings of resource type {kind}; the types are "
+        f"{', '.join(f'{each.value} ({each.name.lower()})' for each in ResourceType)}",
+    )
+
+
+# Changing
+
+
+async def alter(
+    services: Services, context: RequestContext, request: messages.AlterConfigsRequest, version: int
+) -> messages.AlterConfigsResponse:
+    """Each resource for itself: a setting that is not named goes back to its default."""
+
+    def changes_of(
+        config: TopicConfig, resource: messages.AlterConfigsResource
+    ) -> dict[str, str | None]:
+        return dict.fromkeys(config.own) | {each.name: each.value for each in resource.configs}
+
+    work = _alter_each(services, request.resources, changes_of, request.validate_only)
+    return messages.AlterConfigsResponse(responses=await services.run(work))
+
+
+async def alter_incrementally(
+    services: Services,
+    context: RequestContext,
+    request: incremental.IncrementalAlterConfigsRequest,
+    version: int,
+) -> incremental.IncrementalAlterConfigsResponse:
+    """Each resource for itself: a setting that is not named stays."""
+
+    def changes_of(
+        config: TopicConfig, resource: incremental.AlterConfigsResource
+    ) -> dict[str, str | None]:
+        return {each.name: _new_value(config, each) for each in resource.configs}
+
+    work = _alter_each(services, request.resources, changes_of, request.validate_only)
+    return incremental.IncrementalAlterConfigsResponse(responses=await services.run(work))
+
+
+R = TypeVar("R", messages.AlterConfigsResource, incremental.AlterConfigsResource)
+
+
+async def _alter_each(
+    services: Services,
+    resources: Sequence[R],
+    changes_of: Callable[[TopicConfig, R], Mapping[str, str | None]],
+    validate_only: bool,
+) -> tuple[messages.AlterConfigsResourceResponse, ...]:
+    named = [(each.resource_type, each.resource_name) for each in resources]
+    results: list[messages.AlterConfigsResourceResponse] = []
+    for (kind, name), resource in zip(named, resources, strict=True):
+        code, message = int(ErrorCode.NONE), None
+        try:
+            if named.count((kind, name)) > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "The resource is named more than once")
+            _check_changeable(kind)
+            _check_once([each.name for each in resource.configs])
+            changes = changes_of(services.topics.config(name), resource)
+            await services.topics.change_config(name, changes, validate_only=validate_only)
+        except ApiError as error:
+            code, message = kafka_code(error.code), error.message
+        results.append(messages.AlterConfigsResourceResponse(code, message, kind, name))
+        await services.scheduler.yield_()
+    return tuple(results)
+
+
+def _check_changeable(kind: int) -> None:
+    if kind == ResourceType.BROKER:
+        raise ApiError(ErrorCode.INVALID_REQUEST, _OF_BROKERS)
+    if kind == ResourceType.GROUP:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Groups have no settings of their own")
+    if kind != ResourceType.TOPIC:
+        raise _unknown_type(kind)
+
+
+def _check_once(names: Sequence[str]) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        message = f"Setting {twice[0]!r} is named more than once"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _new_value(config: TopicConfig, change: incremental.AlterableConfig) -> str | None:
+    """The value of the topic's own after a change; None: the default."""
+    operation, key = change.config_operation, config_key(change.name)
+    if operation == Operation.DELETE:
+        return None
+    if change.value is None:
+        message = f"{key.name} has no value; use the operation that deletes it"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
+    if operation == Operation.SET:
+        return change.value
+    if operation not in (Operation.APPEND, Operation.SUBTRACT):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"There is no operation {operation}")
+    if not key.is_list:
+        message = f"{key.name} is no list, to which words can be added, or from which removed"
+        raise ApiError(ErrorCode.INVALID_CONFIG, message)
+    words = config.words(key.name)
+    named = [word.strip() for word in change.value.split(",")]
+    if operation == Operation.APPEND:
+        return ",".join(dict.fromkeys([*words, *named]))
+    return ",".join(word for word in words if word not in named)

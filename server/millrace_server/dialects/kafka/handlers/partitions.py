@@ -1,0 +1,111 @@
+"""CreatePartitions, DeleteRecords and OffsetForLeaderEpoch."""
+
+from __future__ import annotations
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.kafka import delete_records, leader_epochs
+from millrace_protocol.kafka import partitions as messages
+from millrace_server.api_error import ApiError
+from millrace_server.dialects.kafka.errors import kafka_code
+from millrace_server.services.delete_records import Deletion
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
+
+CHUNK_EPOCHS = 50
+"""Epochs looked up in one chunk, some 200 us."""
+_ASSIGNMENTS = "This broker places replicas itself; leave the assignments out"
+
+
+async def create(
+    services: Services,
+    context: RequestContext,
+    request: messages.CreatePartitionsRequest,
+    version: int,
+) -> messages.CreatePartitionsResponse:
+    """Widens each topic for itself."""
+    names = [topic.name for topic in request.topics]
+
+    async def widen_each() -> tuple[messages.CreatePartitionsTopicResult, ...]:
+        results: list[messages.CreatePartitionsTopicResult] = []
+        for topic in request.topics:
+            result = messages.CreatePartitionsTopicResult(topic.name, ErrorCode.NONE)
+            try:
+                if names.count(topic.name) > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once")
+                if topic.assignments is not None:
+                    raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, _ASSIGNMENTS)
+                await services.topics.add_partitions(
+                    topic.name, topic.count, validate_only=request.validate_only
+                )
+            except ApiError as error:
+                result.error_code, result.error_message = kafka_code(error.code), error.message
+            results.append(result)
+            await services.scheduler.yield_()
+        return tuple(results)
+
+    return messages.CreatePartitionsResponse(results=await services.run(widen_each()))
+
+
+async def delete(
+    services: Services,
+    context: RequestContext,
+    request: delete_records.DeleteRecordsRequest,
+    version: int,
+) -> delete_records.DeleteRecordsResponse:
+    """Moves the start of each partition for itself."""
+    deletions = [
+        Deletion(topic.name, each.partition_index, each.offset)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    found = iter(await services.run(services.delete_records.delete(deletions)))
+    return delete_records.DeleteRecordsResponse(
+        topics=tuple(
+            delete_records.DeleteRecordsTopicResult(
+                topic.name,
+                tuple(_deleted(each.partition_index, next(found)) for each in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _deleted(number: int, found: int | ApiError) -> delete_records.DeleteRecordsPartitionResult:
+    if isinstance(found, ApiError):
+        return delete_records.DeleteRecordsPartitionResult(number, -1, kafka_code(found.code))
+    return delete_records.DeleteRecordsPartitionResult(number, found, ErrorCode.NONE)
+
+
+async def epoch_ends(
+    services: Services,
+    context: RequestContext,
+    request: leader_epochs.OffsetForLeaderEpochRequest,
+    version: int,
+) -> leader_epochs.OffsetForLeaderEpochResponse:
+    """Answers each partition for itself."""
+    topics: list[leader_epochs.OffsetForLeaderTopicResult] = []
+    count = 0
+    for topic in request.topics:
+        ends: list[leader_epochs.EpochEndOffset] = []
+        for partition in topic.partitions:
+            ends.append(_epoch_end(services, topic.topic, partition))
+            count += 1
+            if not count % CHUNK_EPOCHS:
+                await services.scheduler.yield_()
+        topics.append(leader_epochs.OffsetForLeaderTopicResult(topic.topic, tuple(ends)))
+    return leader_epochs.OffsetForLeaderEpochResponse(topics=tuple(topics))
+
+
+def _epoch_end(
+    services: Services, topic: str, wanted: leader_epochs.OffsetForLeaderPartition
+) -> leader_epochs.EpochEndOffset:
+    number = wanted.partition
+    try:
+        found = services.offsets.epoch_end(
+            topic, number, wanted.leader_epoch, current_epoch=wanted.current_leader_epoch
+        )
+    except ApiError as error:
+        return leader_epochs.EpochEndOffset(kafka_code(error.code), number)
+    if found is None:
+        return leader_epochs.EpochEndOffset(ErrorCode.NONE, number)
+    return leader_epochs.EpochEndOffset(ErrorCode.NONE, number, *found)
