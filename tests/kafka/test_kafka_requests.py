@@ -29,7 +29,6 @@ from tests.broker.wire import batch, values_of
 from tests.kafka.kafka_wire import KafkaWire, connect_kafka, produce, topic_id
 
 UNKNOWN_TOPIC_ID = 100
-FETCH_SESSION_ID_NOT_FOUND = 70
 NOBODY = uuid.UUID(int=7)
 
 
@@ -225,10 +224,6 @@ async def test_a_fetch_waits_for_records_and_names_what_is_wrong(
     early = FetchTopic("t", NO_ID, (from_offset(0, epoch=9),))
     (found,) = (await wire.call(fetch(topic=early), 12)).responses[0].partitions
     assert found.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert (await wire.call(fetch(session_id=5, session_epoch=1), 12)).error_code == (
-        FETCH_SESSION_ID_NOT_FOUND
-    )
-    assert (await wire.call(fetch(session_id=0, session_epoch=0), 12)).session_id == 0
 
 
 @pytest.mark.parametrize("version", range(1, 12))

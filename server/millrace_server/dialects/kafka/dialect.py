@@ -27,6 +27,8 @@ from millrace_protocol.kafka.framing import (
 from millrace_protocol.kafka.produce import ProduceRequest
 from millrace_protocol.schema import Message
 from millrace_server.config import BrokerConfig
+from millrace_server.dialects.kafka.context import KafkaContext
+from millrace_server.dialects.kafka.fetch_sessions import FetchSessions
 from millrace_server.dialects.kafka.handlers import HANDLERS
 from millrace_server.dialects.kafka.handlers.api_versions import unsupported_version
 from millrace_server.dialects.response_body import Body, BodyParts, CloseConnection
@@ -35,7 +37,6 @@ from millrace_server.limits import FRAME_BYTES_MIN
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.net.dialect import Handled, Peer
 from millrace_server.services.produce import CHUNK_BATCHES
-from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 from millrace_server.statistics.requests import UNTIMED, ApiStatistics, ApiTable
 from millrace_wire.frame_reader import FrameReader, FramingError
@@ -56,6 +57,7 @@ class KafkaDialect:
         self.services = services
         self.config = config
         self.refused_frames = LogRateLimiter(services.env.clock)
+        self.fetch_sessions = FetchSessions(services.env.rng)
         names = {int(api.key): api.name for api in KAFKA_APIS.values()}
         self.apis: ApiTable[int] = ApiTable(services.statistics.registry, "kafka", names)
 
@@ -90,7 +92,9 @@ class KafkaSession:
         self._dialect = dialect
         self._services = dialect.services
         self._connection = connection
-        self._context = RequestContext(client_host=connection.peer)
+        self._context = KafkaContext(
+            client_host=connection.peer, fetch_sessions=dialect.fetch_sessions
+        )
         self._now_ns = dialect.services.env.clock.monotonic_ns
 
     def next_request(self, reader: FrameReader) -> memoryview | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millrace_protocol.kafka.apis import KafkaApiKey
+from millrace_server.dialects.kafka.context import KafkaContext
 from millrace_server.dialects.kafka.handlers import (
     active_producers,
     api_versions,
@@ -29,10 +30,9 @@ from millrace_server.dialects.kafka.handlers import (
     topics,
 )
 from millrace_server.dialects.response_body import Handled
-from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
-Handler = Callable[[Services, RequestContext, Any, int], Handled]
+Handler = Callable[[Services, KafkaContext, Any, int], Handled]
 
 HANDLERS: dict[int, Handler] = {
     KafkaApiKey.PRODUCE: produce.handle,

@@ -1,12 +1,9 @@
-"""Fetch: slices of the log into a response whose payload never enters this process's memory.
-
-There are no sessions (KIP-227): the response to a client that wants one has session id 0, and the
-client goes on with whole requests.
-"""
+"""Fetch: slices of the log into a response whose payload never enters this process's memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from itertools import groupby
 from typing import cast
 
 from millrace_protocol.codec import Encoder, encode_parts
@@ -16,37 +13,39 @@ from millrace_protocol.kafka.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
     PartitionData,
 )
+from millrace_protocol.schema import Message
+from millrace_server.dialects.kafka.context import KafkaContext
 from millrace_server.dialects.kafka.errors import KafkaError, kafka_code
+from millrace_server.dialects.kafka.fetch_sessions import SessionPartition, SessionRefused
 from millrace_server.dialects.kafka.handlers.topic_names import name_of
 from millrace_server.dialects.response_body import BodyParts
+from millrace_server.environment.seams import ResponsePart
 from millrace_server.services.fetch import CHUNK_ENTRIES, Fetched, FetchFrom, release
-from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
 IDS_SINCE = 13
 READ_COMMITTED = 1
+CHUNK_PARTITIONS = 100
+"""Made into messages in one chunk, some 200 us."""
 
 
 async def handle(
-    services: Services, context: RequestContext, request: FetchRequest, version: int
+    services: Services, context: KafkaContext, request: FetchRequest, version: int
 ) -> FetchResponse | BodyParts:
     """Reads at once, or waits for more as the request says."""
-    if request.session_id != NO_SESSION:
-        return FetchResponse(error_code=KafkaError.FETCH_SESSION_ID_NOT_FOUND)
     is_by_id = version >= IDS_SINCE
-    names = [name_of(services, t.topic, t.topic_id, is_by_id=is_by_id) for t in request.topics]
-    wanted = [
-        FetchFrom(name, p.partition, p.fetch_offset, p.partition_max_bytes, p.current_leader_epoch)
-        for name, topic in zip(names, request.topics, strict=True)
-        if name is not None
-        for p in topic.partitions
-    ]
+    try:
+        session, partitions = context.fetch_sessions.begin(
+            request, is_by_id=is_by_id, now_ms=services.env.clock.monotonic_ms()
+        )
+    except SessionRefused as refused:
+        return FetchResponse(error_code=refused.error)
+    names = [name_of(services, p.topic, p.topic_id, is_by_id=is_by_id) for p in partitions]
     fetched = await services.fetch.fetch(
         context,
-        wanted,
+        [_from(name, p) for name, p in zip(names, partitions, strict=True) if name is not None],
         # A topic that is not there is told of at once.
         max_wait_ms=0 if None in names else request.max_wait_ms,
         min_bytes=request.min_bytes,
@@ -56,20 +55,20 @@ async def handle(
     try:
         results = iter(fetched)
         is_committed = request.isolation_level == READ_COMMITTED
-        topics: list[FetchableTopicResponse] = []
-        for name, topic in zip(names, request.topics, strict=True):
-            if len(fetched) > CHUNK_ENTRIES and topics:
+        found: list[tuple[SessionPartition, PartitionData]] = []
+        for number, (name, partition) in enumerate(zip(names, partitions, strict=True), 1):
+            data = _data(
+                partition, None if name is None else next(results), is_committed=is_committed
+            )
+            if session is None or session.note(partition, data):
+                found.append((partition, data))
+            if not number % CHUNK_PARTITIONS:
                 await services.scheduler.yield_()
-            found = None if name is None else results
-            topics.append(_topic(topic, found, is_committed=is_committed))
-        response = FetchResponse(responses=tuple(topics))
-        if len(fetched) <= CHUNK_ENTRIES:
-            parts = encode_parts(response, version)
-        else:
-            encoder = Encoder(response, version)
-            while not encoder.step(CHUNK_ENTRIES):
-                await services.scheduler.yield_()
-            parts = encoder.parts
+        response = FetchResponse(
+            session_id=NO_SESSION if session is None else session.session_id,
+            responses=_by_topic(found),
+        )
+        parts = await _encoded(services, response, version, is_long=len(found) > CHUNK_ENTRIES)
     except BaseException:
         release(fetched)
         raise
@@ -77,23 +76,28 @@ async def handle(
     return BodyParts([*parts], sum(map(len, parts)), errors)
 
 
-def _topic(
-    topic: FetchTopic, results: Iterator[Fetched] | None, *, is_committed: bool
-) -> FetchableTopicResponse:
-    """The records of a topic; `results` is None where no topic has the id."""
-    if results is None:
-        code = int(KafkaError.UNKNOWN_TOPIC_ID)
-        found = [PartitionData(each.partition, code, -1, records=b"") for each in topic.partitions]
-    else:
-        found = [_partition(next(results), is_committed=is_committed) for _ in topic.partitions]
-    return FetchableTopicResponse(topic.topic, topic.topic_id, tuple(found))
+def _from(name: str, partition: SessionPartition) -> FetchFrom:
+    wanted = partition.wanted
+    return FetchFrom(
+        name,
+        wanted.partition,
+        wanted.fetch_offset,
+        wanted.partition_max_bytes,
+        wanted.current_leader_epoch,
+    )
 
 
-def _partition(fetched: Fetched, *, is_committed: bool) -> PartitionData:
+def _data(
+    partition: SessionPartition, fetched: Fetched | None, *, is_committed: bool
+) -> PartitionData:
+    """The records of a partition; `fetched` is None where no topic has the id."""
+    number = partition.wanted.partition
+    if fetched is None:
+        return PartitionData(number, KafkaError.UNKNOWN_TOPIC_ID, -1, records=b"")
     records = b"" if fetched.records is None else fetched.records
     has_failed = fetched.code is not ErrorCode.NONE
     return PartitionData(
-        partition_index=fetched.partition,
+        partition_index=number,
         error_code=kafka_code(fetched.code),
         high_watermark=-1 if has_failed else fetched.high_watermark,
         # Every record is of no transaction, and so all that are replicated are stable.
@@ -104,3 +108,23 @@ def _partition(fetched: Fetched, *, is_committed: bool) -> PartitionData:
         # A slice of a file stands for its bytes, and is a part of the body as it is.
         records=cast(memoryview, records),
     )
+
+
+def _by_topic(
+    found: Sequence[tuple[SessionPartition, PartitionData]],
+) -> tuple[FetchableTopicResponse, ...]:
+    return tuple(
+        FetchableTopicResponse(*topic, tuple(data for _, data in of_topic))
+        for topic, of_topic in groupby(found, key=lambda each: (each[0].topic, each[0].topic_id))
+    )
+
+
+async def _encoded(
+    services: Services, response: Message, version: int, *, is_long: bool
+) -> Sequence[ResponsePart]:
+    if not is_long:
+        return encode_parts(response, version)
+    encoder = Encoder(response, version)
+    while not encoder.step(CHUNK_ENTRIES):
+        await services.scheduler.yield_()
+    return encoder.parts

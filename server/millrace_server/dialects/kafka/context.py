@@ -1,0 +1,15 @@
+"""What a handler of Kafka's protocol knows of its connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millrace_server.dialects.kafka.fetch_sessions import FetchSessions
+from millrace_server.services.request_context import RequestContext
+
+
+@dataclass(slots=True, kw_only=True)
+class KafkaContext(RequestContext):
+    """A connection, and the fetch sessions of all connections."""
+
+    fetch_sessions: FetchSessions
