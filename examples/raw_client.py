@@ -112,7 +112,7 @@ def main(address: str) -> None:
         print("connected to", hello.string(), hello.string())
 
         one = struct.pack(">i", 1)  # an array of one, W-3.5
-        topic = string(TOPIC) + struct.pack(">ihi", 1, -1, 0)  # W-4.7
+        topic = string(TOPIC) + struct.pack(">ihii", 1, -1, 0, 0)  # W-4.7
         check(ask(stream, CREATE_TOPICS, one + topic + b"\0"), "", EXISTS)
 
         batch = record_batch([b"one", b"two", b"three"], int(time.time() * 1000))

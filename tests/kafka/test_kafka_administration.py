@@ -25,6 +25,7 @@ from millrace_protocol.kafka import (
     partitions,
     reassignments,
     topic_partitions,
+    topics,
 )
 from millrace_protocol.kafka import group_offsets as offsets
 from millrace_protocol.kafka.find_coordinator import FindCoordinatorRequest
@@ -192,10 +193,11 @@ async def test_a_topic_becomes_wider(wire: KafkaWire, version: int) -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     assert await widen(("t", 2)) == [ErrorCode.INVALID_PARTITIONS]
-    assert await widen(("t", 4, placed)) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    assert await widen(("t", 4, placed * 2)) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    assert await widen(("t", 4, placed)) == [ErrorCode.NONE]
     assert await widen(("t", 5), ("t", 6)) == [ErrorCode.INVALID_REQUEST] * 2
     known = await wire.call(MetadataRequest(None), 1)
-    assert len(known.topics[0].partitions) == 3
+    assert len(known.topics[0].partitions) == 4
 
 
 async def test_the_producers_of_a_partition_are_described(wire: KafkaWire) -> None:
@@ -423,6 +425,32 @@ async def test_replicas_move_only_to_brokers_that_are_there(wire: KafkaWire, ver
     for topics in (None, (reassignments.ListPartitionReassignmentsTopics("t", (0,)),)):
         listed = await wire.call(reassignments.ListPartitionReassignmentsRequest(0, topics), 0)
         assert (listed.error_code, listed.topics) == (ErrorCode.NONE, ())
+
+
+async def test_any_broker_of_a_cluster_creates_topics_where_the_client_says() -> None:
+    async with Cluster(3) as cluster:
+        async with connect_kafka(cluster.brokers[1].port) as wire:
+            known = await wire.call(describe_cluster.DescribeClusterRequest(), 2)
+        asked = next(each for each in cluster.running if each != known.controller_id)
+        async with connect_kafka(cluster.brokers[asked].port) as wire:
+            placed = ((3, 1), (2, 3))
+            new = topics.CreatableTopic(
+                "t", -1, -1, tuple(topics.CreatableReplicaAssignment(*p) for p in enumerate(placed))
+            )
+            made = await wire.call(topics.CreateTopicsRequest((new,)), 7)
+            assert made.topics[0].error_code == ErrorCode.NONE
+            more = partitions.CreatePartitionsAssignment((1, 2))
+            wider = partitions.CreatePartitionsTopic("t", 3, (more,))
+            widened = await wire.call(partitions.CreatePartitionsRequest((wider,)), 3)
+            assert widened.results[0].error_code == ErrorCode.NONE
+            request = topic_partitions.DescribeTopicPartitionsRequest(
+                (topic_partitions.TopicRequest("t"),)
+            )
+            found: list[Any] = []
+            async with asyncio.timeout(HANG_TIMEOUT_S):
+                while len(found) < 3:
+                    found = (await wire.call(request, 0)).topics[0].partitions
+            assert [each.replica_nodes for each in found] == [*placed, (1, 2)]
 
 
 async def test_any_broker_of_a_cluster_moves_replicas_and_leaders() -> None:

@@ -358,11 +358,16 @@ async def test_committed_offsets_are_fetched(wire: KafkaWire, version: int) -> N
 async def test_topics_are_created_each_for_itself(wire: KafkaWire, version: int) -> None:
     config = (topics.CreatableTopicConfig("retention.ms", "1000"),)
     placed = (topics.CreatableReplicaAssignment(0, (0,)),)
+    nowhere = (topics.CreatableReplicaAssignment(0, (9,)),)
+    beyond = topics.CreatableReplicaAssignment(2, (0,))
     request = topics.CreateTopicsRequest(
         (
             topics.CreatableTopic("new", 3, 1, (), config),
             topics.CreatableTopic("t", -1, -1),
             topics.CreatableTopic("placed", -1, -1, placed),
+            topics.CreatableTopic("twofold", 1, -1, placed),
+            topics.CreatableTopic("gap", -1, -1, (placed[0], beyond)),
+            topics.CreatableTopic("nowhere", -1, -1, nowhere),
             topics.CreatableTopic("twice", 1, 1),
             topics.CreatableTopic("twice", 1, 1),
         )
@@ -371,18 +376,27 @@ async def test_topics_are_created_each_for_itself(wire: KafkaWire, version: int)
     assert [(each.name, each.error_code) for each in answer.topics] == [
         ("new", ErrorCode.NONE),
         ("t", ErrorCode.TOPIC_ALREADY_EXISTS),
-        ("placed", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("placed", ErrorCode.NONE),
+        ("twofold", ErrorCode.INVALID_REQUEST),
+        ("gap", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("nowhere", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ("twice", ErrorCode.INVALID_REQUEST),
         ("twice", ErrorCode.INVALID_REQUEST),
     ]
     if version >= 5:
         assert answer.topics[0].num_partitions == 3
+        settings = {each.name: each for each in answer.topics[0].configs}
+        assert (settings["retention.ms"].value, settings["retention.ms"].config_source) == (
+            "1000",
+            1,
+        )
+        assert settings["segment.ms"].config_source == 5
     if version >= 7:
         assert answer.topics[0].topic_id == await topic_id(wire, "new")
     tried = topics.CreateTopicsRequest((topics.CreatableTopic("tried", 1, 1),), 1_000, True)
     assert (await wire.call(tried, version)).topics[0].error_code == ErrorCode.NONE
     known = await wire.call(MetadataRequest(None), 1)
-    assert [each.name for each in known.topics] == ["new", "t"]
+    assert [each.name for each in known.topics] == ["new", "placed", "t"]
 
 
 @pytest.mark.parametrize("version", range(1, 7))

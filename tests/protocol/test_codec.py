@@ -431,7 +431,7 @@ def test_nested_arrays_of_a_request_are_bounded_together() -> None:
     body = encode(CreateTopicsRequest(topics, False), 0)
     with pytest.raises(WireError, match=r"^topics.2..configs: .*than 4,000 elements") as caught:
         decode(CreateTopicsRequest, body, 0)
-    assert caught.value.position == 4 + 3 * (3 + 4 + 2) + 2 * (4 + 1_500 * 4)
+    assert caught.value.position == 4 + 3 * (3 + 4 + 2) + 2 * (4 + 1_500 * 4 + 4)
     assert decode(CreateTopicsRequest, encode(CreateTopicsRequest(topics[:2], True), 0), 0)
 
 

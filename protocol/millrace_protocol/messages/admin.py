@@ -27,6 +27,15 @@ class TopicConfig(Message):
 
 
 @dataclass(slots=True)
+class ReplicaAssignment(Message):
+    """The brokers of one partition."""
+
+    replicas: tuple[int, ...] = wire(
+        array_of(INT32), "ids of the brokers that get a replica, the preferred leader first"
+    )
+
+
+@dataclass(slots=True)
 class NewTopic(Message):
     """A topic to create."""
 
@@ -35,6 +44,12 @@ class NewTopic(Message):
     replication_factor: int = wire(INT16, "copies of each partition; -1 for the broker's default")
     configs: tuple[TopicConfig, ...] = wire(
         array_of(TopicConfig), "settings that differ from the defaults"
+    )
+    assignments: tuple[ReplicaAssignment, ...] = wire(
+        array_of(ReplicaAssignment),
+        "one for each partition, and then the two numbers above are -1; empty where the "
+        "controller places the replicas",
+        default=(),
     )
 
 
@@ -94,6 +109,11 @@ class PartitionCount(Message):
 
     name: str = wire(STRING, "topic name")
     partitions: int = wire(INT32, "number of partitions afterwards; more than there are")
+    assignments: tuple[ReplicaAssignment, ...] = wire(
+        array_of(ReplicaAssignment),
+        "one for each new partition; empty where the controller places the replicas",
+        default=(),
+    )
 
 
 @dataclass(slots=True)

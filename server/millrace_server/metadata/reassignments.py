@@ -20,6 +20,7 @@ from millrace_protocol.metadata_records import (
     MetadataRecord,
 )
 from millrace_server.api_error import ApiError
+from millrace_server.metadata.assignments import check_replicas
 from millrace_server.metadata.image import (
     BrokerRegistration,
     ClusterImage,
@@ -150,18 +151,7 @@ def _substitute(
 def _check_wanted(
     image: ClusterImage, changes: PartitionChanges, topic: Topic, replicas: tuple[int, ...]
 ) -> None:
-    if not replicas or len(set(replicas)) != len(replicas):
-        raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"The replicas are {list(replicas)}; name one broker at least, and each once",
-        )
-    unknown = [r for r in replicas if r not in image.brokers]
-    if unknown:
-        known = ", ".join(map(str, sorted(image.brokers)))
-        raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Broker {unknown[0]} is not there; the cluster has the brokers {known}",
-        )
+    check_replicas(image, replicas)
     min_isr = changes.settings(topic).min_isr
     if len(replicas) < min_isr:
         raise ApiError(

@@ -21,6 +21,7 @@ from millrace_protocol.metadata_records import (
     TopicRecord,
 )
 from millrace_server.api_error import ApiError
+from millrace_server.metadata.assignments import Assignments, check_assignments
 from millrace_server.metadata.delta import preview
 from millrace_server.metadata.image import BrokerRegistration, ClusterImage, Topic
 from millrace_server.metadata.leader_election import on_topic_settings
@@ -76,36 +77,47 @@ class TopicChanges:
         partitions: int,
         replication_factor: int,
         configs: Mapping[str, str | None],
+        assignments: Assignments = (),
         start: int = 0,
         is_internal: bool = False,
     ) -> list[MetadataRecord]:
         """Records that create a topic; -1 for a count means the default. Raises `ApiError`.
 
+        Both counts are -1 where there are `assignments`.
         `start` is random and says where placement begins; `is_internal` is for topics that the
         broker creates for itself. A topic with several replicas gets the settings of its own that
         all its brokers must read alike.
         """
         _check_new_name(image, name, is_internal=is_internal)
+        if assignments:
+            _check_no_counts(partitions, replication_factor)
+            partitions, replication_factor = len(assignments), len(assignments[0])
         partitions = self._defaults.partitions if partitions == -1 else partitions
         self._check_partitions(image, partitions, more=partitions)
-        brokers = [*image.brokers.values()]
         if replication_factor == -1:
-            replication_factor = min(self._defaults.replication_factor, len(brokers))
-        _check_replication_factor(brokers, replication_factor)
+            replication_factor = min(self._defaults.replication_factor, len(image.brokers))
+        placed = _placed(image, range(partitions), replication_factor, start, assignments)
         changed = TopicConfig({}, self._defaults.configs).changed(configs)
         own = self._own(changed, replication_factor)
         return [
             TopicRecord(name, topic_id),
-            *_new_partitions(brokers, topic_id, range(partitions), replication_factor, start),
+            *_new_partitions(image, topic_id, range(partitions), placed),
             *(ConfigRecord(topic_id, key, own[key]) for key in sorted(own)),
         ]
 
     def add_partitions(
-        self, image: ClusterImage, name: str, partitions: int, *, start: int = 0
+        self,
+        image: ClusterImage,
+        name: str,
+        partitions: int,
+        *,
+        assignments: Assignments = (),
+        start: int = 0,
     ) -> list[MetadataRecord]:
         """Records that widen a topic to `partitions` partitions. Raises `ApiError`.
 
         Placement goes on where that of the topic's partitions has ended, if its brokers are there.
+        `assignments` are those of the new partitions.
         """
         topic = changeable_topic(image, name)
         count = topic.partition_count
@@ -116,12 +128,16 @@ class TopicChanges:
                 f"Topic {name!r} has {count} partitions and {partitions} were asked for; the "
                 "number can only grow",
             )
-        brokers = [*image.brokers.values()]
-        factor = topic.replication_factor
-        _check_replication_factor(brokers, factor)
-        turn = turn_of(brokers, topic.partitions[0].replicas[0])
+        numbers = range(count, partitions)
+        if assignments and len(assignments) != len(numbers):
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"There are {len(numbers)} new partitions and assignments for {len(assignments)}",
+            )
+        turn = turn_of([*image.brokers.values()], topic.partitions[0].replicas[0])
         start = start if turn is None else turn
-        return _new_partitions(brokers, topic.topic_id, range(count, partitions), factor, start)
+        placed = _placed(image, numbers, topic.replication_factor, start, assignments)
+        return _new_partitions(image, topic.topic_id, numbers, placed)
 
     def change_config(
         self, image: ClusterImage, name: str, changes: Mapping[str, str | None]
@@ -219,25 +235,43 @@ def _check_replication_factor(
         )
 
 
-def _new_partitions(
-    brokers: Sequence[BrokerRegistration],
-    topic_id: uuid.UUID,
-    numbers: range,
-    factor: int,
-    start: int,
-) -> list[MetadataRecord]:
-    placed = place(brokers, numbers, replication_factor=factor, start=start)
-    active = {broker.broker_id for broker in brokers if broker.is_active}
-    return [
-        PartitionRecord(
-            topic_id,
-            number,
-            replicas=replicas,
-            isr=tuple(replica for replica in replicas if replica in active),
-            leader=replicas[0],
-            leader_epoch=0,
-            partition_epoch=0,
-            directory_ids=(UNASSIGNED_DIRECTORY,) * factor,
+def _check_no_counts(partitions: int, replication_factor: int) -> None:
+    if partitions != -1 or replication_factor != -1:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"There are assignments, and also {partitions} partitions and a replication factor of "
+            f"{replication_factor}; these follow from the assignments, so say -1",
         )
-        for number, replicas in zip(numbers, placed, strict=True)
-    ]
+
+
+def _placed(
+    image: ClusterImage, numbers: range, factor: int, start: int, assignments: Assignments
+) -> Assignments:
+    """The replicas of new partitions. Raises `ApiError`."""
+    if assignments:
+        check_assignments(image, assignments, factor=factor)
+        return assignments
+    brokers = [*image.brokers.values()]
+    _check_replication_factor(brokers, factor)
+    return place(brokers, numbers, replication_factor=factor, start=start)
+
+
+def _new_partitions(
+    image: ClusterImage, topic_id: uuid.UUID, numbers: range, placed: Assignments
+) -> list[MetadataRecord]:
+    records: list[MetadataRecord] = []
+    for number, replicas in zip(numbers, placed, strict=True):
+        isr = tuple(replica for replica in replicas if image.brokers[replica].is_active)
+        records.append(
+            PartitionRecord(
+                topic_id,
+                number,
+                replicas=replicas,
+                isr=isr,
+                leader=isr[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directory_ids=(UNASSIGNED_DIRECTORY,) * len(replicas),
+            )
+        )
+    return records

@@ -19,6 +19,7 @@ from millrace_protocol.messages.admin import (
     DeleteTopicsResponse,
     NewTopic,
     PartitionCount,
+    ReplicaAssignment,
     TopicConfig,
     TopicResult,
 )
@@ -30,6 +31,7 @@ from millrace_protocol.messages.configs import (
 from millrace_protocol.schema import Message
 from millrace_server.controller.cluster_metadata import ClusterMetadata
 from millrace_server.controller.controller_calls import ControllerCalls
+from millrace_server.metadata.assignments import Assignments
 from millrace_server.metadata.image import Topic
 from millrace_server.peers.calls import refusal
 
@@ -50,9 +52,11 @@ class ForwardedTopics:
         partitions: int,
         replication_factor: int,
         configs: Mapping[str, str | None],
+        assignments: Assignments,
     ) -> Topic:
         """See `Topics.create`."""
-        new = NewTopic(name, partitions, replication_factor, _entries(configs))
+        placed = tuple(map(ReplicaAssignment, assignments))
+        new = NewTopic(name, partitions, replication_factor, _entries(configs), placed)
         request = CreateTopicsRequest((new,), validate_only=False)
         (created,) = (await self._forward(request, CreateTopicsResponse)).topics
         if created.error_code != ErrorCode.NONE:
@@ -61,9 +65,10 @@ class ForwardedTopics:
         image = await self._metadata.publisher.until(lambda image: topic_id in image.names)
         return image.topics[image.names[topic_id]]
 
-    async def add_partitions(self, name: str, partitions: int) -> None:
+    async def add_partitions(self, name: str, partitions: int, assignments: Assignments) -> None:
         """See `Topics.add_partitions`."""
-        request = CreatePartitionsRequest((PartitionCount(name, partitions),), False)
+        placed = tuple(map(ReplicaAssignment, assignments))
+        request = CreatePartitionsRequest((PartitionCount(name, partitions, placed),), False)
         _check((await self._forward(request, CreatePartitionsResponse)).topics)
 
     async def change_config(self, name: str, changes: Mapping[str, str | None]) -> None:

@@ -18,6 +18,7 @@ from millrace_server.controller.applier import NotApplied
 from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.environment.seams import Environment
 from millrace_server.logs import get_logger
+from millrace_server.metadata.assignments import Assignments
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.delta import preview
 from millrace_server.metadata.image import ClusterImage, Topic
@@ -73,7 +74,11 @@ class Topics:
 
     def config(self, name: str) -> TopicConfig:
         """The settings in force for a topic. Raises `ApiError`."""
-        return TopicConfig(self._cache.image.topic(name).configs, self._defaults)
+        return self.config_of(self._cache.image.topic(name))
+
+    def config_of(self, topic: Topic) -> TopicConfig:
+        """The settings in force for a topic, which may be one that is only to be created."""
+        return TopicConfig(topic.configs, self._defaults)
 
     def partition_state(self, topic: Topic, number: int) -> PartitionState:
         """What the image says of a partition, and whether its leader here serves it."""
@@ -93,6 +98,7 @@ class Topics:
         partitions: int = -1,
         replication_factor: int = -1,
         configs: Mapping[str, str | None] | None = None,
+        assignments: Assignments = (),
         validate_only: bool = False,
         is_internal: bool = False,
     ) -> Topic:
@@ -103,8 +109,10 @@ class Topics:
         that cannot be committed either, the topic stays, offline, until the disk takes it.
         """
         if not (validate_only or self._controller.is_here):
-            return await self._forwarded.create(name, partitions, replication_factor, configs or {})
-        if replication_factor == -1:
+            return await self._forwarded.create(
+                name, partitions, replication_factor, configs or {}, assignments
+            )
+        if replication_factor == -1 and not assignments:
             # The number of replicas stays, so that of a cluster that starts must not be too low.
             expected = self._rules.brokers_expected(self._cache.image)
             await self._active.registered(expected, timeout_ms=REGISTRATION_WAIT_MS)
@@ -119,6 +127,7 @@ class Topics:
                 partitions=partitions,
                 replication_factor=replication_factor,
                 configs=configs or {},
+                assignments=assignments,
                 start=start,
                 is_internal=is_internal,
             )
@@ -133,7 +142,12 @@ class Topics:
         return topic
 
     async def add_partitions(
-        self, name: str, partitions: int, *, validate_only: bool = False
+        self,
+        name: str,
+        partitions: int,
+        *,
+        assignments: Assignments = (),
+        validate_only: bool = False,
     ) -> None:
         """Widens a topic to `partitions` partitions. Raises `ApiError`.
 
@@ -141,12 +155,14 @@ class Topics:
         cannot become narrower.
         """
         if not (validate_only or self._controller.is_here):
-            await self._forwarded.add_partitions(name, partitions)
+            await self._forwarded.add_partitions(name, partitions, assignments)
             return
         start = self._rng.randrange(PLACEMENT_STARTS)
         try:
             await self._change(
-                lambda image: self._rules.add_partitions(image, name, partitions, start=start),
+                lambda image: self._rules.add_partitions(
+                    image, name, partitions, assignments=assignments, start=start
+                ),
                 validate_only=validate_only,
             )
         except NotApplied as refused:

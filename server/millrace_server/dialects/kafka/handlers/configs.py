@@ -88,7 +88,7 @@ def _describe(
     kind, name = resource.resource_type, resource.resource_name
     try:
         if kind == ResourceType.TOPIC:
-            found = _of_topic(services.topics.config(name))
+            found = topic_settings(services.topics.config(name))
         elif kind == ResourceType.BROKER:
             found = [] if not name else [*map(_of_broker, _settings(services, name))]
         elif kind == ResourceType.GROUP:
@@ -108,7 +108,8 @@ def _describe(
     return messages.DescribeConfigsResult(ErrorCode.NONE, None, kind, name, tuple(chosen))
 
 
-def _of_topic(config: TopicConfig) -> list[messages.DescribeConfigsResourceResult]:
+def topic_settings(config: TopicConfig) -> list[messages.DescribeConfigsResourceResult]:
+    """Every setting of a topic with where its value comes from."""
     return [
         messages.DescribeConfigsResourceResult(
             key.name,

@@ -13,7 +13,6 @@ from millrace_server.services.services import Services
 
 CHUNK_EPOCHS = 50
 """Epochs looked up in one chunk, some 200 us."""
-_ASSIGNMENTS = "This broker places replicas itself; leave the assignments out"
 
 
 async def create(
@@ -32,10 +31,11 @@ async def create(
             try:
                 if names.count(topic.name) > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once")
-                if topic.assignments is not None:
-                    raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, _ASSIGNMENTS)
                 await services.topics.add_partitions(
-                    topic.name, topic.count, validate_only=request.validate_only
+                    topic.name,
+                    topic.count,
+                    assignments=[each.broker_ids for each in topic.assignments or ()],
+                    validate_only=request.validate_only,
                 )
             except ApiError as error:
                 result.error_code, result.error_message = kafka_code(error.code), error.message

@@ -6,6 +6,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka.metadata import NO_ID
 from millrace_protocol.kafka.topics import (
     CreatableTopic,
+    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -16,11 +17,11 @@ from millrace_protocol.kafka.topics import (
 )
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import KafkaError, kafka_code
+from millrace_server.dialects.kafka.handlers.configs import topic_settings
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
 IDS_SINCE = 6
-_ASSIGNMENTS = "This broker places replicas itself; leave the assignments out"
 
 
 async def create(
@@ -47,13 +48,18 @@ async def _create_all(services: Services, request: CreateTopicsRequest) -> Creat
 async def _create(
     services: Services, new: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
-    if new.assignments:
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, _ASSIGNMENTS)
+    placed = {each.partition_index: each.broker_ids for each in new.assignments}
+    if placed.keys() != {*range(len(new.assignments))}:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Assignments are for the partitions 0 to {len(new.assignments) - 1}, each once",
+        )
     topic = await services.topics.create(
         new.name,
         partitions=new.num_partitions,
         replication_factor=new.replication_factor,
         configs={each.name: each.value for each in new.configs},
+        assignments=[placed[number] for number in range(len(placed))],
         validate_only=validate_only,
     )
     return CreatableTopicResult(
@@ -61,6 +67,10 @@ async def _create(
         NO_ID if validate_only else topic.topic_id,
         num_partitions=topic.partition_count,
         replication_factor=topic.replication_factor,
+        configs=tuple(
+            CreatableTopicConfigs(each.name, each.value, each.read_only, each.config_source)
+            for each in topic_settings(services.topics.config_of(topic))
+        ),
     )
 
 

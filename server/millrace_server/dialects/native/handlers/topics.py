@@ -16,6 +16,8 @@ from millrace_protocol.messages.admin import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     NewTopic,
+    PartitionCount,
+    ReplicaAssignment,
     TopicResult,
 )
 from millrace_server.api_error import ApiError
@@ -59,6 +61,7 @@ async def _create(
             partitions=new.partitions,
             replication_factor=new.replication_factor,
             configs={c.name: c.value for c in new.configs},
+            assignments=_replicas(new.assignments),
             validate_only=validate_only,
             # A broker asks for what it needs itself, too.
             is_internal=is_from_broker and new.name.startswith(INTERNAL_TOPIC_PREFIX),
@@ -98,18 +101,24 @@ async def add_partitions(
     """Widens each topic for itself."""
     check_once([t.name for t in request.topics], "topic")
 
-    async def widen(name: str, partitions: int) -> TopicResult:
+    async def widen(wanted: PartitionCount) -> TopicResult:
+        name = wanted.name
         try:
             await services.topics.add_partitions(
-                name, partitions, validate_only=request.validate_only
+                name,
+                wanted.partitions,
+                assignments=_replicas(wanted.assignments),
+                validate_only=request.validate_only,
             )
         except ApiError as error:
             return TopicResult(name, error.code, error.message)
         return TopicResult(name, ErrorCode.NONE, None)
 
-    return CreatePartitionsResponse(
-        await services.run(_each(services, request.topics, lambda t: widen(t.name, t.partitions)))
-    )
+    return CreatePartitionsResponse(await services.run(_each(services, request.topics, widen)))
+
+
+def _replicas(assignments: Sequence[ReplicaAssignment]) -> list[tuple[int, ...]]:
+    return [each.replicas for each in assignments]
 
 
 async def _each(
