@@ -422,8 +422,8 @@ async def test_replicas_move_only_to_brokers_that_are_there(wire: KafkaWire, ver
         answer = await wire.call(move(replicas), version)
         assert answer.error_code == ErrorCode.NONE
         assert answer.responses[0].partitions[0].error_code == code
-    for topics in (None, (reassignments.ListPartitionReassignmentsTopics("t", (0,)),)):
-        listed = await wire.call(reassignments.ListPartitionReassignmentsRequest(0, topics), 0)
+    for which in (None, (reassignments.ListPartitionReassignmentsTopics("t", (0,)),)):
+        listed = await wire.call(reassignments.ListPartitionReassignmentsRequest(0, which), 0)
         assert (listed.error_code, listed.topics) == (ErrorCode.NONE, ())
 
 

@@ -154,6 +154,10 @@ async def test_each_partition_has_its_turn_where_responses_are_full(wire: KafkaW
 # How many there may be
 
 
+def make_id() -> int:
+    return random.getrandbits(31)
+
+
 def begin(sessions: FetchSessions, now_ms: int, *partitions: int) -> int:
     """Begins a session of these partitions; its id, 0 for none."""
     request = fetch(0, 0, topic(dict.fromkeys(partitions, 0)))
@@ -169,7 +173,7 @@ def use(sessions: FetchSessions, session: int, epoch: int, now_ms: int, *partiti
 
 
 def test_a_session_makes_room_only_when_it_is_not_used() -> None:
-    sessions = FetchSessions(random.Random(1), sessions_max=2)
+    sessions = FetchSessions(make_id, sessions_max=2)
     first, second = begin(sessions, 0, 0), begin(sessions, 0, 0)
     use(sessions, first, 1, 10)
     assert begin(sessions, UNUSED_MS_MIN - 1, 0) == 0
@@ -182,7 +186,7 @@ def test_a_session_makes_room_only_when_it_is_not_used() -> None:
 
 
 def test_all_sessions_together_have_so_many_partitions() -> None:
-    sessions = FetchSessions(random.Random(1), partitions_max=5)
+    sessions = FetchSessions(make_id, partitions_max=5)
     first = begin(sessions, 0, 0, 1, 2)
     assert begin(sessions, 0, 0, 1, 2) == 0
     second = begin(sessions, 0, 0, 1)
@@ -194,7 +198,7 @@ def test_all_sessions_together_have_so_many_partitions() -> None:
 
 
 def test_epochs_begin_again_after_the_last_one() -> None:
-    sessions = FetchSessions(random.Random(1))
+    sessions = FetchSessions(make_id)
     session = begin(sessions, 0, 0)
     sessions._sessions[session].epoch = EPOCH_MAX
     use(sessions, session, EPOCH_MAX, 0)
@@ -211,7 +215,7 @@ STEP = st.tuples(
 def test_a_client_knows_from_its_session_what_whole_responses_would_tell(
     steps: list[tuple[str, int]],
 ) -> None:
-    sessions = FetchSessions(random.Random(1))
+    sessions = FetchSessions(make_id)
     ends, starts, offsets = [0] * 4, [0] * 4, {0: 0}
     session, _ = sessions.begin(fetch(0, 0, topic(offsets)), is_by_id=False, now_ms=0)
     assert session is not None

@@ -57,7 +57,7 @@ class KafkaDialect:
         self.services = services
         self.config = config
         self.refused_frames = LogRateLimiter(services.env.clock)
-        self.fetch_sessions = FetchSessions(services.env.rng)
+        self.fetch_sessions = FetchSessions(lambda: services.env.rng.getrandbits(31))
         names = {int(api.key): api.name for api in KAFKA_APIS.values()}
         self.apis: ApiTable[int] = ApiTable(services.statistics.registry, "kafka", names)
 

@@ -11,9 +11,8 @@ where each response is full.
 
 from __future__ import annotations
 
-import random
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from millrace_protocol.kafka.fetch import (
@@ -95,16 +94,16 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of a broker."""
+    """The sessions of a broker. `make_id()` is a random number of 31 bits."""
 
     def __init__(
         self,
-        rng: random.Random,
+        make_id: Callable[[], int],
         *,
         sessions_max: int = SESSIONS_MAX,
         partitions_max: int = PARTITIONS_MAX,
     ) -> None:
-        self._rng = rng
+        self._make_id = make_id
         self._sessions_max = sessions_max
         self._partitions_max = partitions_max
         self._sessions: dict[int, FetchSession] = {}
@@ -152,7 +151,7 @@ class FetchSessions:
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
-            session_id = self._rng.getrandbits(31)
+            session_id = self._make_id()
         session = FetchSession(session_id, is_by_id, now_ms, partitions=partitions)
         self._sessions[session_id] = session
         self._partition_count += len(partitions)
