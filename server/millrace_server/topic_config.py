@@ -106,6 +106,12 @@ _KEYS = (
         is_list=True,
     ),
     ConfigKey(
+        "compression.type",
+        "producer",
+        "producer: a batch stays as it was sent; else the broker compresses it anew if need be",
+        words=("gzip", "lz4", "producer", "snappy", "uncompressed", "zstd"),
+    ),
+    ConfigKey(
         "delete.retention.ms",
         str(DAY_MS),
         "milliseconds that a null value stays in a compacted topic, from its first cleaning on",

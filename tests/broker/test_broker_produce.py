@@ -465,6 +465,21 @@ async def test_pipelined_batches_are_appended_in_the_order_sent(wire: Wire) -> N
     assert values_of(await wire.fetch("t", 0)) == [b"%d" % n for n in range(50)]
 
 
+async def test_pipelined_batches_of_a_compacted_topic_stay_in_order_whatever_their_size(
+    wire: Wire,
+) -> None:
+    """W-2.6: the broker looks into a long batch in turns with other work."""
+    await wire.create("t", configs={"cleanup.policy": "compact"})
+    long = encode_batch([b""] * 5_000, timestamps_ms=1, keys=[b"k"] * 5_000, codec=Codec.ZSTD)
+    short = encode_batch([b""], timestamps_ms=1, keys=[b"k"])
+    for n in range(20):
+        made = bytes(short if n % 2 else long)
+        wire.send(ProduceRequest(1, 30_000, (ProducePartition("t", 0, made),)))
+    for n in range(20):
+        (result,) = (await wire.answer(ProduceResponse)).partitions
+        assert (result.error_code, result.base_offset) == (0, n // 2 * 5_001 + n % 2 * 5_000)
+
+
 async def test_a_batch_of_a_mebibyte_keeps_its_bytes(wire: Wire) -> None:
     await wire.create("t")
     value = bytes(range(256)) * 4_000

@@ -50,6 +50,7 @@ from millrace_protocol.records.header import (
     read_header,
 )
 from millrace_protocol.records.murmur2 import murmur2, partition_for_key
+from millrace_protocol.records.recompress import recompress
 from millrace_protocol.records.validate import (
     assign,
     batch_crc,
@@ -105,6 +106,7 @@ __all__ = [
     "offset_after",
     "partition_for_key",
     "read_header",
+    "recompress",
     "record_size_max",
     "seal",
     "stamp_log_append_time",

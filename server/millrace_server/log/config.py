@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from millrace_protocol.records import Codec
 from millrace_server.log.errors import TimestampOutOfRange
 
 SEGMENT_BYTES_MAX: Final = 2**31 - 1
@@ -29,7 +30,8 @@ class LogConfig:
 
     `durability` "fsync" promises that an acknowledged batch survives a power cut, "os" only that
     it survives the process. `deletes` old segments by the retention fields, `compacts` them by
-    the fields of compaction; one of the two at least.
+    the fields of compaction; one of the two at least. `codec` is that of every batch; None leaves
+    each as its producer has compressed it.
     """
 
     segment_bytes: int = 100 * _MIB
@@ -38,6 +40,7 @@ class LogConfig:
     retention_ms: int = _WEEK_MS
     retention_bytes: int = -1
     max_message_bytes: int = _MIB
+    codec: Codec | None = None
     timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
     timestamp_before_max_ms: int = 2**63 - 1
     timestamp_after_max_ms: int = 2**63 - 1

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
 from millrace_protocol.errors import ErrorCode
+from millrace_protocol.records import Codec
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Disk
 from millrace_server.log import CorruptLog, LogConfig, PartitionLog
@@ -39,6 +40,17 @@ class Identity(NamedTuple):
     number: int | None
 
 
+CODECS: Mapping[str, Codec | None] = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+"""By the words of `compression.type`."""
+
+
 def partition_directory(topic: str, number: int) -> str:
     """Where a partition lives in the data directory."""
     return f"{topic}-{number}"
@@ -54,6 +66,7 @@ def log_config(config: TopicConfig) -> LogConfig:
         retention_ms=config.number("retention.ms"),
         retention_bytes=config.number("retention.bytes"),
         max_message_bytes=config.number("max.message.bytes"),
+        codec=CODECS[config.text("compression.type")],
         timestamp_type=cast(
             Literal["CreateTime", "LogAppendTime"], config.text("message.timestamp.type")
         ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from functools import partial
 from types import TracebackType
 
 from millrace_protocol.errors import ErrorCode
@@ -21,6 +22,7 @@ from millrace_protocol.records import (
     check_batch,
     decode_payload,
     decompress_payload,
+    recompress,
 )
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import ReadBuffer, Spawn
@@ -88,6 +90,14 @@ class BatchLookups:
                     if records:
                         yield records, records[-1][0] + 1
             yield [], header.next_offset
+
+    async def recompressed(
+        self, batch: ReadBuffer, header: BatchHeader, codec: Codec, *, limit_bytes: int
+    ) -> bytearray:
+        """A whole batch with another codec. Raises `CorruptBatch`."""
+        return await self._spawn.blocking(
+            partial(recompress, batch, header, codec, limit_bytes=limit_bytes)
+        )
 
     async def _payload(
         self, batches: ReadBuffer, position: int, header: BatchHeader, limit_bytes: int

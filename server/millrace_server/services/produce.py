@@ -12,8 +12,10 @@ from functools import partial
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import BatchHeader, check_produced_batch
+from millrace_protocol.records.header import CODEC_MASK
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
+from millrace_server.limits import DECODED_BYTES_MAX
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.loop.completion import Completion
 from millrace_server.loop.fair_scheduler import FairScheduler
@@ -21,6 +23,7 @@ from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.partitions.purgatory import Purgatory
+from millrace_server.services.append_turns import AppendTurns
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.compacted_keys import check_keys, is_long, look_for_keys
 from millrace_server.services.producer_ids import ProducerIds
@@ -70,6 +73,7 @@ class ProduceService:
         self._purgatory = purgatory
         self._producer_ids = producer_ids
         self._lookups = lookups
+        self._turns = AppendTurns()
         self._disk_full_lines = LogRateLimiter(env.clock, lines=1, period_ms=DISK_FULL_LINE_MS)
 
     async def append(
@@ -89,6 +93,7 @@ class ProduceService:
         results: list[Produced] = []
         wait: _AckWait | None = None
         is_borrowed = len(batches) <= CHUNK_BATCHES
+        waiting = self._turns.waiting
         for index in range(len(batches)):
             if index and not index % CHUNK_BATCHES:
                 await self._scheduler.yield_()
@@ -99,11 +104,18 @@ class ProduceService:
                 is_known = header.producer_id < 0 or self._producer_ids.was_given(
                     header.producer_id
                 )
-                if not is_known or (partition.config.compacts and is_long(batch)):
+                config = partition.config
+                if (
+                    not is_known
+                    or config.codec not in (None, header.attributes & CODEC_MASK)
+                    or (config.compacts and is_long(batch))
+                    or (waiting and (topic, number) in waiting)
+                ):
                     if is_borrowed:
                         is_borrowed, batches = False, _copies(batches)
                         batch = batches[index][2]
-                    await self._look_into(partition, batch, header)
+                    async with self._turns.take((topic, number)):
+                        batch = await self._look_into(partition, batch, header)
                     partition, header = self._check(topic, number, batch)
                 elif partition.config.compacts:
                     check_keys(topic, batch, header)
@@ -153,12 +165,22 @@ class ProduceService:
 
     async def _look_into(
         self, partition: Partition, batch: memoryview, header: BatchHeader
-    ) -> None:
+    ) -> memoryview:
+        """The batch with the codec of its topic, when its producer and its keys are checked."""
         if header.producer_id >= 0 and not self._producer_ids.was_given(header.producer_id):
             until_given = self._producer_ids.until_given(header.producer_id)
             await self._env.spawn.task(until_given, name="producer id")
         if partition.config.compacts:
             await look_for_keys(partition.topic, batch, header, self._lookups)
+        codec = partition.config.codec
+        if codec is None or codec is header.codec:
+            return batch
+        async with self._lookups:
+            return memoryview(
+                await self._lookups.recompressed(
+                    batch, header, codec, limit_bytes=DECODED_BYTES_MAX
+                )
+            )
 
     def _check(self, topic: str, number: int, batch: memoryview) -> tuple[Partition, BatchHeader]:
         """Everything that a batch must be, but for its producer and its keys."""
