@@ -29,6 +29,7 @@ from millrace_server.config_sources import load
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.lock import DataDirectoryLocked, DirectoryLock
 from millrace_server.disk.os_disk import DIRECTORY_MODE, DiskError
+from millrace_server.environment.seams import Environment
 from millrace_server.log.errors import CorruptLog, LogFailed
 from millrace_server.logs import get_logger
 from millrace_server.machine import LoopSpawn, this_machine
@@ -37,6 +38,9 @@ from millrace_server.net.server import ListenError
 from millrace_server.node import Node
 
 log = get_logger("millrace.serve")
+
+
+MachineOf = Callable[[BrokerConfig, LoopSpawn], Environment]
 
 
 class Exit(IntEnum):
@@ -68,13 +72,21 @@ a loop that is busy for 0.3 ms at a time the 99th percentile of a flush was 15 m
 and is 4 ms with this. Python's own is 5 ms."""
 
 
+def _this_machine(config: BrokerConfig, spawn: LoopSpawn) -> Environment:
+    return this_machine(config.data, spawn)
+
+
 def serve(
-    *, config_file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
+    *,
+    config_file: Path | None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, Any],
+    make_machine: MachineOf = _this_machine,
 ) -> Exit:
     """Runs a broker in this process until a signal or a fault ends it.
 
     `flags` are fields of `BrokerConfig`; None means not given. SIGTERM and SIGINT drain; a second
-    one ends the process at once.
+    one ends the process at once. A test gives the broker another machine.
     """
     try:
         config = read_config(config_file, environment, flags)
@@ -100,7 +112,7 @@ def serve(
         )
     try:
         with asyncio.Runner(loop_factory=_loop_factory(config.loop)) as runner:
-            return runner.run(_run(config))
+            return runner.run(_run(config, make_machine))
     finally:
         lock.release()
 
@@ -139,11 +151,11 @@ def raise_open_files_limit(connections_max: int) -> None:
         )
 
 
-async def _run(config: BrokerConfig) -> Exit:
+async def _run(config: BrokerConfig, make_machine: MachineOf) -> Exit:
     stop = _stop_on_signals(asyncio.get_running_loop())
     spawn = LoopSpawn()
     try:
-        node = Node(config, this_machine(config.data, spawn), cold_reads=PageCache())
+        node = Node(config, make_machine(config, spawn), cold_reads=PageCache())
         try:
             address = await _start(node, stop, spawn)
         except ListenError as error:

@@ -7,11 +7,12 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from millrace import Producer
+from millrace import Admin, Producer
 from millrace.config import ClientOptions
 from millrace.sync import Producer as BlockingProducer
 from millrace_server.testing import Cluster, ClusterProcesses, ClusterThread
@@ -159,3 +160,50 @@ async def test_processes_are_killed_paused_and_go_on() -> None:
             cluster.resume(paused)
             await cluster.wait_until_in_sync()
         assert [value for _, value in (await read_all(cluster.servers))[0]] == numbers(0, 30)
+
+
+async def test_processes_lose_their_network_their_clock_and_their_disk() -> None:
+    racks = ("a", "b", "c")
+    async with ClusterProcesses(3, racks=racks, **SETTINGS) as cluster:
+        await create_topic(cluster.servers, partitions=1)
+        # An isolated leader takes records, and cannot ack them.
+        async with Producer(cluster.servers, request_timeout_ms=1_000) as producer:
+            await send(producer, numbers(0, 10))
+            await cluster.wait_until_in_sync()
+            isolated = await cluster.leader_of(TOPIC, 0)
+            await cluster.isolate(isolated)
+            await send(producer, numbers(10, 20))
+            assert await cluster.leader_of(TOPIC, 0) != isolated
+            await cluster.heal()
+            await cluster.wait_until_in_sync()
+
+            leader = await cluster.leader_of(TOPIC, 0)
+            full = next(each for each in cluster.running if each != leader)
+            await cluster.fill_disk(full)
+            await send(producer, numbers(20, 30))
+            await cluster.heal()
+            await cluster.wait_until_in_sync()
+
+            late = await cluster.leader_of(TOPIC, 0)
+            await cluster.skew_clock(late, -3_600)
+            other = next(each for each in cluster.running if each != late)
+            await cluster.slow(late, other, 0.05)
+            await cluster.partition(other, late, one_way=True)
+            await cluster.heal()
+            await send(producer, numbers(30, 40))
+        found = (await read_all(cluster.servers))[0]
+        assert [value for _, value in found] == numbers(0, 40)
+
+
+async def test_the_clock_of_a_process_stays_wrong_over_restarts() -> None:
+    async with ClusterProcesses(1) as cluster:
+        async with Admin(cluster.servers) as admin:
+            await admin.create_topic(TOPIC, configs={"message.timestamp.type": "LogAppendTime"})
+        await cluster.skew_clock(1, 86_400)
+        await cluster.restart(1)
+        async with Producer(cluster.servers) as producer:
+            sent = await producer.send(TOPIC, b"tomorrow")
+            assert sent.timestamp_ms > (time.time() + 80_000) * 1_000
+            await cluster.heal()
+            sent = await producer.send(TOPIC, b"today")
+            assert sent.timestamp_ms < (time.time() + 80_000) * 1_000

@@ -45,8 +45,7 @@ class Cluster:
     ) -> None:
         """`data` holds a directory for each broker; without it they are temporary. `racks` has the
         rack of each broker, or none."""
-        if racks and len(racks) != count:
-            raise ValueError(f"there are {len(racks)} racks for {count} brokers; give one for each")
+        check_racks(racks, count)
         self._layout = layout = ClusterLayout(count, data)
         self._links = Links({each: (HOST, port) for each, port in layout.broker_ports.items()})
         self._view = ClusterView(layout.ports)
@@ -192,6 +191,12 @@ class Cluster:
                 await self.stop()
         finally:
             self._layout.release()
+
+
+def check_racks(racks: Sequence[str], count: int) -> None:
+    """Raises `ValueError` unless there is a rack for each broker, or none."""
+    if racks and len(racks) != count:
+        raise ValueError(f"there are {len(racks)} racks for {count} brokers; give one for each")
 
 
 class SkewedClock:

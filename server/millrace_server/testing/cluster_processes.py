@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
-from asyncio.subprocess import Process
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from millrace_server.testing.cluster import BROKERS
+from millrace_server.testing.broker_process import BrokerProcess, Command
+from millrace_server.testing.cluster import BROKERS, check_racks
 from millrace_server.testing.cluster_layout import ClusterLayout
 from millrace_server.testing.cluster_view import WAIT_S, ClusterView
+from millrace_server.testing.links import between
 from millrace_server.testing.reserved_ports import HOST
-
-LISTENING = b"listening on "
-"""How the line begins that a broker writes when it takes connections."""
 
 
 class ClusterProcesses:
@@ -32,22 +28,33 @@ class ClusterProcesses:
 
     Keyword arguments are settings of every broker, as for `millrace serve`; `log_level` is "error"
     unless given. The brokers write their log lines to this process' stderr.
+
+    A fault is there when its call returns. One that is paused has it when it goes on.
     """
 
     def __init__(
-        self, count: int = BROKERS, *, data: str | Path | None = None, **settings: Any
+        self,
+        count: int = BROKERS,
+        *,
+        data: str | Path | None = None,
+        racks: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
-        """`data` holds a directory for each broker; without it they are temporary."""
+        """`data` holds a directory for each broker; without it they are temporary. `racks` has the
+        rack of each broker, or none."""
+        check_racks(racks, count)
         self._layout = layout = ClusterLayout(count, data)
+        self._racks = dict(zip(layout.ids, racks or [""] * count, strict=True))
         self._view = ClusterView(layout.ports)
         self._settings = {"log_level": "error", **settings}
-        self._processes: dict[int, Process] = {}
-        self._paused: set[int] = set()
+        self._processes: dict[int, BrokerProcess] = {}
+        self._link_faults: list[Command] = []
+        self._machine_faults: dict[int, Command] = {}
 
     @property
     def running(self) -> list[int]:
         """The ids of the brokers that are running and not paused."""
-        return [each for each in self._processes if each not in self._paused]
+        return [each for each, process in self._processes.items() if not process.is_paused]
 
     @property
     def pids(self) -> Mapping[int, int]:
@@ -89,13 +96,51 @@ class ClusterProcesses:
 
     def pause(self, broker_id: int) -> None:
         """Stops a process with SIGSTOP: it keeps its connections and does nothing."""
-        self._processes[broker_id].send_signal(signal.SIGSTOP)
-        self._paused.add(broker_id)
+        self._processes[broker_id].pause()
 
     def resume(self, broker_id: int) -> None:
         """Has a process go on that was paused; for it, no time has passed."""
-        self._paused.discard(broker_id)
-        self._processes[broker_id].send_signal(signal.SIGCONT)
+        self._processes[broker_id].resume()
+
+    async def partition(self, one: int, other: int, *, one_way: bool = False) -> None:
+        """See `Cluster.partition`."""
+        await self._fault_links({"cut": [(one, other)] if one_way else between([one], [other])})
+
+    async def isolate(self, broker_id: int) -> None:
+        """See `Cluster.isolate`."""
+        await self._fault_links({"cut": between([broker_id], self._layout.ids)})
+
+    async def slow(self, one: int, other: int, delay_s: float, *, one_way: bool = False) -> None:
+        """See `Cluster.slow`."""
+        directions = [(one, other)] if one_way else between([one], [other])
+        await self._fault_links({"slow": directions, "delay_s": float(delay_s)})
+
+    async def skew_clock(self, broker_id: int, seconds: float) -> None:
+        """See `Cluster.skew_clock`."""
+        await self._fault_machine(broker_id, "skew_ms", round(seconds * 1000))
+
+    async def fill_disk(self, broker_id: int) -> None:
+        """See `Cluster.fill_disk`."""
+        await self._fault_machine(broker_id, "is_disk_full", True)
+
+    async def heal(self) -> None:
+        """See `Cluster.heal`."""
+        self._link_faults.clear()
+        self._machine_faults.clear()
+        await self._command({"heal": []}, {"skew_ms": 0}, {"is_disk_full": False})
+
+    async def _fault_links(self, command: Command) -> None:
+        self._link_faults.append(command)
+        await self._command(command)
+
+    async def _fault_machine(self, broker_id: int, name: str, value: object) -> None:
+        self._machine_faults.setdefault(broker_id, {})[name] = value
+        process = self._processes.get(broker_id)
+        if process is not None:
+            await process.command({name: value})
+
+    async def _command(self, *commands: Command) -> None:
+        await asyncio.gather(*(each.command(*commands) for each in self._processes.values()))
 
     async def controller(self, *, timeout_s: float = WAIT_S) -> int:
         """The id of the active controller, when there is one. Raises `TimeoutError`."""
@@ -121,32 +166,26 @@ class ClusterProcesses:
             "data": layout.directory(broker_id),
             "listen": f"{HOST}:{layout.ports[broker_id]}",
             "quorum": layout.quorum,
+            "rack": self._racks[broker_id],
         }
         environment = {
             f"MILLRACE_{name.upper()}": str(value)
             for name, value in {**self._settings, **own}.items()
         }
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "millrace_cli", "serve"),
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, **environment},
-        )
+        process = await BrokerProcess.start(environment)
         self._processes[broker_id] = process
-        assert process.stdout is not None
-        line = await process.stdout.readline()
-        if not line.startswith(LISTENING):
+        machine = self._machine_faults.get(broker_id, {})
+        await process.command(
+            *self._link_faults, *({name: value} for name, value in machine.items())
+        )
+        if not await process.is_listening():
             del self._processes[broker_id]
-            raise RuntimeError(f"broker {broker_id} ended with {await process.wait()}; see its log")
+            code = await process.wait()
+            raise RuntimeError(f"broker {broker_id} ended with {code}; see its log")
 
     async def _end(self, ids: tuple[int, ...], number: signal.Signals) -> None:
-        ended = {each: self._processes.pop(each) for each in ids or [*self._processes]}
-        for broker_id, process in ended.items():
-            process.send_signal(number)
-            if broker_id in self._paused and number is not signal.SIGKILL:
-                process.send_signal(signal.SIGCONT)
-            self._paused.discard(broker_id)
-        await asyncio.gather(*(process.communicate() for process in ended.values()))
+        ended = [self._processes.pop(each) for each in ids or [*self._processes]]
+        await asyncio.gather(*(process.end(number) for process in ended))
 
     async def __aenter__(self) -> Self:
         try:
