@@ -25,7 +25,8 @@ _LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports
 LOOP_DOORS: dict[str, tuple[str, ...]] = {
     # Spawn.
     "TaskGroup": (),
-    "create_task": ("machine", "net.listener"),
+    # A test reads what its processes write.
+    "create_task": ("machine", "net.listener", "testing.broker_process"),
     "ensure_future": (),
     "run_in_executor": (),
     "set_default_executor": (),
@@ -48,7 +49,8 @@ LOOP_DOORS: dict[str, tuple[str, ...]] = {
     "sendfile": ("net.socket_transport",),
     "start_tls": (),
     # Connections are waited for, and room in a socket that is full.
-    "add_reader": ("net.listener", "net.handshake_queue"),
+    # The process of a test is told of faults.
+    "add_reader": ("net.listener", "net.handshake_queue", "testing.faulty_serve"),
     "add_writer": ("net.socket_transport",),
     # The process.
     "add_signal_handler": ("serve",),

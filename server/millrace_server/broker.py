@@ -232,8 +232,9 @@ class Broker:
         return FetchService(self.partitions, replicas, self.scheduler, self._fetch_purgatory)
 
     def _administration(self) -> AdministrationService:
-        defaults = self.config.topic
-        return AdministrationService(self.active, self.cache, defaults, self.controller)
+        return AdministrationService(
+            self.active, self.cache, self.config.topic, self.controller, self.quorum
+        )
 
     def _make_services(self) -> None:
         self.topics = Topics(

@@ -15,6 +15,7 @@ from millrace_protocol.kafka import (
     consumer_group_describe,
     delete_records,
     describe_cluster,
+    describe_quorum,
     elections,
     group_admin,
     group_membership,
@@ -31,6 +32,7 @@ from millrace_protocol.kafka import group_offsets as offsets
 from millrace_protocol.kafka.find_coordinator import FindCoordinatorRequest
 from millrace_protocol.kafka.metadata import MetadataRequest
 from millrace_protocol.kafka.producer_ids import InitProducerIdRequest
+from millrace_server.dialects.kafka.setting_names import KAFKA_NAMES
 from millrace_server.testing import Broker, Cluster
 from tests.broker.wire import batch
 from tests.hang_timeout import HANG_TIMEOUT_S
@@ -266,7 +268,8 @@ async def test_settings_of_a_broker_are_described_and_change_with_a_restart(
 ) -> None:
     request = configs.DescribeConfigsRequest((configs.DescribeConfigsResource(BROKER, "0", None),))
     found = named(await wire.call(request, 4))
-    assert found["partitions"].read_only
+    assert found["num.partitions"].read_only
+    assert {*KAFKA_NAMES.values()} < found.keys()
     resource = configs.AlterConfigsResource(BROKER, "0", (configs.AlterableConfig("node_id", "1"),))
     answer = await wire.call(configs.AlterConfigsRequest((resource,)), 2)
     assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
@@ -340,6 +343,26 @@ async def test_the_cluster_is_described(broker: Broker, wire: KafkaWire, version
         for kind, code in ((2, 114), (7, 115)):
             request = describe_cluster.DescribeClusterRequest(endpoint_type=kind)
             assert (await wire.call(request, version)).error_code == code
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_the_quorum_is_described(broker: Broker, wire: KafkaWire, version: int) -> None:
+    wanted = describe_quorum.RequestedTopic(
+        "__cluster_metadata",
+        (describe_quorum.RequestedPartition(0), describe_quorum.RequestedPartition(1)),
+    )
+    answer = await wire.call(describe_quorum.DescribeQuorumRequest((wanted,)), version)
+    assert answer.error_code == ErrorCode.NONE
+    found, absent = answer.topics[0].partitions
+    assert (found.error_code, found.leader_id, found.observers) == (ErrorCode.NONE, 0, ())
+    (voter,) = found.current_voters
+    assert voter.log_end_offset >= found.high_watermark > 0
+    assert absent.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if version >= 1:
+        assert voter.last_fetch_timestamp > 0
+    if version >= 2:
+        assert voter.replica_directory_id.int
+        assert [(n.node_id, n.listeners[0].port) for n in answer.nodes] == [(0, broker.port)]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
@@ -465,6 +488,13 @@ async def test_any_broker_of_a_cluster_moves_replicas_and_leaders() -> None:
             connect_kafka(cluster.brokers[asked].port) as wire,
         ):
             before = await partition(wire)
+            quorum = describe_quorum.RequestedTopic(
+                "__cluster_metadata", (describe_quorum.RequestedPartition(0),)
+            )
+            described = await wire.call(describe_quorum.DescribeQuorumRequest((quorum,)), 2)
+            (log,) = described.topics[0].partitions
+            assert (log.leader_id, len(log.current_voters)) == (known.controller_id, 3)
+            assert all(each.log_end_offset > 0 for each in log.current_voters)
             (new,) = {1, 2, 3}.difference(before.replica_nodes)
             wanted = (new, before.replica_nodes[0])
             move = reassignments.ReassignablePartition(0, wanted)
@@ -485,6 +515,9 @@ async def test_any_broker_of_a_cluster_moves_replicas_and_leaders() -> None:
 
 
 async def partition(wire: KafkaWire) -> Any:
-    """The only partition of `t`, as a broker describes it."""
+    """The only partition of `t`, as a broker describes it when it knows it."""
     request = topic_partitions.DescribeTopicPartitionsRequest((topic_partitions.TopicRequest("t"),))
-    return (await wire.call(request, 0)).topics[0].partitions[0]
+    found = ()
+    while not found:
+        found = (await wire.call(request, 0)).topics[0].partitions
+    return found[0]

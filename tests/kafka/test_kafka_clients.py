@@ -173,18 +173,20 @@ def test_every_client_reads_what_another_has_written(
         assert read(broker.servers, topic) == RECORDS, read
 
 
-async def test_aiokafka_writes_and_reads(broker: BrokerThread) -> None:
+@pytest.mark.parametrize("is_idempotent", [True, False])
+async def test_aiokafka_writes_and_reads(broker: BrokerThread, is_idempotent: bool) -> None:
+    topic = f"asynchronous-{is_idempotent}"
     async with Admin(broker.servers) as admin, Producer(broker.servers) as own:
-        await admin.create_topic("asynchronous")
-        await own.send_many("asynchronous", [b"first"], partition=0)
+        await admin.create_topic(topic)
+        await own.send_many(topic, [b"first"], partition=0)
     producer = aiokafka.AIOKafkaProducer(
-        bootstrap_servers=broker.servers, enable_idempotence=True, compression_type="lz4"
+        bootstrap_servers=broker.servers, enable_idempotence=is_idempotent, compression_type="lz4"
     )
     consumer = aiokafka.AIOKafkaConsumer(
-        "asynchronous", bootstrap_servers=broker.servers, auto_offset_reset="earliest"
+        topic, bootstrap_servers=broker.servers, auto_offset_reset="earliest"
     )
     async with producer, consumer:
-        metadata = await producer.send_and_wait("asynchronous", b"second", key=b"k")
+        metadata = await producer.send_and_wait(topic, b"second", key=b"k")
         assert metadata.offset == 1
         found = [(await consumer.getone()).value for _ in range(2)]
     assert found == [b"first", b"second"]

@@ -106,10 +106,17 @@ async def test_a_list_of_topics_is_all_none_or_those_named(
 async def test_a_topic_has_an_id_by_which_it_is_found(wire: KafkaWire) -> None:
     known = await topic_id(wire)
     answer = await wire.call(
-        MetadataRequest((MetadataRequestTopic(known, None), MetadataRequestTopic(NOBODY, None))),
+        MetadataRequest(
+            (
+                MetadataRequestTopic(known, None),
+                MetadataRequestTopic(known, ""),
+                MetadataRequestTopic(NOBODY, None),
+            )
+        ),
         13,
     )
-    by_id, unknown = answer.topics
+    by_id, beside_a_name, unknown = answer.topics
+    assert beside_a_name == by_id
     assert (by_id.name, by_id.topic_id, len(by_id.partitions)) == ("t", known, 2)
     assert by_id.partitions[1].leader_id == 0
     assert (unknown.error_code, unknown.topic_id) == (UNKNOWN_TOPIC_ID, NOBODY)

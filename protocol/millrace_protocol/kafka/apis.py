@@ -28,6 +28,7 @@ from millrace_protocol.kafka.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from millrace_protocol.kafka.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from millrace_protocol.kafka.elections import ElectLeadersRequest, ElectLeadersResponse
 from millrace_protocol.kafka.fetch import FetchRequest, FetchResponse
 from millrace_protocol.kafka.find_coordinator import (
@@ -127,6 +128,7 @@ class KafkaApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_QUORUM = 55
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     CONSUMER_GROUP_DESCRIBE = 69
@@ -218,6 +220,7 @@ _ALL = (
         range(1),
     ),
     _api(_KEY.OFFSET_DELETE, OffsetDeleteRequest, OffsetDeleteResponse, range(1)),
+    _api(_KEY.DESCRIBE_QUORUM, DescribeQuorumRequest, DescribeQuorumResponse, range(3)),
     _api(_KEY.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, range(3)),
     _api(_KEY.DESCRIBE_PRODUCERS, DescribeProducersRequest, DescribeProducersResponse, range(1)),
     _api(

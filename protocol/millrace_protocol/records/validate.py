@@ -158,8 +158,8 @@ def check_produced_batch(buf: ReadBuffer, *, max_bytes: int) -> BatchHeader:
 
     On top of `check_batch`: at most `max_bytes`, nothing behind the batch, no attribute but the
     codec, one offset per record and at least one record, timestamps that a time index can hold
-    (`-1 <= base_timestamp <= max_timestamp`), and a producer id with an epoch and a sequence or
-    none at all.
+    (`-1 <= base_timestamp <= max_timestamp`), and a producer id with an epoch and a sequence, or
+    none.
 
     Raises `BatchTooLarge` before the bytes are read, and `CorruptBatch`.
     """
@@ -181,7 +181,7 @@ def check_produced_batch(buf: ReadBuffer, *, max_bytes: int) -> BatchHeader:
             and (
                 header.producer_epoch >= 0 and header.base_sequence >= 0
                 if header.producer_id >= 0
-                else header.producer_id == header.producer_epoch == header.base_sequence == -1
+                else header.producer_id == -1
             )
             and crc32c.crc32c(memoryview(buf)[CRC_START:]) == header.crc
         ):
@@ -281,10 +281,5 @@ def _produced_fault(header: BatchHeader) -> str | None:
         return (
             f"producer id {header.producer_id} needs an epoch and a sequence, "
             f"and has {header.producer_epoch} and {header.base_sequence}"
-        )
-    if header.producer_id == -1 and (header.producer_epoch != -1 or header.base_sequence != -1):
-        return (
-            f"epoch {header.producer_epoch} and sequence {header.base_sequence} without a "
-            "producer id; all three are -1 then"
         )
     return None

@@ -26,6 +26,7 @@ from millrace_server.services.forwarded_administration import (
     ForwardedAdministration,
     Ongoing,
 )
+from millrace_server.services.quorum import QuorumService, QuorumState
 
 log = get_logger("millrace.controller")
 
@@ -47,7 +48,9 @@ class AdministrationService:
         cache: MetadataCache,
         defaults: Mapping[str, str],
         controller: ControllerCalls,
+        quorum: QuorumService,
     ) -> None:
+        self._quorum = quorum
         self._controller = controller
         self._forwarded = ForwardedAdministration(controller)
         self._active = active
@@ -116,6 +119,12 @@ class AdministrationService:
                 log.info("leader elected", topic=topic, partition=number, leader=leader)
             elected.append(Elected(topic, number, leader, error))
         return elected
+
+    async def quorum(self) -> QuorumState:
+        """The replicas of the metadata log, as the active controller sees them."""
+        if not self._controller.is_here:
+            return await self._forwarded.quorum()
+        return self._quorum.describe()
 
     async def retire(self, broker_id: int) -> Retirement:
         """Takes the next step of a retirement, on the active controller. Raises `ApiError`."""

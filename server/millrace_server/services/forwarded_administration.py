@@ -12,6 +12,7 @@ from millrace_protocol.messages.elections import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
+from millrace_protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from millrace_protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -26,6 +27,7 @@ from millrace_server.metadata.partition_changes import Election
 from millrace_server.metadata.reassignments import Reassignment
 from millrace_server.peers.calls import refusal
 from millrace_server.services.forwarded_topics import FORWARD_TIMEOUT_MS
+from millrace_server.services.quorum import QuorumState, ReplicaState
 
 M = TypeVar("M", bound=Message)
 
@@ -99,6 +101,26 @@ class ForwardedAdministration:
             )
             for each in response.partitions
         ]
+
+    async def quorum(self) -> QuorumState:
+        """See `AdministrationService.quorum`."""
+        found = await self._forward(DescribeQuorumRequest(), DescribeQuorumResponse)
+        return QuorumState(
+            found.leader_id,
+            found.leader_epoch,
+            found.high_watermark,
+            [
+                ReplicaState(
+                    each.broker_id,
+                    each.directory_id,
+                    each.is_voter,
+                    each.end_offset,
+                    each.fetched_ms,
+                    each.caught_up_ms,
+                )
+                for each in found.replicas
+            ],
+        )
 
     async def _forward(self, request: Message, response: type[M]) -> M:
         return await self._controller.forward(request, response, timeout_ms=FORWARD_TIMEOUT_MS)

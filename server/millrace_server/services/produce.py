@@ -101,12 +101,9 @@ class ProduceService:
             partition = None
             try:
                 partition, header = self._check(topic, number, batch)
-                is_known = header.producer_id < 0 or self._producer_ids.was_given(
-                    header.producer_id
-                )
-                config = partition.config
+                config, producer_id = partition.config, header.producer_id
                 if (
-                    not is_known
+                    (producer_id >= 0 and not self._producer_ids.was_given(producer_id))
                     or config.codec not in (None, header.attributes & CODEC_MASK)
                     or (config.compacts and is_long(batch))
                     or (waiting and (topic, number) in waiting)
@@ -117,9 +114,9 @@ class ProduceService:
                     async with self._turns.take((topic, number)):
                         batch = await self._look_into(partition, batch, header)
                     partition, header = self._check(topic, number, batch)
-                elif partition.config.compacts:
+                elif config.compacts:
                     check_keys(topic, batch, header)
-                if header.producer_id >= 0:
+                if producer_id >= 0:
                     self._check_producer(header)
                 if is_by_all and partition.replica is not None:
                     partition.replica.check_append()

@@ -20,7 +20,7 @@ from millrace_protocol.codec import Decoder, Encoder, decode, encode
 from millrace_protocol.errors import WireError
 from millrace_protocol.kafka.apis import KAFKA_APIS
 from millrace_protocol.kafka.headers import RequestHeader, ResponseHeader
-from millrace_protocol.primitives import INT8, INT16, INT32, INT64
+from millrace_protocol.primitives import INT8, INT16, INT32, INT64, UINT16
 from millrace_protocol.schema import Message, decode_declared, encode_declared, wire_fields
 
 
@@ -42,7 +42,7 @@ CASES = [
     for cls, module, versions in MESSAGES
     for version in versions
 ]
-BITS = {INT8: 7, INT16: 15, INT32: 31, INT64: 63}
+BITS = {INT8: 7, UINT16: 15, INT16: 15, INT32: 31, INT64: 63}
 ERRORS = st.sampled_from((-1, 0, 3, 42, 100))
 """Codes that kio knows; it has an enumeration."""
 
@@ -87,7 +87,7 @@ def _field(
         found = ERRORS
     elif kind is int:
         # kio takes some of the largest for times that its types do not hold.
-        found = st.integers(-1, (1 << min(BITS[type_], 40)) - 1)
+        found = st.integers(-(type_ is not UINT16), (1 << min(BITS[type_], 40)) - 1)
     elif kind is bool:
         found = st.booleans()
     elif kind is uuid.UUID:

@@ -9,6 +9,8 @@ from millrace_protocol.kafka.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeature,
+    SupportedFeature,
 )
 from millrace_protocol.kafka.apis import KAFKA_APIS, KafkaApiKey
 from millrace_server.services.request_context import RequestContext
@@ -17,6 +19,8 @@ from millrace_server.services.services import Services
 SOFTWARE_SINCE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 """A name or version of client software (KIP-511)."""
+FEATURE, FEATURE_LEVEL = "metadata.version", 25
+"""That of Kafka 4.0, for tools that show it. Features that change what clients do are not named."""
 _APIS = tuple(
     ApiVersion(api.key, api.advertised_min, api.max_version) for api in KAFKA_APIS.values()
 )
@@ -29,7 +33,13 @@ def handle(
     software = request.client_software_name, request.client_software_version
     if version >= SOFTWARE_SINCE and not all(map(_SOFTWARE.fullmatch, software)):
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST, ())
-    return ApiVersionsResponse(ErrorCode.NONE, _APIS)
+    return ApiVersionsResponse(
+        ErrorCode.NONE,
+        _APIS,
+        supported_features=(SupportedFeature(FEATURE, 7, FEATURE_LEVEL),),
+        finalized_features_epoch=0,
+        finalized_features=(FinalizedFeature(FEATURE, FEATURE_LEVEL, FEATURE_LEVEL),),
+    )
 
 
 def unsupported_version() -> ApiVersionsResponse:

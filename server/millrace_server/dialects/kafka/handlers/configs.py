@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics and brokers.
 
-The settings of topics are Kafka's. Those of a broker have names of their own, and only a restart
-changes them.
+The settings of topics are Kafka's. Those of a broker have names of their own where Kafka has none,
+and only a restart changes them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from millrace_protocol.kafka import incremental_configs as incremental
 from millrace_server.api_error import ApiError
 from millrace_server.broker_settings import DEFAULT, BrokerSetting
 from millrace_server.dialects.kafka.errors import kafka_code
+from millrace_server.dialects.kafka.setting_names import kafka_name
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, ConfigKey, TopicConfig, config_key
@@ -128,7 +129,7 @@ def topic_settings(config: TopicConfig) -> list[messages.DescribeConfigsResource
 def _synonyms(config: TopicConfig, key: ConfigKey) -> tuple[messages.DescribeConfigsSynonym, ...]:
     places = (
         (key.name, config.own.get(key.name), Source.TOPIC),
-        (f"topic.{key.name}", config.defaults.get(key.name), Source.STATIC_BROKER),
+        (kafka_name(f"topic.{key.name}"), config.defaults.get(key.name), Source.STATIC_BROKER),
         (key.name, key.default, Source.DEFAULT),
     )
     return tuple(messages.DescribeConfigsSynonym(*place) for place in places if place[1])
@@ -155,9 +156,10 @@ def _settings(services: Services, name: str) -> Sequence[BrokerSetting]:
 
 def _of_broker(setting: BrokerSetting) -> messages.DescribeConfigsResourceResult:
     source = Source.DEFAULT if setting.source == DEFAULT else Source.STATIC_BROKER
-    synonym = messages.DescribeConfigsSynonym(setting.name, setting.value, source)
+    name = kafka_name(setting.name)
+    synonym = messages.DescribeConfigsSynonym(name, setting.value, source)
     return messages.DescribeConfigsResourceResult(
-        setting.name,
+        name,
         setting.value,
         True,
         source,

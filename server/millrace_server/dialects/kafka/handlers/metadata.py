@@ -80,7 +80,8 @@ async def _create(
 def _describe(
     services: Services, wanted: MetadataRequestTopic, in_service: set[int]
 ) -> MetadataTopic:
-    if wanted.name is None:
+    if wanted.name is None or wanted.topic_id != NO_ID:
+        # A Java client sends an empty name beside an id.
         found = services.cluster.topic_by_id(wanted.topic_id)
         if found is None:
             return MetadataTopic(KafkaError.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
