@@ -517,7 +517,7 @@ async def test_any_broker_of_a_cluster_moves_replicas_and_leaders() -> None:
 async def partition(wire: KafkaWire) -> Any:
     """The only partition of `t`, as a broker describes it when it knows it."""
     request = topic_partitions.DescribeTopicPartitionsRequest((topic_partitions.TopicRequest("t"),))
-    found = ()
+    found: tuple[Any, ...] = ()
     while not found:
         found = (await wire.call(request, 0)).topics[0].partitions
     return found[0]
