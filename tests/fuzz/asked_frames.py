@@ -1,4 +1,4 @@
-"""The native dialect as a target: frames to a real broker, which must answer or close, and live on.
+"""Dialects as targets: frames to a real broker, which must answer or close, and live on.
 
 Owns the broker's thread and the connections. A frame is right up to its length, so that what
 comes after it is read; it is followed by a right one, whose answer must come unless the broker
@@ -17,13 +17,19 @@ from millrace_protocol.api import ApiKey
 from millrace_protocol.codec import encode
 from millrace_protocol.errors import WireError
 from millrace_protocol.framing import read_request_header, request_frame
+from millrace_protocol.kafka.apis import KafkaApiKey
+from millrace_protocol.kafka.framing import read_kafka_header
+from millrace_protocol.kafka.headers import RequestHeader as KafkaHeader
+from millrace_protocol.kafka.metadata import MetadataRequest as KafkaMetadataRequest
 from millrace_protocol.messages.metadata import MetadataRequest
 from millrace_server.testing import BrokerThread
+from tests.fuzz.kafka_bodies import kafka_frames
 from tests.fuzz.samples import FRAMES
 from tests.fuzz.targets import Target
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 ASKED_FRAMES = "native frames"
+ASKED_KAFKA_FRAMES = "kafka frames"
 _SENTINEL_ID = 0x7E57AB1E
 _SENTINEL = request_frame(
     api=ApiKey.METADATA,
@@ -32,6 +38,11 @@ _SENTINEL = request_frame(
     client_id=b"",
     body=encode(MetadataRequest(()), 0),
 )
+_KAFKA_SENTINEL_BODY = encode(KafkaHeader(KafkaApiKey.METADATA, 1, _SENTINEL_ID, None), 1) + encode(
+    KafkaMetadataRequest(()), 1
+)
+_KAFKA_SENTINEL = len(_KAFKA_SENTINEL_BODY).to_bytes(4, "big") + _KAFKA_SENTINEL_BODY
+_WITHOUT_REPLICA_ID_SINCE = 15
 _SMALL = {"durability": "os", "retention.bytes": "1048576", "segment.bytes": "1048576"}
 _RESET = struct.pack("ii", 1, 0)
 
@@ -48,10 +59,15 @@ class _Errors(logging.Handler):
 
 
 class _Peer:
-    """A connection that is opened again whenever the broker has closed it."""
+    """A connection that is opened again whenever the broker has closed it.
 
-    def __init__(self, port: int) -> None:
+    `sentinel` is a right request, whose correlation id stands at `id_position` of the response.
+    """
+
+    def __init__(self, port: int, sentinel: bytes, id_position: int) -> None:
         self._port = port
+        self._sentinel = sentinel
+        self._id_position = id_position
         self._connection: socket.socket | None = None
 
     def ask(self, frame: bytes) -> None:
@@ -61,7 +77,7 @@ class _Peer:
             # A close that leaves nothing behind: there are many, and few ports.
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         try:
-            self._connection.sendall(frame + _SENTINEL)
+            self._connection.sendall(frame + self._sentinel)
             while self._correlation_id() != _SENTINEL_ID:
                 pass
         except (EOFError, ConnectionError):
@@ -75,7 +91,7 @@ class _Peer:
     def _correlation_id(self) -> int:
         """That of the next answer."""
         length = int.from_bytes(self._bytes(4), "big")
-        found: int = struct.unpack_from(">I", self._bytes(length), 6)[0]
+        found: int = struct.unpack_from(">I", self._bytes(length), self._id_position)[0]
         return found
 
     def _bytes(self, count: int) -> bytes:
@@ -88,13 +104,9 @@ class _Peer:
 
 @contextmanager
 def asked_frames() -> Iterator[Target]:
-    """The target, for as long as its broker runs."""
-    errors = _Errors()
-    loggers = [logging.getLogger(name) for name in ("millrace", "asyncio")]
-    for logger in loggers:
-        logger.addHandler(errors)
-    with BrokerThread(partitions_max=20, topic=_SMALL) as broker:
-        peer = _Peer(broker.port)
+    """The native dialect, for as long as its broker runs."""
+    with _running_broker() as (port, errors):
+        peer = _Peer(port, _SENTINEL, 6)
 
         def run(data: bytes) -> None:
             peer.ask(_without_waiting(data))
@@ -102,6 +114,30 @@ def asked_frames() -> Iterator[Target]:
 
         yield Target(ASKED_FRAMES, run, FRAMES)
         peer.close()
+
+
+@contextmanager
+def asked_kafka_frames() -> Iterator[Target]:
+    """Kafka's dialect, for as long as its broker runs."""
+    with _running_broker() as (port, errors):
+        peer = _Peer(port, _KAFKA_SENTINEL, 0)
+
+        def run(data: bytes) -> None:
+            peer.ask(_kafka_without_waiting(data))
+            assert not errors.lines, errors.lines.pop()
+
+        yield Target(ASKED_KAFKA_FRAMES, run, kafka_frames())
+        peer.close()
+
+
+@contextmanager
+def _running_broker() -> Iterator[tuple[int, _Errors]]:
+    errors = _Errors()
+    loggers = [logging.getLogger(name) for name in ("millrace", "asyncio")]
+    for logger in loggers:
+        logger.addHandler(errors)
+    with BrokerThread(partitions_max=20, topic=_SMALL) as broker:
+        yield broker.port, errors
     for logger in loggers:
         logger.removeHandler(errors)
 
@@ -116,5 +152,19 @@ def _without_waiting(data: bytes) -> bytes:
         return bytes(frame)
     if header.api == ApiKey.FETCH:
         frame[header.body_position : header.body_position + 4] = bytes(4)
+        frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+    return bytes(frame)
+
+
+def _kafka_without_waiting(data: bytes) -> bytes:
+    """The same of Kafka's protocol."""
+    frame = bytearray(len(data[4:]).to_bytes(4, "big") + data[4:])
+    try:
+        header = read_kafka_header(frame)
+    except WireError:
+        return bytes(frame)
+    if header.key == KafkaApiKey.FETCH and header.is_supported:
+        position = header.body_position + 4 * (header.version < _WITHOUT_REPLICA_ID_SINCE)
+        frame[position : position + 4] = bytes(4)
         frame[:4] = (len(frame) - 4).to_bytes(4, "big")
     return bytes(frame)

@@ -9,7 +9,7 @@ from typing import Any
 from millrace_protocol.codec import encode
 from millrace_protocol.primitives import ArrayOf
 from millrace_protocol.records import Codec, encode_batch, read_header, seal
-from millrace_protocol.schema import Message, StructOf, codec
+from millrace_protocol.schema import Message, NullableStruct, StructOf, codec
 from millrace_protocol.spec.examples import EXAMPLES
 
 FRAMES = tuple(EXAMPLES.values())
@@ -62,9 +62,9 @@ def resealed(data: bytes) -> bytes:
     return bytes(made)
 
 
-def body(cls: type[Message]) -> bytes:
-    """A body of a message with one element in every array."""
-    return encode(_message(codec(cls, 0)), 0)
+def body(cls: type[Message], version: int = 0) -> bytes:
+    """A body of a message with elements in every array."""
+    return encode(_message(codec(cls, version)), version)
 
 
 def _message(struct: StructOf) -> Message:
@@ -82,6 +82,8 @@ def _value(type_: Any) -> Any:
         return (_value(type_.element), _value(type_.element))
     if isinstance(type_, StructOf):
         return _message(type_)
+    if isinstance(type_, NullableStruct):
+        return _message(type_.struct)
     name = type_.spec_name
     if name == "boolean":
         return True
@@ -89,6 +91,6 @@ def _value(type_: Any) -> Any:
         return uuid.UUID(int=7)
     if "string" in name:
         return "clicks"
-    if name == "records" or "bytes" in name:
+    if "records" in name or "bytes" in name:
         return _batch()
     return 1
