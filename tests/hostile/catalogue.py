@@ -12,12 +12,22 @@ from tests.hostile import (
     against_crowds,
     against_frames,
     against_groups,
+    against_kafka,
 )
 from tests.hostile.attack import ATTACKS
 
 __all__ = ["ATTACKS", "CATALOGUE"]
 # Each of them adds its attacks when it is imported.
-assert all((against_batches, against_bodies, against_crowds, against_frames, against_groups))
+assert all(
+    (
+        against_batches,
+        against_bodies,
+        against_crowds,
+        against_frames,
+        against_groups,
+        against_kafka,
+    )
+)
 
 CATALOGUE: dict[str, tuple[str, ...]] = {
     "a length that is negative": ("a negative length",),

@@ -50,13 +50,32 @@ class KafkaWire:
 
     async def response(self, api: KafkaApi, version: int) -> Any:
         """The next response, to a request of this api and version."""
-        async with asyncio.timeout(HANG_TIMEOUT_S):
-            size = int.from_bytes(await self._reader.readexactly(4), "big")
-            frame = await self._reader.readexactly(size)
+        frame = await self.some_response()
         has_tags = api.is_flexible(version) and api.key != KafkaApiKey.API_VERSIONS
         header, position = decode_leading(ResponseHeader, frame, 1 if has_tags else 0)
         assert header.correlation_id == self._correlation_id
         return decode(api.response, frame[position:], version)
+
+    def write(self, data: bytes, *, is_last: bool = False) -> None:
+        """Sends bytes that need not be a frame."""
+        self._writer.write(data)
+        if is_last:
+            self._writer.write_eof()
+
+    async def some_response(self) -> bytes:
+        """The next frame, whatever it answers."""
+        async with asyncio.timeout(HANG_TIMEOUT_S):
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            return await self._reader.readexactly(size)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the broker has closed the connection."""
+        return self._reader.at_eof()
+
+    def stop_reading(self) -> None:
+        """Leaves responses in the buffers of the system."""
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
 
     async def until_closed(self) -> bytes:
         """What the broker still sends until it closes the connection."""
