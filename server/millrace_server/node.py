@@ -6,7 +6,7 @@ import asyncio
 
 from millrace_server.broker import Broker
 from millrace_server.config import BrokerConfig
-from millrace_server.dialects import broker_dialects_of, dialects_of
+from millrace_server.dialects import broker_dialects_of, clients_of, dialects_of
 from millrace_server.environment.seams import ColdReads, Environment
 from millrace_server.logs import get_logger
 from millrace_server.net.server import Server
@@ -63,7 +63,8 @@ class Node:
             await self.server.drain(0)
             await self._stop_broker()
             raise
-        log.info("listening", host=self.address[0], port=self.address[1])
+        host, port = self.address
+        log.info("listening", host=host, port=port, clients=clients_of(self.config))
         return self.address
 
     async def _advertise(self, address: tuple[str, int]) -> None:

@@ -33,9 +33,9 @@ def test_first_line_names_the_address_and_the_broker_answers_there(serve: Serve)
         assert ask(serving.address, "TOPICS") == "OK 0 topics"
         code, stderr = serving.stop()
     assert code == 0
-    events = [json.loads(line)["event"] for line in stderr.splitlines()]
-    assert events[0] == "listening"
-    assert events[-1] == "stopped"
+    events = [json.loads(line) for line in stderr.splitlines()]
+    assert (events[0]["event"], events[-1]["event"]) == ("listening", "stopped")
+    assert events[0]["clients"] == "millrace, Kafka, netcat"
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])

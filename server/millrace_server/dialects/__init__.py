@@ -24,3 +24,8 @@ def dialects_of(services: Services, config: BrokerConfig) -> tuple[Dialect, ...]
         KafkaDialect(services, config),
         NativeDialect(services, config),
     )
+
+
+def clients_of(config: BrokerConfig) -> str:
+    """Which clients may connect, for a log line."""
+    return "millrace, Kafka, netcat" if config.text_dialect else "millrace, Kafka"
