@@ -14,7 +14,7 @@ from millrace_protocol.kafka.framing import kafka_response_prefix, read_kafka_he
 from millrace_protocol.kafka.headers import RequestHeader
 from millrace_protocol.schema import Message
 from tests.fuzz.samples import body
-from tests.fuzz.targets import Target
+from tests.fuzz.targets import SHOWN_BYTES_MAX, Target, pcap, shown
 
 
 def kafka_frames() -> tuple[bytes, ...]:
@@ -68,4 +68,9 @@ def _targets() -> list[Target]:
     return made
 
 
-KAFKA_TARGETS = (Target("kafka request header", _header, kafka_frames()), *_targets())
+KAFKA_TARGETS = (
+    Target("kafka request header", _header, kafka_frames()),
+    Target("dissect kafka frames", shown, kafka_frames(), SHOWN_BYTES_MAX),
+    Target("dissect a kafka capture", shown, (pcap(kafka_frames()[:6]),), SHOWN_BYTES_MAX),
+    *_targets(),
+)

@@ -238,7 +238,7 @@ def _decompress(codec: Codec, data: bytes) -> None:
     assert decompress(again, codec, limit_bytes=DECOMPRESSED_BYTES_MAX) == plain
 
 
-def _shown(data: bytes, file_name: str = "") -> None:
+def shown(data: bytes, file_name: str = "") -> None:
     try:
         for line in render(dissect(data, file_name=file_name), data):
             assert "\x1b" not in line and "\n" not in line
@@ -378,7 +378,7 @@ def _body_targets() -> list[Target]:
     return [Target(f"body {cls.__name__}", partial(_body, cls), (body(cls),)) for cls in classes]
 
 
-def _pcap(packets: tuple[bytes, ...]) -> bytes:
+def pcap(packets: tuple[bytes, ...]) -> bytes:
     made = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101)
     for number, payload in enumerate(packets):
         tcp = struct.pack(">HHIIBBHHH", 5000, 9092, 1, 0, 5 << 4, 0x18, 0, 0, 0) + payload
@@ -451,8 +451,8 @@ TARGETS = (
         )
         for codec in Codec
     ),
-    Target("dissect a stream", _shown, FRAMES, SHOWN_BYTES_MAX),
-    Target("dissect a capture", _shown, (_pcap(FRAMES[:4]), _pcap(FRAMES[4:])), SHOWN_BYTES_MAX),
+    Target("dissect a stream", shown, FRAMES, SHOWN_BYTES_MAX),
+    Target("dissect a capture", shown, (pcap(FRAMES[:4]), pcap(FRAMES[4:])), SHOWN_BYTES_MAX),
     Target("dissect hex", _hex, tuple(frame.hex(" ").encode() for frame in FRAMES)),
     Target("dissect a segment", _segment_file, batches(), SHOWN_BYTES_MAX),
     Target(

@@ -11,8 +11,24 @@ from typing import Any
 from millrace_protocol.dissect.batches import dissect_batches
 from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
 from millrace_protocol.errors import ErrorCode, WireError
-from millrace_protocol.primitives import ArrayOf, BodyStream, Elements, WireType
-from millrace_protocol.schema import Message, StructOf, body_elements, codec
+from millrace_protocol.primitives import (
+    ANY_RECORDS,
+    COMPACT_LENGTH,
+    INT8,
+    UVARINT,
+    ArrayOf,
+    BodyStream,
+    Elements,
+    WireType,
+)
+from millrace_protocol.schema import (
+    Message,
+    NullableStruct,
+    StructOf,
+    TaggedField,
+    body_elements,
+    codec,
+)
 
 
 def dissect_body(
@@ -63,13 +79,54 @@ class _Walk:
         for name, field_type in zip(type_.names, type_.types, strict=True):
             spans += self._field(field_type, f"{prefix}{name}")
             if self.broken:
-                break
+                return spans
+        if type_.tags is not None:
+            spans += self._tags(type_.tags, prefix)
         return spans
 
     def _field(self, type_: WireType, name: str) -> list[Span]:
         if isinstance(type_, ArrayOf):
             return self._array(type_, name)
+        if isinstance(type_, StructOf):
+            return self._element(type_, name)
+        if isinstance(type_, NullableStruct):
+            return self._nullable_struct(type_, name)
         return self._leaf(type_, name)
+
+    def _nullable_struct(self, type_: NullableStruct, name: str) -> list[Span]:
+        spans = self._leaf(INT8, f"{name}.marker")
+        if not self.broken and spans[0].value != -1:
+            spans += self._element(type_.struct, name)
+        return spans
+
+    def _tags(self, tags: tuple[TaggedField, ...], prefix: str) -> list[Span]:
+        """The tagged fields behind the others of a struct (KIP-482)."""
+        known = {each.tag: each for each in tags}
+        spans = self._leaf(UVARINT, f"{prefix}tags.count")
+        count = 0 if self.broken else spans[0].value
+        for index in range(int(str(count))):
+            for what in ("tag", "size"):
+                spans += self._leaf(UVARINT, f"{prefix}tags[{index}].{what}")
+                if self.broken:
+                    return spans
+            tag, size = (int(str(each.value)) for each in spans[-2:])
+            field = known.get(tag)
+            start = self.position
+            if start + size > self._end:
+                spans.append(self.fault(f"{prefix}tags[{index}]", start, "it ends behind the body"))
+                return spans
+            if field is None:
+                self._stream.seek(self._stream.tell() + size)
+                spans.append(Span(start, start + size, f"{prefix}tags[{index}]", "unknown field"))
+                continue
+            spans += self._field(field.type, f"{prefix}{field.name}")
+            if not self.broken and self.position != start + size:
+                spans.append(
+                    self.fault(f"{prefix}{field.name}", self.position, "its size is another")
+                )
+            if self.broken:
+                return spans
+        return spans
 
     def _array(self, type_: ArrayOf, name: str) -> list[Span]:
         start = self.position
@@ -112,15 +169,16 @@ class _Walk:
         except WireError as error:
             return self._broken_leaf(type_, name, start, error)
         end = self.position
-        if type_.spec_name == "records":
-            return [self._records(name, start, end)]
+        if type_ in ANY_RECORDS and value is not None:
+            return [self._records(type_, name, end - len(value), start, end)]
         return [Span(start, end, name, type_.spec_name, value, note=_note(name, value))]
 
-    def _records(self, name: str, start: int, end: int) -> Span:
-        size = end - start - 4
-        batches = dissect_batches(self._data, start + 4, end, prefix=name, limits=self._limits)
-        length = Span(start, start + 4, f"{name}.size", "int32", size)
-        return Span(start, end, name, "records", children=(length, *batches))
+    def _records(self, type_: WireType, name: str, first: int, start: int, end: int) -> Span:
+        """Batches from `first` on, behind their length."""
+        batches = dissect_batches(self._data, first, end, prefix=name, limits=self._limits)
+        length_type = "int32" if first - start == 4 else COMPACT_LENGTH.spec_name
+        length = Span(start, first, f"{name}.size", length_type, end - first)
+        return Span(start, end, name, type_.spec_name, children=(length, *batches))
 
     def _broken_leaf(self, type_: WireType, name: str, start: int, error: WireError) -> list[Span]:
         """What of the field is good, and then, from the exact byte on, why the rest is not."""

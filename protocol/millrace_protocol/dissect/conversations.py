@@ -2,7 +2,8 @@
 
 Owns the reassembly: retransmissions are dropped, segments out of order wait, and a hole that
 nothing fills is reported and skipped up to the next frame. Frames leave in the order in which their
-last byte was captured, so that requests and responses read as a conversation.
+last byte was captured, so that requests and responses read as a conversation. A direction with a
+request of Kafka's protocol in it is that of the client.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from millrace_protocol.dissect.captures import Segment
 from millrace_protocol.dissect.frames import dissect_frame, find_frame, frame_size
+from millrace_protocol.dissect.kafka_frames import KafkaConversation, is_kafka_request
 from millrace_protocol.dissect.span import DEFAULT_LIMITS, Limits, Span
 
 _WAITING_BYTES_MAX = 4 << 20
@@ -48,6 +50,10 @@ class _Direction:
     pending: bytearray = field(default_factory=bytearray)
     waiting: dict[int, bytes] = field(default_factory=dict)
     waiting_bytes: int = 0
+    asked: KafkaConversation | None = None
+    """What is remembered of its requests, if they are of Kafka's protocol."""
+    answers: KafkaConversation | None = None
+    """The requests of the other direction, if they are of Kafka's protocol."""
 
 
 def dissect_segments(
@@ -74,19 +80,28 @@ def dissect_segments(
                 continue
             if len(directions) >= _DIRECTIONS_MAX:
                 del directions[next(iter(directions))]
-            direction = directions[key] = _open(segment)
+            other = directions.get((segment.destination, segment.source))
+            direction = directions[key] = _open(segment, None if other is None else other.asked)
+        elif direction.answers is None:
+            other = directions.get((segment.destination, segment.source))
+            direction.answers = None if other is None else other.asked
         yield from _feed(direction, segment, limits)
     for direction in directions.values():
         yield from _finish(direction, time_ns, limits)
 
 
-def _open(segment: Segment) -> _Direction:
+def _open(segment: Segment, answers: KafkaConversation | None) -> _Direction:
     """A direction first seen at `segment`; without its SYN the stream may begin inside a frame."""
-    first = _first(segment)
-    in_step = segment.is_syn or (
-        frame_size(segment.payload) != 0 and find_frame(segment.payload, 0) in (None, 0)
-    )
-    return _Direction(segment.source, segment.destination, first, first, in_step)
+    first, payload = _first(segment), segment.payload
+    if answers is not None:
+        in_step = segment.is_syn or answers.response_size(payload) != 0
+    else:
+        in_step = segment.is_syn or (
+            frame_size(payload) != 0 and find_frame(payload, 0) in (None, 0)
+        )
+    made = _Direction(segment.source, segment.destination, first, first, in_step)
+    made.answers = answers
+    return made
 
 
 def _first(segment: Segment) -> int:
@@ -142,8 +157,10 @@ def _distance(expected: int, sequence: int) -> int:
 
 def _frames(direction: _Direction, time_ns: int, limits: Limits) -> Iterator[Sighting]:
     """Cuts whole frames off `pending`."""
+    answers = direction.answers
     if not direction.in_step:
-        start = find_frame(direction.pending, 0)
+        pending = direction.pending
+        start = find_frame(pending, 0) if answers is None else answers.find_response(pending)
         if start is None:
             del direction.pending[: max(len(direction.pending) - 5, 0)]
             return
@@ -151,14 +168,22 @@ def _frames(direction: _Direction, time_ns: int, limits: Limits) -> Iterator[Sig
         direction.in_step = True
     pending = direction.pending
     while pending:
-        size = frame_size(pending)
+        size = frame_size(pending) if answers is None else answers.response_size(pending)
         if size is None:
             return
         frame = bytes(pending[:size] if size else pending)
         del pending[: len(frame)]
         direction.in_step = size > 0
-        span = dissect_frame(frame, 0, len(frame), limits=limits)
-        yield _sighting(direction, time_ns, span)
+        if answers is None and is_kafka_request(frame):
+            direction.asked = direction.asked or KafkaConversation()
+            direction.asked.note(frame)
+        yield _sighting(direction, time_ns, _dissected(direction, frame, limits))
+
+
+def _dissected(direction: _Direction, frame: bytes, limits: Limits) -> Span:
+    if direction.answers is not None:
+        return direction.answers.dissect_response(frame, limits=limits)
+    return dissect_frame(frame, 0, len(frame), limits=limits)
 
 
 def _skip_hole(direction: _Direction, time_ns: int, limits: Limits) -> Iterator[Sighting]:
@@ -176,8 +201,7 @@ def _give_up(direction: _Direction, time_ns: int, limits: Limits) -> Iterator[Si
     begun = bytes(direction.pending)
     direction.pending.clear()
     if begun and direction.in_step:
-        span = dissect_frame(begun, 0, len(begun), limits=limits)
-        yield _sighting(direction, time_ns, span)
+        yield _sighting(direction, time_ns, _dissected(direction, begun, limits))
 
 
 def _finish(direction: _Direction, time_ns: int, limits: Limits) -> Iterator[Sighting]:

@@ -1,4 +1,6 @@
-"""A stream of native frames, requests and responses mixed; the header of each tells its kind.
+"""A stream of frames, requests and responses mixed; the header of each tells its kind.
+
+Responses of Kafka's protocol have no such header, so they are read in conversations alone.
 
 Owns the header's sixteen bytes (wire_spec.md W-2) and the recognition of the text dialect. A
 malformed frame is shown up to the byte where it goes wrong; what follows a length that cannot be
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 
 from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.dissect.body import dissect_body, error_name
+from millrace_protocol.dissect.kafka_frames import dissect_kafka_request, is_kafka_request
 from millrace_protocol.dissect.span import DEFAULT_LIMITS, Buffer, Limits, Span
 from millrace_protocol.framing import (
     CLIENT_ID_BYTES_MAX,
@@ -42,6 +45,9 @@ def frame_size(data: Buffer, start: int = 0) -> int | None:
         return newline + 1
     if len(view) < LENGTH_SIZE:
         return None
+    if is_kafka_request(view):
+        size = LENGTH_SIZE + int.from_bytes(view[:LENGTH_SIZE], "big")
+        return size if size <= len(view) else None
     length = int.from_bytes(view[:LENGTH_SIZE], "big")
     if not HEADER_SIZE - LENGTH_SIZE <= length <= FRAME_LENGTH_MAX:
         return 0
@@ -87,6 +93,8 @@ def dissect_frame(data: Buffer, start: int, end: int, *, limits: Limits = DEFAUL
     if start < end and is_text(view[start]):
         text = bytes(view[start:end]).decode("utf-8", "backslashreplace").rstrip("\r\n")
         return Span(start, end, "line", "text", text, buffer=data)
+    if is_kafka_request(view[:end], start):
+        return dissect_kafka_request(data, start, end, limits=limits)
     fields, fault = _header(view, start, end)
     if fault:
         broken = _broken_header(fields, start, end, fault)
