@@ -205,7 +205,7 @@ async def kafka_names_of_other_directories(target: Target) -> str:
                 configs.DescribeConfigsRequest((configs.DescribeConfigsResource(2, name, None),)),
                 4,
             )
-            assert described.results[0].error_code == unknown
+            assert described.results[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert {str(path) for path in target.data.parent.rglob("*") if path.is_dir()} == before
     return "INVALID_TOPIC_EXCEPTION and UNKNOWN_TOPIC_OR_PARTITION"
 

@@ -107,12 +107,13 @@ async def test_groups_are_listed_by_state_and_type(wire: KafkaWire, version: int
 async def test_groups_without_members_are_deleted(wire: KafkaWire, version: int) -> None:
     await join(wire, "stable")
     await commit(wire, "empty")
-    request = group_admin.DeleteGroupsRequest(("empty", "stable", "absent"))
+    request = group_admin.DeleteGroupsRequest(("empty", "stable", "absent", ""))
     answer = await wire.call(request, version)
     assert [(each.group_id, each.error_code) for each in answer.results] == [
         ("empty", ErrorCode.NONE),
         ("stable", ErrorCode.NON_EMPTY_GROUP),
         ("absent", ErrorCode.GROUP_ID_NOT_FOUND),
+        ("", ErrorCode.GROUP_ID_NOT_FOUND),
     ]
 
 
@@ -123,7 +124,10 @@ async def test_committed_offsets_are_deleted(wire: KafkaWire) -> None:
         "t", tuple(offset_delete.OffsetDeleteRequestPartition(number) for number in numbers)
     )
     answer = await wire.call(offset_delete.OffsetDeleteRequest("g", (topic,)), 0)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert [each.error_code for each in answer.topics[0].partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
     wanted = offsets.OffsetFetchRequestTopic("t", (0, 1))
     found = await wire.call(offsets.OffsetFetchRequest("g", (wanted,)), 2)
     assert [each.committed_offset for each in found.topics[0].partitions] == [-1, 7]
@@ -136,8 +140,9 @@ async def test_no_group_is_one_whose_partitions_the_broker_assigns(
     wire: KafkaWire, version: int
 ) -> None:
     await join(wire)
-    request = consumer_group_describe.ConsumerGroupDescribeRequest(("g",))
-    (group,) = (await wire.call(request, version)).groups
+    request = consumer_group_describe.ConsumerGroupDescribeRequest(("g", ""))
+    group, nameless = (await wire.call(request, version)).groups
+    assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
     assert (group.group_id, group.error_code) == ("g", ErrorCode.GROUP_ID_NOT_FOUND)
 
 
@@ -379,6 +384,9 @@ async def test_topics_are_described_in_pages(wire: KafkaWire, limit: int) -> Non
     assert (topic.name, topic.topic_id) == ("t", await topic_id(wire))
     assert [each.isr_nodes for each in topic.partitions] == [(0,), (0,)]
     assert whole.next_cursor is None
+    beyond = request("absent", cursor=topic_partitions.Cursor("t", 0))
+    (refused,) = (await wire.call(beyond, 0)).topics
+    assert (refused.name, refused.error_code) == ("absent", ErrorCode.INVALID_REQUEST)
 
     seen: list[tuple[str, int]] = []
     cursor = None
@@ -422,7 +430,7 @@ async def test_elections_that_are_not_needed_are_refused(wire: KafkaWire, versio
         ("absent", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
     ]
     answer = await wire.call(elections.ElectLeadersRequest(), version)
-    assert answer.replica_election_results == ()
+    assert answer.replica_election_results == (elections.ReplicaElectionResult("t", ()),)
     if version:
         answer = await wire.call(elections.ElectLeadersRequest(9), version)
         assert answer.error_code == ErrorCode.INVALID_REQUEST

@@ -26,6 +26,7 @@ from millrace_protocol.kafka.produce import ProducePartition, ProduceRequest, Pr
 from millrace_protocol.kafka.producer_ids import InitProducerIdRequest
 from millrace_server.testing import Broker
 from tests.broker.wire import batch, values_of
+from tests.hostile.forgery import forged
 from tests.kafka.kafka_wire import KafkaWire, connect_kafka, produce, topic_id
 
 UNKNOWN_TOPIC_ID = 100
@@ -120,6 +121,10 @@ async def test_a_topic_has_an_id_by_which_it_is_found(wire: KafkaWire) -> None:
     assert (by_id.name, by_id.topic_id, len(by_id.partitions)) == ("t", known, 2)
     assert by_id.partitions[1].leader_id == 0
     assert (unknown.error_code, unknown.topic_id) == (UNKNOWN_TOPIC_ID, NOBODY)
+    early = await wire.call(MetadataRequest((MetadataRequestTopic(known, "t"),)), 11)
+    assert [each.error_code for each in early.topics] == [ErrorCode.INVALID_REQUEST]
+    bad = await wire.call(MetadataRequest((MetadataRequestTopic(NO_ID, "a b"),)), 12)
+    assert [each.error_code for each in bad.topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
 @pytest.mark.parametrize(("creates", "allows"), [(False, True), (True, False), (True, True)])
@@ -171,10 +176,14 @@ async def test_what_is_refused_is_said_for_each_partition(wire: KafkaWire) -> No
         (result,) = (await wire.call(request, 9)).responses[0].partition_responses
         assert result.error_code == code
         assert result.error_message
+    # As in Kafka: what counts is whether a batch belongs to a transaction.
     transactional = produce(batch(b"x"))
     transactional.transactional_id = "tx"
     (result,) = (await wire.call(transactional, 9)).responses[0].partition_responses
-    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert result.error_code == ErrorCode.NONE
+    transactional.topics[0].partitions[0].records = forged(attributes=0x10)
+    (result,) = (await wire.call(transactional, 9)).responses[0].partition_responses
+    assert result.error_code == ErrorCode.INVALID_RECORD
     by_id = ProduceRequest(
         None, -1, 1_000, (ProduceTopic("", NOBODY, (ProducePartition(0, batch(b"x")),)),)
     )
@@ -244,9 +253,15 @@ async def test_offsets_are_found_by_name_and_by_time(wire: KafkaWire, version: i
         (found,) = answer.topics[0].partitions
         return found.error_code, found.offset
 
-    for asked, offset in ((-1, 2), (-2, 0), (-3, 1), (-4, 0), (-5, -1), (1_500, 1), (9_000, -1)):
+    for asked, offset in ((-1, 2), (-2, 0), (1_500, 1), (9_000, -1)):
         assert await offset_of(asked) == (ErrorCode.NONE, offset)
-    assert await offset_of(-9) == (ErrorCode.INVALID_REQUEST, -1)
+    for asked, offset, since in ((-3, 1, 7), (-4, 0, 8), (-5, -1, 9), (-9, -1, 99)):
+        is_known = version >= since
+        expected = (ErrorCode.NONE, offset) if is_known else (ErrorCode.UNSUPPORTED_VERSION, -1)
+        assert await offset_of(asked) == expected
+    twice = ListOffsetsTopic("t", (ListOffsetsPartition(0, timestamp=-1),) * 2)
+    answer = await wire.call(ListOffsetsRequest(-1, topics=(twice,)), version)
+    assert {each.error_code for each in answer.topics[0].partitions} == {ErrorCode.INVALID_REQUEST}
     assert await offset_of(-1, topic="absent") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 

@@ -36,6 +36,13 @@ def kafka_code(code: ErrorCode) -> int:
 
 def coordinator_code(error: ApiError) -> int:
     """The same for requests to coordinators, whose clients look for another coordinator."""
+    if error.code in (ErrorCode.BROKER_STOPPING, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+        return int(ErrorCode.NOT_COORDINATOR)
+    return kafka_code(error.code)
+
+
+def finding_code(error: ApiError) -> int:
+    """The same for the request that looks for a coordinator, which the client repeats."""
     if error.code is ErrorCode.BROKER_STOPPING:
         return int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return kafka_code(error.code)

@@ -6,6 +6,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka import active_producers as messages
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import kafka_code
+from millrace_server.dialects.kafka.handlers.topic_names import named_topic
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
@@ -29,6 +30,7 @@ async def handle(
 
 def _describe(services: Services, topic: str, number: int) -> messages.PartitionResponse:
     try:
+        named_topic(services, topic)
         found = services.offsets.producers(topic, number)
     except ApiError as error:
         return messages.PartitionResponse(number, kafka_code(error.code), error.message)

@@ -16,6 +16,8 @@ from millrace_protocol.kafka import incremental_configs as incremental
 from millrace_server.api_error import ApiError
 from millrace_server.broker_settings import DEFAULT, BrokerSetting
 from millrace_server.dialects.kafka.errors import kafka_code
+from millrace_server.dialects.kafka.handlers.repeated import repeated
+from millrace_server.dialects.kafka.handlers.topic_names import named_topic
 from millrace_server.dialects.kafka.setting_names import kafka_name
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
@@ -89,7 +91,7 @@ def _describe(
     kind, name = resource.resource_type, resource.resource_name
     try:
         if kind == ResourceType.TOPIC:
-            found = topic_settings(services.topics.config(name))
+            found = topic_settings(services.topics.config_of(named_topic(services, name)))
         elif kind == ResourceType.BROKER:
             found = [] if not name else [*map(_of_broker, _settings(services, name))]
         elif kind == ResourceType.GROUP:
@@ -222,15 +224,17 @@ async def _alter_each(
     validate_only: bool,
 ) -> tuple[messages.AlterConfigsResourceResponse, ...]:
     named = [(each.resource_type, each.resource_name) for each in resources]
+    twice = repeated(named)
     results: list[messages.AlterConfigsResourceResponse] = []
     for (kind, name), resource in zip(named, resources, strict=True):
         code, message = int(ErrorCode.NONE), None
         try:
-            if named.count((kind, name)) > 1:
+            if (kind, name) in twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The resource is named more than once")
             _check_changeable(kind)
             _check_once([each.name for each in resource.configs])
-            changes = changes_of(services.topics.config(name), resource)
+            config = services.topics.config_of(named_topic(services, name))
+            changes = changes_of(config, resource)
             await services.topics.change_config(name, changes, validate_only=validate_only)
         except ApiError as error:
             code, message = kafka_code(error.code), error.message
@@ -249,9 +253,9 @@ def _check_changeable(kind: int) -> None:
 
 
 def _check_once(names: Sequence[str]) -> None:
-    twice = [name for name in names if names.count(name) > 1]
+    twice = repeated(names)
     if twice:
-        message = f"Setting {twice[0]!r} is named more than once"
+        message = f"Setting {min(twice)!r} is named more than once"
         raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 

@@ -33,8 +33,9 @@ def _described(services: Services, group: str, version: int) -> messages.Describ
     try:
         found = services.groups.describe(group)
     except ApiError as error:
-        is_absent = error.code is ErrorCode.GROUP_ID_NOT_FOUND
-        code = coordinator_code(error)
+        # No group has an empty name.
+        is_absent = error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID)
+        code = int(ErrorCode.GROUP_ID_NOT_FOUND) if is_absent else coordinator_code(error)
         if is_absent and version < ABSENT_IS_ERROR_SINCE:
             code = int(ErrorCode.NONE)
         state = GroupState.DEAD.value if is_absent else ""
@@ -90,7 +91,9 @@ async def _delete(services: Services, group: str) -> messages.DeletableGroupResu
     try:
         await services.groups.delete(group)
     except ApiError as error:
-        return messages.DeletableGroupResult(group, coordinator_code(error))
+        is_none = error.code is ErrorCode.INVALID_GROUP_ID
+        code = ErrorCode.GROUP_ID_NOT_FOUND if is_none else coordinator_code(error)
+        return messages.DeletableGroupResult(group, code)
     return messages.DeletableGroupResult(group, ErrorCode.NONE)
 
 
@@ -114,15 +117,18 @@ async def delete_offsets(
         topics=tuple(
             offset_delete.OffsetDeleteResponseTopic(
                 topic.name,
-                tuple(_deleted(next(results)) for _ in topic.partitions),
+                tuple(_deleted(services, next(results)) for _ in topic.partitions),
             )
             for topic in request.topics
         )
     )
 
 
-def _deleted(result: requests.PartitionResult) -> offset_delete.OffsetDeleteResponsePartition:
-    code = ErrorCode.NONE if result.error is None else coordinator_code(result.error)
+def _deleted(
+    services: Services, result: requests.PartitionResult
+) -> offset_delete.OffsetDeleteResponsePartition:
+    error = services.cluster.unknown_partition(result.topic, result.partition) or result.error
+    code = ErrorCode.NONE if error is None else coordinator_code(error)
     return offset_delete.OffsetDeleteResponsePartition(result.partition, code)
 
 
@@ -136,7 +142,7 @@ def describe_consumer_groups(
     return consumer_group_describe.ConsumerGroupDescribeResponse(
         groups=tuple(
             consumer_group_describe.DescribedGroup(
-                ErrorCode.GROUP_ID_NOT_FOUND,
+                ErrorCode.GROUP_ID_NOT_FOUND if group else ErrorCode.INVALID_GROUP_ID,
                 f"Group {group!r} is not a group whose partitions the broker assigns",
                 group,
             )

@@ -10,7 +10,7 @@ from millrace_protocol.kafka.find_coordinator import (
     FindCoordinatorResponse,
 )
 from millrace_server.api_error import ApiError
-from millrace_server.dialects.kafka.errors import coordinator_code
+from millrace_server.dialects.kafka.errors import coordinator_code, finding_code
 from millrace_server.group import requests
 from millrace_server.services.groups import FoundCoordinator
 from millrace_server.services.request_context import RequestContext
@@ -49,9 +49,7 @@ def _coordinator(found: FoundCoordinator) -> Coordinator:
     if broker is not None:
         return Coordinator(found.group_id, broker.node_id, broker.host, broker.port)
     assert error is not None
-    return Coordinator(
-        found.group_id, error_code=coordinator_code(error), error_message=error.message
-    )
+    return Coordinator(found.group_id, error_code=finding_code(error), error_message=error.message)
 
 
 async def join(

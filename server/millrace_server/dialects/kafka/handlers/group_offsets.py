@@ -9,7 +9,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka import group_offsets as messages
 from millrace_protocol.kafka.metadata import NO_ID
 from millrace_server.api_error import ApiError
-from millrace_server.dialects.kafka.errors import KafkaError, coordinator_code
+from millrace_server.dialects.kafka.errors import KafkaError, coordinator_code, kafka_code
 from millrace_server.dialects.kafka.handlers.topic_names import name_of
 from millrace_server.group import requests
 from millrace_server.services.request_context import RequestContext
@@ -47,7 +47,7 @@ async def commit(
     try:
         results = iter([_code(each.error) for each in await services.groups.commit(asked)])
     except ApiError as error:
-        results = iter([coordinator_code(error)] * len(asked.offsets))
+        results = iter([_refused(services, each, error) for each in asked.offsets])
     return messages.OffsetCommitResponse(
         topics=tuple(
             messages.OffsetCommitResponseTopic(
@@ -64,6 +64,12 @@ async def commit(
             for name, topic in zip(names, request.topics, strict=True)
         )
     )
+
+
+def _refused(services: Services, offset: requests.OffsetToCommit, error: ApiError) -> int:
+    """The code of an offset in a refused request: that of its partition comes before."""
+    unknown = services.cluster.unknown_partition(offset.topic, offset.partition)
+    return coordinator_code(error) if unknown is None else kafka_code(unknown.code)
 
 
 def fetch(

@@ -17,6 +17,7 @@ from millrace_protocol.kafka.metadata import (
 from millrace_protocol.metadata_records import NO_LEADER
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import KafkaError, kafka_code
+from millrace_server.dialects.kafka.handlers.topic_names import named_topic
 from millrace_server.loop.fair_scheduler import NAME_LENGTH
 from millrace_server.metadata.image import Topic
 from millrace_server.services.request_context import RequestContext
@@ -26,6 +27,7 @@ from millrace_server.services.topics import PartitionState
 CHUNK_ENTRIES = 50
 """Topics and partitions described in one chunk, some 300 us."""
 NULL_IS_ALL_SINCE = 1
+IDS_SINCE = 12
 
 
 async def handle(
@@ -34,6 +36,14 @@ async def handle(
     """Describes the topics of the request, or all; creates those that are not there if the broker
     does so, and the client allows it."""
     cluster = services.cluster
+    asked = request.topics or ()
+    if version < IDS_SINCE and any(map(_is_by_id, asked)):
+        refused = (MetadataTopic(ErrorCode.INVALID_REQUEST, t.name or "") for t in asked)
+        return MetadataResponse(
+            cluster_id=cluster.cluster_id,
+            controller_id=cluster.controller_id,
+            topics=tuple(refused),
+        )
     brokers = cluster.brokers
     in_service = {broker.node_id for broker in brokers}
     topics: list[MetadataTopic] = []
@@ -77,18 +87,22 @@ async def _create(
     return _describe(services, wanted, in_service)
 
 
+def _is_by_id(wanted: MetadataRequestTopic) -> bool:
+    # A Java client sends an empty name beside an id.
+    return wanted.name is None or wanted.topic_id != NO_ID
+
+
 def _describe(
     services: Services, wanted: MetadataRequestTopic, in_service: set[int]
 ) -> MetadataTopic:
-    if wanted.name is None or wanted.topic_id != NO_ID:
-        # A Java client sends an empty name beside an id.
+    if _is_by_id(wanted):
         found = services.cluster.topic_by_id(wanted.topic_id)
         if found is None:
             return MetadataTopic(KafkaError.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
         topic = found
     else:
         try:
-            topic = services.cluster.topic(wanted.name)
+            topic = named_topic(services, wanted.name or "")
         except ApiError as error:
             return MetadataTopic(kafka_code(error.code), wanted.name)
     numbers = range(topic.partition_count)

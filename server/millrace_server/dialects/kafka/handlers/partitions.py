@@ -7,6 +7,7 @@ from millrace_protocol.kafka import delete_records, leader_epochs
 from millrace_protocol.kafka import partitions as messages
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import kafka_code
+from millrace_server.dialects.kafka.handlers.repeated import repeated
 from millrace_server.services.delete_records import Deletion
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
@@ -22,14 +23,14 @@ async def create(
     version: int,
 ) -> messages.CreatePartitionsResponse:
     """Widens each topic for itself."""
-    names = [topic.name for topic in request.topics]
+    twice = repeated(topic.name for topic in request.topics)
 
     async def widen_each() -> tuple[messages.CreatePartitionsTopicResult, ...]:
         results: list[messages.CreatePartitionsTopicResult] = []
         for topic in request.topics:
             result = messages.CreatePartitionsTopicResult(topic.name, ErrorCode.NONE)
             try:
-                if names.count(topic.name) > 1:
+                if topic.name in twice:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once")
                 await services.topics.add_partitions(
                     topic.name,

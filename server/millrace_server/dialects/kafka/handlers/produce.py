@@ -21,7 +21,6 @@ from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
 IDS_SINCE = 13
-_TRANSACTIONS = "This broker has no transactions; leave transactional.id out"
 
 
 async def handle(
@@ -37,8 +36,6 @@ async def handle(
         for partition in topic.partitions
     ]
     try:
-        if request.transactional_id is not None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, _TRANSACTIONS)
         produced = await services.produce.append(
             batches, acks=request.acks, timeout_ms=request.timeout_ms
         )

@@ -34,13 +34,17 @@ async def elect(
         elected = await services.run(services.administration.elect(wanted, election))
     except ApiError as error:
         return elections.ElectLeadersResponse(0, kafka_code(error.code))
+    topics = services.cluster.topic_names
+    if request.topic_partitions is not None:
+        topics = [each.topic for each in request.topic_partitions]
+    results: dict[str, list[elections.PartitionResult]] = {name: [] for name in topics}
+    for each in elected:
+        result = elections.PartitionResult(each.number, *_outcome(each.error))
+        results.setdefault(each.topic, []).append(result)
     return elections.ElectLeadersResponse(
         replica_election_results=tuple(
-            elections.ReplicaElectionResult(
-                topic,
-                tuple(elections.PartitionResult(e.number, *_outcome(e.error)) for e in of_topic),
-            )
-            for topic, of_topic in groupby(elected, key=lambda each: each.topic)
+            elections.ReplicaElectionResult(topic, tuple(of_topic))
+            for topic, of_topic in results.items()
         )
     )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 
+from millrace_server.metadata.image import Topic
 from millrace_server.services.services import Services
+from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX, check_topic_name
 
 
 def name_of(services: Services, name: str, topic_id: uuid.UUID, *, is_by_id: bool) -> str | None:
@@ -13,3 +15,11 @@ def name_of(services: Services, name: str, topic_id: uuid.UUID, *, is_by_id: boo
         return name
     topic = services.cluster.topic_by_id(topic_id)
     return None if topic is None else topic.name
+
+
+def named_topic(services: Services, name: str) -> Topic:
+    """A topic. Raises `ApiError`, for a name that no topic can have with another code than for one
+    that no topic has."""
+    if not name.startswith(INTERNAL_TOPIC_PREFIX):
+        check_topic_name(name)
+    return services.cluster.topic(name)

@@ -9,6 +9,7 @@ from millrace_protocol.kafka import topic_partitions as messages
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import kafka_code
 from millrace_server.dialects.kafka.handlers.metadata import partition_code
+from millrace_server.dialects.kafka.handlers.topic_names import named_topic
 from millrace_server.metadata.image import Topic
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
@@ -28,6 +29,12 @@ async def handle(
     """The page that begins at the cursor; a partition that is not there any more is skipped."""
     names = sorted({topic.name for topic in request.topics}) or services.cluster.topic_names
     first = 0
+    if request.cursor is not None and request.topics and request.cursor.topic_name not in names:
+        refused = (
+            messages.DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name)
+            for name in names
+        )
+        return messages.DescribeTopicPartitionsResponse(0, tuple(refused))
     if request.cursor is not None:
         names = names[bisect_left(names, request.cursor.topic_name) :]
         if names and names[0] == request.cursor.topic_name:
@@ -41,7 +48,7 @@ async def handle(
             return messages.DescribeTopicPartitionsResponse(0, tuple(topics), cursor)
         await services.scheduler.yield_()
         try:
-            topic = services.cluster.topic(name)
+            topic = named_topic(services, name)
         except ApiError as error:
             code = kafka_code(error.code)
             topics.append(messages.DescribeTopicPartitionsResponseTopic(code, name))

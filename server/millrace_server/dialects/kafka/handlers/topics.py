@@ -18,10 +18,12 @@ from millrace_protocol.kafka.topics import (
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import KafkaError, kafka_code
 from millrace_server.dialects.kafka.handlers.configs import topic_settings
+from millrace_server.dialects.kafka.handlers.repeated import repeated
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
 IDS_SINCE = 6
+_TWICE = "The topic is named more than once"
 
 
 async def create(
@@ -32,12 +34,12 @@ async def create(
 
 
 async def _create_all(services: Services, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    names = [topic.name for topic in request.topics]
+    twice = repeated(topic.name for topic in request.topics)
     results: list[CreatableTopicResult] = []
     for topic in request.topics:
         try:
-            if names.count(topic.name) > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once")
+            if topic.name in twice:
+                raise ApiError(ErrorCode.INVALID_REQUEST, _TWICE)
             results.append(await _create(services, topic, validate_only=request.validate_only))
         except ApiError as error:
             code = kafka_code(error.code)
@@ -87,7 +89,15 @@ async def delete(
 async def _delete_all(
     services: Services, wanted: tuple[DeleteTopicState, ...]
 ) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=tuple([await _delete(services, t) for t in wanted]))
+    results: list[DeletableTopicResult] = []
+    twice = repeated((topic.name, topic.topic_id) for topic in wanted)
+    for topic in wanted:
+        if (topic.name, topic.topic_id) in twice:
+            code = ErrorCode.INVALID_REQUEST
+            results.append(DeletableTopicResult(topic.name, topic.topic_id, code, _TWICE))
+        else:
+            results.append(await _delete(services, topic))
+    return DeleteTopicsResponse(responses=tuple(results))
 
 
 async def _delete(services: Services, wanted: DeleteTopicState) -> DeletableTopicResult:

@@ -1,0 +1,120 @@
+"""Apache Kafka, to be measured against: its jars, and one broker of it.
+
+The jars are fetched once, from Maven Central by the Ivy that comes with pyspark, into
+`$XDG_CACHE_HOME/millrace` or `~/.cache/millrace`. Java 17 is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+VERSION = "4.3.1"
+START_TIMEOUT_S = 60
+FETCH_TIMEOUT_S = 900
+
+
+class NoKafka(Exception):
+    """Apache Kafka is not to be had here; the text says why."""
+
+
+def cache_directory() -> Path:
+    """Where what was fetched is kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "millrace"
+
+
+def classpath(artifact: str = "kafka_2.13", *, version: str = VERSION) -> str:
+    """The jars of an artifact of Apache Kafka and of all that it needs. Raises `NoKafka`."""
+    cache = cache_directory()
+    listed = cache / f"{artifact}-{version}.classpath"
+    if listed.exists() and all(Path(jar).exists() for jar in listed.read_text().split(":")):
+        return listed.read_text()
+    cache.mkdir(parents=True, exist_ok=True)
+    import pyspark
+
+    (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
+    found = listed.with_suffix(".new")
+    command = ["java", "-jar", str(ivy), "-cache", str(cache / "ivy"), "-confs", "default"]
+    command += ["-dependency", "org.apache.kafka", artifact, version, "-cachepath", str(found)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoKafka(f"its jars cannot be fetched: {error}") from error
+    if done.returncode or not found.exists():
+        raise NoKafka(f"its jars cannot be fetched: {(done.stdout + done.stderr)[-300:]}")
+    found.write_text(found.read_text().strip())
+    found.rename(listed)
+    return listed.read_text()
+
+
+def free_port() -> int:
+    """A port that no process listens on."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+@contextmanager
+def apache_kafka(**settings: object) -> Iterator[tuple[str, int]]:
+    """One broker that is its own controller: its address for clients, and its process id.
+
+    `settings` are its own, with `_` for `.`. Raises `NoKafka`.
+    """
+    jars = classpath()
+    port, controller_port = free_port(), free_port()
+    with tempfile.TemporaryDirectory(prefix="kafka-") as directory:
+        file = Path(directory) / "server.properties"
+        given = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": f"{directory}/data",
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+        java = ["java", "-cp", jars]
+        identity = str(uuid.uuid4())
+        tool = [*java, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(file)]
+        done = subprocess.run(tool, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NoKafka(f"its directory cannot be made: {(done.stdout + done.stderr)[-300:]}")
+        log = Path(directory) / "log"
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [*java, "-Xms1g", "-Xmx1g", "kafka.Kafka", str(file)], stdout=output, stderr=output
+            )
+        try:
+            _until_listening(process, port, log)
+            yield f"127.0.0.1:{port}", process.pid
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    raise NoKafka(f"it does not start: {log.read_text()[-300:]}")

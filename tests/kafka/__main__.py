@@ -1,0 +1,52 @@
+"""`python -m tests.kafka`: what takes Apache Kafka itself, whose jars are fetched once.
+
+    python -m tests.kafka --beside 5000    generated requests of each api, to Kafka and to millrace
+
+Java 17 and access to Maven Central are needed; see `benchmarks.apache_kafka`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from benchmarks.apache_kafka import VERSION, NoKafka, apache_kafka
+from millrace_server.testing import BrokerThread
+from tests.kafka.beside import compare, summary
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.kafka",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--beside", type=int, metavar="COUNT", help="requests of each api")
+    parser.add_argument("--only", default="", help="apis whose names contain this")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    try:
+        return _beside(options.beside, options.seed, options.only)
+    except NoKafka as error:
+        print(f"Apache Kafka {VERSION}: {error}", file=sys.stderr)
+        return 1
+
+
+def _beside(count: int, seed: int, only: str) -> int:
+    with (
+        apache_kafka(auto_create_topics_enable="false") as (address, _),
+        BrokerThread(
+            group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=6_000, node_id=1
+        ) as broker,
+    ):
+        theirs, ours = (int(each.rpartition(":")[2]) for each in (address, broker.servers))
+        sent, found = asyncio.run(compare(theirs, ours, count=count, seed=seed, only=only))
+    for line in summary(found):
+        print(line)
+    print(f"{sent:,} requests, {len(found):,} differences")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

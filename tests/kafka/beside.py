@@ -1,0 +1,217 @@
+"""The same requests to Apache Kafka and to millrace: the same error codes, the same shape.
+
+Owns what of a response is compared: error codes, names and numbers of topics and partitions, and
+how many parts there are. `docs/kafka.md` explains the differences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from millrace_protocol.codec import encode
+from millrace_protocol.kafka.apis import KAFKA_APIS, KafkaApi, KafkaApiKey
+from millrace_protocol.kafka.metadata import NO_ID, MetadataRequest, MetadataRequestTopic
+from millrace_protocol.kafka.topics import CreatableTopic, CreateTopicsRequest
+from millrace_protocol.records import encode_batch
+from millrace_protocol.schema import Message
+from tests.kafka.drawn_requests import KNOWN_IDS, TOPICS, Drawn
+from tests.kafka.kafka_wire import KafkaWire, connect_kafka, produce, topic_id
+
+BROKEN_SHARE = 5
+"""One of so many requests has a body that is broken."""
+RESPONSE_S = 5
+CLOSED = "closed"
+SILENT = "nothing within five seconds"
+_KEPT = (
+    "group_id",
+    "index",
+    "name",
+    "partition",
+    "partition_id",
+    "partition_index",
+    "resource_name",
+    "resource_type",
+    "topic",
+    "topic_name",
+)
+_LEFT_OUT = (
+    "aborted_transactions",
+    "api_keys",
+    "brokers",
+    "configs",
+    "finalized_features",
+    "members",
+    "node_endpoints",
+    "nodes",
+    "record_errors",
+    "results_of_directories",
+    "supported_features",
+)
+"""What brokers of different makers have differently by right."""
+
+
+class Side:
+    """One of the two brokers."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._ids: Mapping[uuid.UUID, uuid.UUID] = {}
+
+    async def prepare(self) -> None:
+        """Makes the topics, with records."""
+        async with connect_kafka(self._port) as wire:
+            new = tuple(CreatableTopic(name, count, 1) for name, count in TOPICS.items())
+            await wire.call(CreateTopicsRequest(new, 30_000), 7)
+            for name, count in TOPICS.items():
+                for number in range(count):
+                    await self._fill(wire, name, number)
+            self._ids = {KNOWN_IDS[name]: await topic_id(wire, name) for name in TOPICS}
+
+    async def _fill(self, wire: KafkaWire, name: str, number: int) -> None:
+        records = bytes(encode_batch([b"v"] * 3, timestamps_ms=1_700_000_000_000))
+        request = produce(records, topic=name, partition=number)
+        while (await wire.call(request, 9)).responses[0].partition_responses[0].error_code:
+            named = MetadataRequest((MetadataRequestTopic(NO_ID, name),))
+            await wire.call(named, 12)
+
+    async def outcome(self, api: KafkaApi, version: int, body: bytes) -> object:
+        """What the broker does with a request: what is compared of its response, or `CLOSED`."""
+        for stand_in, real in self._ids.items():
+            body = body.replace(stand_in.bytes, real.bytes)
+        async with connect_kafka(self._port) as wire:
+            try:
+                async with asyncio.timeout(RESPONSE_S):
+                    await wire.send_raw(api.key, version, body)
+                    return compared(await wire.response(api, version))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return CLOSED
+            except TimeoutError:
+                return SILENT
+
+
+def compared(value: object) -> object:
+    """What is compared of a response: lists in any order, for some are maps in Kafka."""
+    if not isinstance(value, Message):
+        return value
+    found: dict[str, object] = {}
+    for field in dataclasses.fields(value):
+        item = getattr(value, field.name)
+        if field.name in _LEFT_OUT:
+            continue
+        if isinstance(item, tuple):
+            parts = [compared(each) for each in item if isinstance(each, Message)]
+            found[field.name] = _merged([each for each in parts if _is_shown(each)])
+        elif field.name.endswith("error_code") or field.name in _KEPT:
+            found[field.name] = item
+        elif isinstance(item, Message):
+            found[field.name] = compared(item)
+    return found
+
+
+def _merged(parts: list[Any]) -> list[Any]:
+    """The parts in some order: those of one topic together, and none without partitions."""
+    by_name: dict[str, Any] = {}
+    others: list[Any] = []
+    for part in parts:
+        names = [part[key] for key in ("name", "topic", "topic_name") if key in part]
+        lists = [key for key, value in part.items() if isinstance(value, list)]
+        if not names or len(lists) != 1 or any(part.get(k) for k in part if k.endswith("code")):
+            others.append(part)
+            continue
+        known = by_name.setdefault(str(names[0]), part)
+        if known is not part:
+            known[lists[0]] += part[lists[0]]
+    kept = [
+        part
+        for part in by_name.values()
+        if any(value for value in part.values() if isinstance(value, list))
+    ]
+    for part in kept:
+        for key, value in part.items():
+            if isinstance(value, list):
+                part[key] = _distinct(value)
+    return _distinct(kept + others)
+
+
+def _distinct(parts: list[Any]) -> list[Any]:
+    return [part for _, part in sorted({repr(part): part for part in parts}.items())]
+
+
+def _is_shown(part: object) -> bool:
+    name = part.get("name") if isinstance(part, dict) else None
+    return not (isinstance(name, str) and name.startswith("__"))
+
+
+@dataclasses.dataclass(slots=True)
+class Difference:
+    """A request that the two brokers answer differently."""
+
+    api: str
+    version: int
+    request: Message | bytes
+    theirs: object
+    ours: object
+
+    def kind(self) -> str:
+        """Differences of one kind are counted together."""
+        return f"{self.api}: {_codes(self.theirs)} there, {_codes(self.ours)} here"
+
+    def __str__(self) -> str:
+        shown = f"{self.api} v{self.version} {self.request!r}"
+        return f"{shown}\n    Kafka    {self.theirs}\n    millrace {self.ours}"
+
+
+def _codes(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return ",".join(map(str, sorted({*_error_codes(value)})))
+
+
+def _error_codes(value: object) -> list[int]:
+    if isinstance(value, list):
+        return [code for each in value for code in _error_codes(each)]
+    if not isinstance(value, dict):
+        return []
+    own = [v for k, v in value.items() if k.endswith("error_code") and isinstance(v, int)]
+    return own + [code for each in value.values() for code in _error_codes(each)]
+
+
+async def compare(
+    theirs: int, ours: int, *, count: int, seed: int, only: str = ""
+) -> tuple[int, list[Difference]]:
+    """Sends `count` requests of each api to both ports; how many, and what differed."""
+    sides = Side(theirs), Side(ours)
+    for side in sides:
+        await side.prepare()
+    sent = 0
+    differences: list[Difference] = []
+    for api in KAFKA_APIS.values():
+        if only and only not in api.name:
+            continue
+        drawn = Drawn(seed + api.key)
+        for number in range(count):
+            version = api.min_version + number % (api.max_version - api.min_version + 1)
+            request = drawn.request(api.request, version)
+            body = encode(request, version)
+            if api.key is KafkaApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
+                continue
+            if not number % BROKEN_SHARE:
+                body = drawn.broken(body)
+            outcomes = [await side.outcome(api, version, body) for side in sides]
+            sent += 1
+            if outcomes[0] != outcomes[1]:
+                shown = request if number % BROKEN_SHARE else body
+                differences.append(Difference(api.name, version, shown, *outcomes))
+    return sent, differences
+
+
+def summary(differences: list[Difference]) -> list[str]:
+    """How many there are of each kind, with an example."""
+    counts = Counter(each.kind() for each in differences)
+    examples = {each.kind(): each for each in reversed(differences)}
+    return [f"{count} times {kind}\n  {examples[kind]}" for kind, count in counts.most_common()]
