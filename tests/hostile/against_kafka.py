@@ -253,8 +253,8 @@ async def two_thousand_kafka_names_of_8_kib(target: Target) -> str:
     async with connect_kafka(target.port) as wire:
         await _lives(wire)
         answer = await wire.call(MetadataRequest(names, False), 12)
-        assert {each.error_code for each in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    return "UNKNOWN_TOPIC_OR_PARTITION"
+        assert {each.error_code for each in answer.topics} == {ErrorCode.INVALID_TOPIC_EXCEPTION}
+    return "INVALID_TOPIC_EXCEPTION"
 
 
 # Batches
