@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import spark_group
+from benchmarks import kafka_group, spark_group
 from benchmarks.__main__ import HEADINGS, main
+from benchmarks.apache_kafka import NoKafka
 from benchmarks.bare import bare_server
 from benchmarks.batches import batch_of
 from benchmarks.checkout import ROOT, Checkout, checkout_at
@@ -167,6 +168,19 @@ def test_a_run_measures_a_real_broker_and_writes_both_files(tmp_path: Path) -> N
     written = (tmp_path / "RESULTS.md").read_text()
     assert all(HEADINGS[group] in written for group in groups)
     assert str(tmp_path) not in written
+
+
+def test_without_apache_kafka_the_two_protocols_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> None:
+        raise NoKafka("there is no Java here")
+
+    monkeypatch.setattr(kafka_group, "apache_kafka", none)
+    assert main(["--scale", "tiny", "--out", str(tmp_path), "--only", "kafka"]) == 0
+    skipped, compared = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert "there is no Java here" in skipped["reason"]
+    assert compared["ratios"][0]["wall"]["low"] > 0
 
 
 def test_a_cluster_is_measured_while_its_brokers_end(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`python -m tests.kafka`: what takes Apache Kafka itself, whose jars are fetched once.
 
+    python -m tests.kafka --java           Kafka's tools, Kafka Streams and Spark's source
     python -m tests.kafka --beside 5000    generated requests of each api, to Kafka and to millrace
 
 Java 17 and access to Maven Central are needed; see `benchmarks.apache_kafka`.
@@ -14,6 +15,7 @@ import sys
 from benchmarks.apache_kafka import VERSION, NoKafka, apache_kafka
 from millrace_server.testing import BrokerThread
 from tests.kafka.beside import compare, summary
+from tests.kafka.java_tools import run
 
 
 def main() -> int:
@@ -22,11 +24,17 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--beside", type=int, metavar="COUNT", help="requests of each api")
-    parser.add_argument("--only", default="", help="apis whose names contain this")
+    parser.add_argument(
+        "--beside", type=int, default=100, metavar="COUNT", help="requests of each api"
+    )
+    parser.add_argument("--java", action="store_true", help="Kafka's own clients and tools")
+    parser.add_argument("--only", default="", help="apis or checks whose names contain this")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     try:
+        if options.java:
+            with BrokerThread(group_initial_rebalance_delay_ms=0) as broker:
+                return int(bool(run(broker.servers, options.only)))
         return _beside(options.beside, options.seed, options.only)
     except NoKafka as error:
         print(f"Apache Kafka {VERSION}: {error}", file=sys.stderr)
