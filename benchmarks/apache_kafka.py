@@ -18,6 +18,7 @@ from pathlib import Path
 
 VERSION = "4.3.1"
 START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
 FETCH_TIMEOUT_S = 900
 
 
@@ -66,10 +67,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def apache_kafka(**settings: object) -> Iterator[tuple[str, int]]:
+def apache_kafka(data: Path | None = None, **settings: object) -> Iterator[tuple[str, int]]:
     """One broker that is its own controller: its address for clients, and its process id.
 
-    `settings` are its own, with `_` for `.`. Raises `NoKafka`.
+    `data` is its directory, temporary by default. `settings` are its own, with `_` for `.`. It is
+    stopped in order. Raises `NoKafka`.
     """
     jars = classpath()
     port, controller_port = free_port(), free_port()
@@ -81,7 +83,7 @@ def apache_kafka(**settings: object) -> Iterator[tuple[str, int]]:
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": f"{directory}/data",
+            "log.dirs": data or f"{directory}/data",
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
@@ -90,11 +92,8 @@ def apache_kafka(**settings: object) -> Iterator[tuple[str, int]]:
         }
         file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
         java = ["java", "-cp", jars]
-        identity = str(uuid.uuid4())
-        tool = [*java, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(file)]
-        done = subprocess.run(tool, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NoKafka(f"its directory cannot be made: {(done.stdout + done.stderr)[-300:]}")
+        if data is None or not (data / "meta.properties").exists():
+            _format(java, file)
         log = Path(directory) / "log"
         with log.open("w") as output:
             process = subprocess.Popen(
@@ -104,8 +103,20 @@ def apache_kafka(**settings: object) -> Iterator[tuple[str, int]]:
             _until_listening(process, port, log)
             yield f"127.0.0.1:{port}", process.pid
         finally:
-            process.kill()
-            process.wait()
+            process.terminate()
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            finally:
+                process.kill()
+                process.wait()
+
+
+def _format(java: list[str], file: Path) -> None:
+    identity = str(uuid.uuid4())
+    tool = [*java, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(file)]
+    done = subprocess.run(tool, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NoKafka(f"its directory cannot be made: {(done.stdout + done.stderr)[-300:]}")
 
 
 def _until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,8 +16,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.apache_kafka import cache_directory, classpath
+import confluent_kafka
+
+from benchmarks.apache_kafka import apache_kafka, cache_directory, classpath
 from millrace import sync
+from millrace_server.testing import BrokerThread
+from tests.kafka.moved_segments import MOVED, SEGMENT, records_in, take_over
 
 TOOL_TIMEOUT_S = 120
 WAIT_S = 60
@@ -191,6 +196,63 @@ query = (
 query.awaitTermination()
 spark.stop()
 """
+
+
+# Segment files
+
+
+def kafka_segment(data: Path) -> Path:
+    """A segment that Apache Kafka has written: batches with and without codec, keys, nulls."""
+    with apache_kafka(data) as (servers, _):
+        topics(servers, "--create", "--topic", "moved", "--partitions", "1")
+        for codec in ("none", "zstd", "gzip"):
+            producer = confluent_kafka.Producer(
+                {"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 500}
+            )
+            for key, value in MOVED:
+                producer.produce("moved", value, key=key, headers=[("codec", codec)])
+            assert producer.flush(WAIT_S) == 0
+    return data / "moved-0" / SEGMENT
+
+
+def segments_of_kafka(servers: str) -> None:
+    """A broker reads a segment that Apache Kafka has written."""
+    with tempfile.TemporaryDirectory() as directory:
+        segment = kafka_segment(Path(directory) / "kafka")
+        data = Path(directory) / "millrace"
+        take_over(segment, data)
+        assert records_in(data) == MOVED * 3
+
+
+def segments_for_kafka(servers: str) -> None:
+    """Apache Kafka reads a segment that a broker has written."""
+    with tempfile.TemporaryDirectory() as directory:
+        ours, theirs = Path(directory) / "millrace", Path(directory) / "kafka"
+        with BrokerThread(data=ours) as broker:
+            with sync.Admin(broker.servers) as admin:
+                admin.create_topic("moved")
+            for codec in ("none", "zstd", "lz4"):
+                with sync.Producer(broker.servers, compression=codec) as producer:
+                    for key, value in MOVED:
+                        producer.send("moved", value, key=key)
+        kafka_segment(theirs)
+        partition = theirs / "moved-0"
+        for file in partition.iterdir():
+            if file.name != "partition.metadata":
+                file.unlink()
+        shutil.copy(ours / "moved-0" / SEGMENT, partition / SEGMENT)
+        # What it knew of the old segment.
+        for file in theirs.glob("*checkpoint*"):
+            file.unlink()
+        (theirs / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        with apache_kafka(theirs) as (address, _):
+            consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "g"})
+            consumer.assign([confluent_kafka.TopicPartition("moved", 0, 0)])
+            found = consumer.consume(3 * len(MOVED), WAIT_S)
+            consumer.close()
+        assert [(each.key(), each.value()) for each in found] == MOVED * 3
+
+
 CHECKS: tuple[Check, ...] = (
     topic_command,
     console_tools,
@@ -198,6 +260,8 @@ CHECKS: tuple[Check, ...] = (
     performance_tools,
     streams_word_count,
     spark_source_and_sink,
+    segments_of_kafka,
+    segments_for_kafka,
 )
 
 
