@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 from benchmarks.broker import RunningBroker, running_broker
 from benchmarks.contestants.work import Work
@@ -159,10 +160,14 @@ class Arena:
 
 def run_contestant(session: Session, function: str, work: Work) -> Sample:
     """One round in a fresh process. Raises `ProcessFailed` when it ends without a sample."""
-    command = python_module("benchmarks.contestants", function, work.to_json())
+    return Sample(**told_by(session, "benchmarks.contestants", function, work.to_json()))
+
+
+def told_by(session: Session, module: str, *arguments: str) -> Any:
+    """The JSON in the last line that a module prints in a process of its own."""
     with session.log.open("a") as errors:
         done = subprocess.run(
-            command,
+            python_module(module, *arguments),
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
@@ -170,5 +175,5 @@ def run_contestant(session: Session, function: str, work: Work) -> Sample:
             env={**os.environ, **session.checkout.environment},
         )
     if done.returncode:
-        raise ProcessFailed(f"{function} failed: {last_words(session.log)}")
-    return Sample(**json.loads(done.stdout.splitlines()[-1]))
+        raise ProcessFailed(f"{module} {arguments[0]} failed: {last_words(session.log)}")
+    return json.loads(done.stdout.splitlines()[-1])

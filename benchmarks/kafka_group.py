@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import json
-import os
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -19,9 +16,9 @@ from functools import partial
 from benchmarks.apache_kafka import VERSION, NoKafka, apache_kafka
 from benchmarks.batches import batch_of, fill
 from benchmarks.broker import RunningBroker, running_broker
-from benchmarks.clients import ROUND_TIMEOUT_S, run_contestant
+from benchmarks.clients import ROUND_TIMEOUT_S, run_contestant, told_by
 from benchmarks.contestants.work import Work
-from benchmarks.processes import ProcessFailed, last_words, measured, process_cpu_s, python_module
+from benchmarks.processes import measured, process_cpu_s
 from benchmarks.results import Fact, Row, Skipped, compare
 from benchmarks.samples import Sample, Spread, interleave, percentile
 from benchmarks.session import MIB, Session
@@ -121,19 +118,9 @@ def _latency(session: Session, sides: Mapping[str, Side]) -> Iterator[Row]:
 
 def _latencies(session: Session, side: Side) -> list[float]:
     work = Work(side.servers, "latency", session.scale.paced_records)
-    command = python_module("benchmarks.contestants.confluent_latency", work.to_json())
-    with session.log.open("a") as errors:
-        done = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            timeout=ROUND_TIMEOUT_S,
-            env={**os.environ, **session.checkout.environment},
-        )
-    if done.returncode:
-        raise ProcessFailed(f"the latency of {side.servers}: {last_words(session.log)}")
-    found: list[float] = json.loads(done.stdout.splitlines()[-1])
+    found: list[float] = told_by(
+        session, "benchmarks.contestants.confluent_latency", work.to_json()
+    )
     return found
 
 
