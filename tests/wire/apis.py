@@ -13,6 +13,7 @@ _CONFIGS = (
     "configs [name string, value string, is_default boolean, source string, "
     "is_read_only boolean, doc string]"
 )
+_REPLICAS = "assignments [replicas [int32]]"
 _MEMBER = "generation int32, member_id string, instance_id string?"
 _OFFSET_RESULTS = f"partitions [topic string, partition int32, {_RESULT}]"
 
@@ -72,14 +73,16 @@ APIS = {
     ),
     "CreateTopics": _api(
         19,
-        f"topics [name string, partitions int32, replication_factor int16, {_TOPIC_CONFIG}], "
-        "validate_only boolean",
+        f"topics [name string, partitions int32, replication_factor int16, {_TOPIC_CONFIG}, "
+        f"{_REPLICAS}], validate_only boolean",
         f"topics [name string, {_RESULT}, topic_id uuid, partitions int32, "
         "replication_factor int16]",
     ),
     "DeleteTopics": _api(20, "topics [string]", _TOPIC_RESULTS),
     "CreatePartitions": _api(
-        37, "topics [name string, partitions int32], validate_only boolean", _TOPIC_RESULTS
+        37,
+        f"topics [name string, partitions int32, {_REPLICAS}], validate_only boolean",
+        _TOPIC_RESULTS,
     ),
     "DescribeConfigs": _api(
         32,

@@ -86,8 +86,8 @@ def header_fields_that_a_client_may_not_set_are_an_invalid_record(target: Target
     bad += [{"record_count": n} for n in (-1, 0, 1, 3)]
     bad += [{"last_offset_delta": n} for n in (-1, 0, 2)]
     bad += [{"base_timestamp": 2_000}, {"base_timestamp": -2}, {"max_timestamp": 999}]
-    bad += [{"producer_id": -2}, {"producer_id": 5}, {"producer_epoch": 0}, {"base_sequence": 0}]
-    bad += [{"base_offset": -1}]
+    bad += [{"producer_id": -2}, {"producer_id": 5}, {"base_offset": -1}]
+    unread = ({"producer_epoch": 0}, {"base_sequence": 0})
     with target.connect() as wire:
         topic = target.topic(wire)
         for fields in bad:
@@ -96,6 +96,9 @@ def header_fields_that_a_client_may_not_set_are_an_invalid_record(target: Target
                 (INVALID_RECORD, -1),
                 f"{fields}",
             )
+        for offset, fields in enumerate(unread):
+            made = batch(b"a")
+            equal(outcome(wire, topic, altered(made, True, **fields)), (0, offset), f"{fields}")
 
 
 @check("W-5.6")

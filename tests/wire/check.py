@@ -38,7 +38,9 @@ class Target:
         name = self.name()
         settings = {"retention.ms": "-1"}
         settings |= {key.replace("_", "."): value for key, value in configs.items()}
-        created = wire.call("CreateTopics", [(name, partitions, -1, list(settings.items()))], False)
+        created = wire.call(
+            "CreateTopics", [(name, partitions, -1, list(settings.items()), [])], False
+        )
         equal(created.topics[0].error_code, 0, "CreateTopics")
         return name
 

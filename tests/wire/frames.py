@@ -216,7 +216,7 @@ def all_arrays_of_a_request_hold_at_most_4000_elements(target: Target) -> None:
     """Arrays inside arrays count together."""
     configs = [("retention.ms", "1")] * 1_999
     with target.connect() as wire:
-        topics = [(target.name(), 1, -1, configs) for _ in range(3)]
+        topics = [(target.name(), 1, -1, configs, ()) for _ in range(3)]
         refused = wire.refusal("CreateTopics", topics, True)
         equal(refused.code, INVALID_REQUEST, "6,000 elements")
 

@@ -153,7 +153,7 @@ def a_topic_name_has_1_to_249_of_the_allowed_characters(target: Target) -> None:
     with target.connect() as wire:
         good = [target.name() + "aZ09._-", (target.name() + "x" * 249)[:249]]
         bad = ["", ".", "..", "a/b", "a b", "caf\xe9", "x" * 250, "a\n"]
-        new = [(name, 1, -1, ()) for name in good + bad]
+        new = [(name, 1, -1, (), ()) for name in good + bad]
         equal(codes(wire.call("CreateTopics", new, False).topics), [0, 0] + [17] * 8, "codes")
 
 
@@ -163,10 +163,10 @@ def a_client_cannot_write_to_the_brokers_topics(target: Target) -> None:
     with target.connect() as wire:
         wire.call("FindCoordinator", [target.name("group")])
         equal(produce(wire, "__consumer_offsets", batch(b"a")).error_code, 17, "Produce")
-        internal = [("__wire", 1, -1, ())]
+        internal = [("__wire", 1, -1, (), ())]
         equal(codes(wire.call("CreateTopics", internal, True).topics), [17], "CreateTopics")
         own = "__consumer_offsets"
-        equal(codes(wire.call("CreatePartitions", [(own, 99)], True).topics), [17], "widen")
+        equal(codes(wire.call("CreatePartitions", [(own, 99, ())], True).topics), [17], "widen")
         equal(codes(wire.call("AlterConfigs", [(own, ())], True).topics), [17], "AlterConfigs")
         equal(codes(wire.call("DescribeConfigs", [own, "a/b"], []).topics), [0, 3], "describe")
 
@@ -176,10 +176,10 @@ def a_name_that_may_stand_once_is_refused_twice(target: Target) -> None:
     """INVALID_REQUEST, and nothing is done."""
     with target.connect() as wire:
         name, topic = target.name(), target.topic(wire)
-        new, made = (name, 1, -1, ()), batch(b"a")
+        new, made = (name, 1, -1, (), ()), batch(b"a")
         for api, values in (
             ("CreateTopics", ([new, new], False)),
-            ("CreatePartitions", ([(topic, 2)] * 2, False)),
+            ("CreatePartitions", ([(topic, 2, ())] * 2, False)),
             ("AlterConfigs", ([(topic, [])] * 2, False)),
             ("Produce", (-1, 0, [(topic, 0, made)] * 2)),
             ("DeleteGroups", ([name, name],)),

@@ -42,7 +42,7 @@ def a_topic_is_created_with_an_id_and_the_brokers_defaults(target: Target) -> No
     """-1 asks for the broker's defaults; the answer names what was made."""
     with target.connect() as wire:
         name = target.name()
-        created = wire.call("CreateTopics", [(name, -1, -1, [])], False).topics[0]
+        created = wire.call("CreateTopics", [(name, -1, -1, (), ())], False).topics[0]
         equal((created.error_code, created.error_message), (0, None), "the result")
         true(created.partitions >= 1 and created.replication_factor >= 1, "counts below 1")
         true(created.topic_id != NO_ID, "no topic id")
@@ -56,13 +56,13 @@ def topics_are_created_each_for_itself(target: Target) -> None:
     with target.connect() as wire:
         there, name = target.topic(wire), target.name()
         new = [
-            (there, 1, -1, []),
-            (name, 2, 1, []),
-            (target.name(), 0, -1, []),
-            (target.name(), 1, 0, []),
-            (target.name(), 1, 99, []),
-            (target.name(), 1, -1, [("no.such.setting", "1")]),
-            (target.name(), 1, -1, [("retention.ms", "soon")]),
+            (there, 1, -1, (), ()),
+            (name, 2, 1, (), ()),
+            (target.name(), 0, -1, (), ()),
+            (target.name(), 1, 0, (), ()),
+            (target.name(), 1, 99, (), ()),
+            (target.name(), 1, -1, [("no.such.setting", "1")], ()),
+            (target.name(), 1, -1, [("retention.ms", "soon")], ()),
         ]
         results = wire.call("CreateTopics", new, False).topics
         equal(codes(results), [36, 0, 37, 38, 38, 40, 40], "codes")
@@ -71,13 +71,42 @@ def topics_are_created_each_for_itself(target: Target) -> None:
         equal(len(wire.call("Metadata", [name]).topics[0].partitions), 2, "partitions")
 
 
+@check("W-4.7", "W-4.9")
+def assignments_say_where_the_replicas_are(target: Target) -> None:
+    """A broker that is not there, an empty list and a number beside them are refused."""
+    with target.connect() as wire:
+        here = wire.call("Metadata", []).brokers[0].node_id
+        name = target.name()
+        new = [
+            (name, -1, -1, (), [([here],), ([here],)]),
+            (target.name(), -1, -1, (), [([here + 99],)]),
+            (target.name(), -1, -1, (), [([here, here],)]),
+            (target.name(), -1, -1, (), [([],)]),
+            (target.name(), 1, -1, (), [([here],)]),
+            (target.name(), -1, 1, (), [([here],)]),
+        ]
+        found = codes(wire.call("CreateTopics", new, False).topics)
+        equal(found, [0, 39, 39, 39, 42, 42], "CreateTopics")
+        for count, to, code in (
+            (3, [([here + 99],)], 39),
+            (3, [([here],), ([here],)], 39),
+            (3, [([here],)], 0),
+        ):
+            found = codes(wire.call("CreatePartitions", [(name, count, to)], False).topics)
+            equal(found, [code], f"{to}")
+        partitions = wire.call("Metadata", [name]).topics[0].partitions
+        equal([p.replicas for p in partitions], [[here]] * 3, "replicas")
+
+
 @check("W-4.7", "W-4.9", "W-4.11")
 def validate_only_changes_nothing(target: Target) -> None:
     """The answer is as if, and no topic, partition or setting is changed."""
     with target.connect() as wire:
         topic, name = target.topic(wire), target.name()
-        equal(codes(wire.call("CreateTopics", [(name, 1, -1, [])], True).topics), [0], "create")
-        equal(codes(wire.call("CreatePartitions", [(topic, 9)], True).topics), [0], "partitions")
+        equal(codes(wire.call("CreateTopics", [(name, 1, -1, (), ())], True).topics), [0], "create")
+        equal(
+            codes(wire.call("CreatePartitions", [(topic, 9, ())], True).topics), [0], "partitions"
+        )
         change = [(topic, [("segment.bytes", "2048")])]
         equal(codes(wire.call("AlterConfigs", change, True).topics), [0], "alter")
         found = wire.call("Metadata", [name, topic]).topics
@@ -95,7 +124,7 @@ def a_topic_made_again_has_another_id_and_begins_at_0(target: Target) -> None:
         missing = target.name()
         equal(codes(wire.call("DeleteTopics", [topic, missing]).topics), [0, 3], "delete")
         equal(wire.call("Metadata", [topic]).topics[0].error_code, 3, "the deleted topic")
-        again = wire.call("CreateTopics", [(topic, 1, -1, [])], False).topics[0]
+        again = wire.call("CreateTopics", [(topic, 1, -1, (), ())], False).topics[0]
         true(again.topic_id != before, "the id is the same")
         equal(produce(wire, topic, batch(b"c")).base_offset, 0, "the first offset")
 
@@ -106,12 +135,12 @@ def a_topic_gets_more_partitions_and_never_fewer(target: Target) -> None:
     with target.connect() as wire:
         topic = target.topic(wire, partitions=2)
         produce(wire, topic, batch(b"a"))
-        asked = [(topic, 4)]
+        asked = [(topic, 4, ())]
         equal(codes(wire.call("CreatePartitions", asked, False).topics), [0], "to 4")
         for count in (4, 3, 0, -1):
-            found = codes(wire.call("CreatePartitions", [(topic, count)], False).topics)
+            found = codes(wire.call("CreatePartitions", [(topic, count, ())], False).topics)
             equal(found, [37], f"to {count}")
-        found = codes(wire.call("CreatePartitions", [(target.name(), 2)], False).topics)
+        found = codes(wire.call("CreatePartitions", [(target.name(), 2, ())], False).topics)
         equal(found, [3], "of no topic")
         partitions = wire.call("Metadata", [topic]).topics[0].partitions
         equal([p.partition for p in partitions], [0, 1, 2, 3], "partitions")
@@ -195,10 +224,10 @@ def values_out_of_range_are_refused(target: Target) -> None:
     ]
     with target.connect() as wire:
         for name, value in bad:
-            new = [(target.name(), 1, -1, [(name, value)])]
+            new = [(target.name(), 1, -1, [(name, value)], ())]
             equal(codes(wire.call("CreateTopics", new, True).topics), [40], f"{name}={value}")
         good = [("cleanup.policy", "compact,delete"), ("min.cleanable.dirty.ratio", "0.1")]
-        new = [(target.name(), 1, -1, good)]
+        new = [(target.name(), 1, -1, good, ())]
         equal(codes(wire.call("CreateTopics", new, True).topics), [0], "values in range")
 
 
