@@ -378,14 +378,17 @@ async def test_committed_offsets_are_fetched(wire: KafkaWire, version: int) -> N
 
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_topics_are_created_each_for_itself(wire: KafkaWire, version: int) -> None:
+    """A topic that is wrong in several ways gets the code that Kafka finds first."""
     config = (topics.CreatableTopicConfig("retention.ms", "1000"),)
     placed = (topics.CreatableReplicaAssignment(0, (0,)),)
     nowhere = (topics.CreatableReplicaAssignment(0, (9,)),)
     beyond = topics.CreatableReplicaAssignment(2, (0,))
+    unknown = (topics.CreatableTopicConfig("no.such.setting", "1"),)
     request = topics.CreateTopicsRequest(
         (
             topics.CreatableTopic("new", 3, 1, (), config),
-            topics.CreatableTopic("t", -1, -1),
+            topics.CreatableTopic("t", 1, -1, (beyond,), unknown),
+            topics.CreatableTopic("unknown", 1, -1, (beyond,), unknown),
             topics.CreatableTopic("placed", -1, -1, placed),
             topics.CreatableTopic("twofold", 1, -1, placed),
             topics.CreatableTopic("gap", -1, -1, (placed[0], beyond)),
@@ -398,6 +401,7 @@ async def test_topics_are_created_each_for_itself(wire: KafkaWire, version: int)
     assert [(each.name, each.error_code) for each in answer.topics] == [
         ("new", ErrorCode.NONE),
         ("t", ErrorCode.TOPIC_ALREADY_EXISTS),
+        ("unknown", ErrorCode.INVALID_CONFIG),
         ("placed", ErrorCode.NONE),
         ("twofold", ErrorCode.INVALID_REQUEST),
         ("gap", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -435,3 +439,11 @@ async def test_topics_are_deleted_by_name_or_by_id(wire: KafkaWire, version: int
         expected.insert(1, (None, UNKNOWN_TOPIC_ID))  # type: ignore[arg-type]
     assert [(each.name, each.error_code) for each in answer.responses] == expected
     assert (await wire.call(MetadataRequest(None), 1)).topics == ()
+
+
+async def test_a_topic_is_not_deleted_by_its_name_beside_an_id(wire: KafkaWire) -> None:
+    """The id may be that of another topic."""
+    both = topics.DeleteTopicState("t", NOBODY)
+    answer = await wire.call(topics.DeleteTopicsRequest((both,), (), 30_000), 6)
+    assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST]
+    assert [each.name for each in (await wire.call(MetadataRequest(None), 1)).topics] == ["t"]

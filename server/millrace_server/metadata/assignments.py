@@ -30,7 +30,13 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int]) -> None:
 
 def check_assignments(image: ClusterImage, assignments: Assignments, *, factor: int) -> None:
     """Raises `ApiError` unless new partitions can have these replicas, `factor` of each."""
-    for replicas in assignments:
+    for number, replicas in enumerate(assignments):
+        if not replicas:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Assignment {number} of 0 to {len(assignments) - 1} names no broker; each new "
+                "partition has one, and they follow each other",
+            )
         check_replicas(image, replicas)
         if len(replicas) != factor:
             raise ApiError(

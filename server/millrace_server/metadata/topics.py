@@ -89,6 +89,7 @@ class TopicChanges:
         all its brokers must read alike.
         """
         _check_new_name(image, name, is_internal=is_internal)
+        changed = TopicConfig({}, self._defaults.configs).changed(configs)
         if assignments:
             _check_no_counts(partitions, replication_factor)
             partitions, replication_factor = len(assignments), len(assignments[0])
@@ -97,7 +98,6 @@ class TopicChanges:
         if replication_factor == -1:
             replication_factor = min(self._defaults.replication_factor, len(image.brokers))
         placed = _placed(image, range(partitions), replication_factor, start, assignments)
-        changed = TopicConfig({}, self._defaults.configs).changed(configs)
         own = self._own(changed, replication_factor)
         return [
             TopicRecord(name, topic_id),

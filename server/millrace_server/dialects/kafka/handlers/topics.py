@@ -24,6 +24,7 @@ from millrace_server.services.services import Services
 
 IDS_SINCE = 6
 _TWICE = "The topic is named more than once"
+_NAME_OR_ID = "A topic is named by its name or by its id, not by both"
 
 
 async def create(
@@ -51,17 +52,12 @@ async def _create(
     services: Services, new: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
     placed = {each.partition_index: each.broker_ids for each in new.assignments}
-    if placed.keys() != {*range(len(new.assignments))}:
-        raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Assignments are for the partitions 0 to {len(new.assignments) - 1}, each once",
-        )
     topic = await services.topics.create(
         new.name,
         partitions=new.num_partitions,
         replication_factor=new.replication_factor,
         configs={each.name: each.value for each in new.configs},
-        assignments=[placed[number] for number in range(len(placed))],
+        assignments=[placed.get(number, ()) for number in range(len(new.assignments))],
         validate_only=validate_only,
     )
     return CreatableTopicResult(
@@ -102,6 +98,9 @@ async def _delete_all(
 
 async def _delete(services: Services, wanted: DeleteTopicState) -> DeletableTopicResult:
     name = wanted.name
+    if name is not None and wanted.topic_id != NO_ID:
+        code = ErrorCode.INVALID_REQUEST
+        return DeletableTopicResult(name, wanted.topic_id, code, _NAME_OR_ID)
     if name is None:
         found = services.cluster.topic_by_id(wanted.topic_id)
         if found is None:
