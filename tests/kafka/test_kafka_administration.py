@@ -336,6 +336,28 @@ async def test_settings_that_are_not_named_go_back_to_their_defaults(
     assert {each.error_code for each in answer.responses} == {ErrorCode.INVALID_REQUEST}
 
 
+async def test_a_setting_without_a_value_is_refused_before_the_topic_is_looked_for(
+    wire: KafkaWire,
+) -> None:
+    """As Kafka does: it is no way to delete a setting, and the request is wrong for any topic."""
+    null = (configs.AlterableConfig("segment.ms", None),)
+    resources = [
+        configs.AlterConfigsResource(TOPIC, "t", null),
+        configs.AlterConfigsResource(TOPIC, "absent", null),
+        configs.AlterConfigsResource(TOPIC, "", ()),
+    ]
+    await change(wire, ("segment.ms", SET, "1000"))
+    answer = await wire.call(configs.AlterConfigsRequest(tuple(resources)), 2)
+    assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST] * 3
+    setting = (incremental_configs.AlterableConfig("segment.ms", SET, None),)
+    absent = incremental_configs.AlterConfigsResource(TOPIC, "absent", setting)
+    answer = await wire.call(incremental_configs.IncrementalAlterConfigsRequest((absent,)), 1)
+    assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST]
+    asked = configs.DescribeConfigsResource(TOPIC, "t", ("segment.ms",))
+    found = named(await wire.call(configs.DescribeConfigsRequest((asked,)), 4))
+    assert found["segment.ms"].value == "1000"
+
+
 # The cluster
 
 

@@ -193,7 +193,10 @@ async def alter(
     ) -> dict[str, str | None]:
         return dict.fromkeys(config.own) | {each.name: each.value for each in resource.configs}
 
-    work = _alter_each(services, request.resources, changes_of, request.validate_only)
+    def nulls_of(resource: messages.AlterConfigsResource) -> list[str]:
+        return [each.name for each in resource.configs if each.value is None]
+
+    work = _alter_each(services, request.resources, nulls_of, changes_of, request.validate_only)
     return messages.AlterConfigsResponse(responses=await services.run(work))
 
 
@@ -210,7 +213,11 @@ async def alter_incrementally(
     ) -> dict[str, str | None]:
         return {each.name: _new_value(config, each) for each in resource.configs}
 
-    work = _alter_each(services, request.resources, changes_of, request.validate_only)
+    def nulls_of(resource: incremental.AlterConfigsResource) -> list[str]:
+        changed = (each for each in resource.configs if each.config_operation != Operation.DELETE)
+        return [each.name for each in changed if each.value is None]
+
+    work = _alter_each(services, request.resources, nulls_of, changes_of, request.validate_only)
     return incremental.IncrementalAlterConfigsResponse(responses=await services.run(work))
 
 
@@ -220,6 +227,7 @@ R = TypeVar("R", messages.AlterConfigsResource, incremental.AlterConfigsResource
 async def _alter_each(
     services: Services,
     resources: Sequence[R],
+    nulls_of: Callable[[R], Sequence[str]],
     changes_of: Callable[[TopicConfig, R], Mapping[str, str | None]],
     validate_only: bool,
 ) -> tuple[messages.AlterConfigsResourceResponse, ...]:
@@ -231,8 +239,8 @@ async def _alter_each(
         try:
             if (kind, name) in twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The resource is named more than once")
-            _check_changeable(kind)
-            _check_once([each.name for each in resource.configs])
+            _check_changeable(kind, name)
+            _check_settings([each.name for each in resource.configs], nulls_of(resource))
             config = services.topics.config_of(named_topic(services, name))
             changes = changes_of(config, resource)
             await services.topics.change_config(name, changes, validate_only=validate_only)
@@ -243,16 +251,22 @@ async def _alter_each(
     return tuple(results)
 
 
-def _check_changeable(kind: int) -> None:
+def _check_changeable(kind: int, name: str) -> None:
     if kind == ResourceType.BROKER:
         raise ApiError(ErrorCode.INVALID_REQUEST, _OF_BROKERS)
     if kind == ResourceType.GROUP:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Groups have no settings of their own")
     if kind != ResourceType.TOPIC:
         raise _unknown_type(kind)
+    if not name:
+        message = "The topic has no name; settings for all topics stand in the broker's file"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _check_once(names: Sequence[str]) -> None:
+def _check_settings(names: Sequence[str], nulls: Sequence[str]) -> None:
+    if nulls:
+        message = f"{nulls[0]} has no value; IncrementalAlterConfigs deletes a setting"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
     twice = repeated(names)
     if twice:
         message = f"Setting {min(twice)!r} is named more than once"
@@ -264,10 +278,7 @@ def _new_value(config: TopicConfig, change: incremental.AlterableConfig) -> str 
     operation, key = change.config_operation, config_key(change.name)
     if operation == Operation.DELETE:
         return None
-    if change.value is None:
-        message = f"{key.name} has no value; use the operation that deletes it"
-        raise ApiError(ErrorCode.INVALID_REQUEST, message)
-    if operation == Operation.SET:
+    if operation == Operation.SET or change.value is None:  # null was refused
         return change.value
     if operation not in (Operation.APPEND, Operation.SUBTRACT):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"There is no operation {operation}")
