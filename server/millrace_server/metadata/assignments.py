@@ -34,8 +34,8 @@ def check_assignments(image: ClusterImage, assignments: Assignments, *, factor: 
         if not replicas:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Assignment {number} of 0 to {len(assignments) - 1} names no broker; each new "
-                "partition has one, and they follow each other",
+                f"The assignment of new partition {number} names no broker; each of the "
+                f"{len(assignments)} new partitions needs one, numbered from 0 without a gap",
             )
         check_replicas(image, replicas)
         if len(replicas) != factor:

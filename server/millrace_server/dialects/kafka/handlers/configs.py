@@ -265,7 +265,10 @@ def _check_changeable(kind: int, name: str) -> None:
 
 def _check_settings(names: Sequence[str], nulls: Sequence[str]) -> None:
     if nulls:
-        message = f"{nulls[0]} has no value; IncrementalAlterConfigs deletes a setting"
+        message = (
+            f"{nulls[0]} has no value; to delete a setting, send IncrementalAlterConfigs with the "
+            f"operation {Operation.DELETE:d}"
+        )
         raise ApiError(ErrorCode.INVALID_REQUEST, message)
     twice = repeated(names)
     if twice:
