@@ -28,6 +28,7 @@ from millrace.errors import (
     Closed,
     DeliveryFailed,
     MillraceError,
+    counted,
 )
 from millrace.events import Event, EventFeed, EventKind, ProducerHealth, State
 
@@ -176,7 +177,9 @@ class ProducerLife(KafkaMethodHints):
         count = posted
         if hasattr(self, "_accumulator"):
             count += self._unsent_count or self._accumulator.buffered_records
-        return f": {count} records that it was given are not sent" if count else ""
+        if not count:
+            return ""
+        return f": {counted(count, 'record')} that it was given will not be sent"
 
     # Inside
 
