@@ -11,22 +11,30 @@ import dataclasses
 import uuid
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
-from millrace_protocol.codec import encode
+from millrace_protocol.codec import decode, encode
+from millrace_protocol.errors import ErrorCode, WireError
 from millrace_protocol.kafka.apis import KAFKA_APIS, KafkaApi, KafkaApiKey
+from millrace_protocol.kafka.find_coordinator import FindCoordinatorRequest
+from millrace_protocol.kafka.group_admin import DeleteGroupsRequest
 from millrace_protocol.kafka.metadata import NO_ID, MetadataRequest, MetadataRequestTopic
-from millrace_protocol.kafka.topics import CreatableTopic, CreateTopicsRequest
+from millrace_protocol.kafka.producer_ids import InitProducerIdRequest
+from millrace_protocol.kafka.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from millrace_protocol.records import encode_batch
 from millrace_protocol.schema import Message
-from tests.kafka.drawn_requests import KNOWN_IDS, TOPICS, Drawn
+from tests.kafka.drawn_requests import GROUPS, KNOWN_IDS, TOPICS, Drawn
 from tests.kafka.kafka_wire import KafkaWire, connect_kafka, produce, topic_id
+from tests.kafka.known_differences import CLOSED, SILENT, Difference
 
 BROKEN_SHARE = 5
 """One of so many requests has a body that is broken."""
-RESPONSE_S = 5
-CLOSED = "closed"
-SILENT = "nothing within five seconds"
+RESPONSE_S = 2
 _KEPT = (
     "group_id",
     "index",
@@ -61,16 +69,39 @@ class Side:
     def __init__(self, port: int) -> None:
         self._port = port
         self._ids: Mapping[uuid.UUID, uuid.UUID] = {}
+        self._connection = AsyncExitStack()
+        self._wire: KafkaWire | None = None
 
     async def prepare(self) -> None:
-        """Makes the topics, with records."""
+        """Makes the topics, with records, and waits until all coordinators have been loaded."""
         async with connect_kafka(self._port) as wire:
-            new = tuple(CreatableTopic(name, count, 1) for name, count in TOPICS.items())
+            # The records are from 2023.
+            kept = (CreatableTopicConfig("retention.ms", "-1"),)
+            new = tuple(CreatableTopic(name, count, 1, (), kept) for name, count in TOPICS.items())
             await wire.call(CreateTopicsRequest(new, 30_000), 7)
             for name, count in TOPICS.items():
                 for number in range(count):
                     await self._fill(wire, name, number)
             self._ids = {KNOWN_IDS[name]: await topic_id(wire, name) for name in TOPICS}
+            for group in GROUPS:
+                while (await wire.call(FindCoordinatorRequest(group), 3)).error_code:
+                    pass
+                while (await wire.call(DeleteGroupsRequest((group,)), 2)).results[0].error_code != (
+                    ErrorCode.GROUP_ID_NOT_FOUND
+                ):
+                    pass
+            while (await wire.call(InitProducerIdRequest(None, 1_000), 4)).error_code:
+                pass
+
+    async def close(self) -> None:
+        """Closes the connection, if there is one."""
+        self._wire = None
+        await self._connection.aclose()
+
+    async def _connected(self) -> KafkaWire:
+        if self._wire is None:
+            self._wire = await self._connection.enter_async_context(connect_kafka(self._port))
+        return self._wire
 
     async def _fill(self, wire: KafkaWire, name: str, number: int) -> None:
         records = bytes(encode_batch([b"v"] * 3, timestamps_ms=1_700_000_000_000))
@@ -83,15 +114,17 @@ class Side:
         """What the broker does with a request: what is compared of its response, or `CLOSED`."""
         for stand_in, real in self._ids.items():
             body = body.replace(stand_in.bytes, real.bytes)
-        async with connect_kafka(self._port) as wire:
-            try:
-                async with asyncio.timeout(RESPONSE_S):
-                    await wire.send_raw(api.key, version, body)
-                    return compared(await wire.response(api, version))
-            except (asyncio.IncompleteReadError, ConnectionError):
-                return CLOSED
-            except TimeoutError:
-                return SILENT
+        wire = await self._connected()
+        try:
+            async with asyncio.timeout(RESPONSE_S):
+                await wire.send_raw(api.key, version, body)
+                return compared(await wire.response(api, version))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            await self.close()
+            return CLOSED
+        except TimeoutError:
+            await self.close()
+            return SILENT
 
 
 def compared(value: object) -> object:
@@ -143,42 +176,10 @@ def _distinct(parts: list[Any]) -> list[Any]:
 
 
 def _is_shown(part: object) -> bool:
-    name = part.get("name") if isinstance(part, dict) else None
-    return not (isinstance(name, str) and name.startswith("__"))
-
-
-@dataclasses.dataclass(slots=True)
-class Difference:
-    """A request that the two brokers answer differently."""
-
-    api: str
-    version: int
-    request: Message | bytes
-    theirs: object
-    ours: object
-
-    def kind(self) -> str:
-        """Differences of one kind are counted together."""
-        return f"{self.api}: {_codes(self.theirs)} there, {_codes(self.ours)} here"
-
-    def __str__(self) -> str:
-        shown = f"{self.api} v{self.version} {self.request!r}"
-        return f"{shown}\n    Kafka    {self.theirs}\n    millrace {self.ours}"
-
-
-def _codes(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return ",".join(map(str, sorted({*_error_codes(value)})))
-
-
-def _error_codes(value: object) -> list[int]:
-    if isinstance(value, list):
-        return [code for each in value for code in _error_codes(each)]
-    if not isinstance(value, dict):
-        return []
-    own = [v for k, v in value.items() if k.endswith("error_code") and isinstance(v, int)]
-    return own + [code for each in value.values() for code in _error_codes(each)]
+    if not isinstance(part, dict):
+        return True
+    # The internal topics, and groups without a name.
+    return not str(part.get("name")).startswith("__") and part.get("group_id") != ""
 
 
 async def compare(
@@ -202,16 +203,32 @@ async def compare(
                 continue
             if not number % BROKEN_SHARE:
                 body = drawn.broken(body)
-            outcomes = [await side.outcome(api, version, body) for side in sides]
+            # At the same time, for groups have timeouts.
+            outcomes = await asyncio.gather(*(side.outcome(api, version, body) for side in sides))
             sent += 1
             if outcomes[0] != outcomes[1]:
-                shown = request if number % BROKEN_SHARE else body
-                differences.append(Difference(api.name, version, shown, *outcomes))
+                differences.append(Difference(api, version, read(api, version, body), *outcomes))
+    for side in sides:
+        await side.close()
     return sent, differences
 
 
+def read(api: KafkaApi, version: int, body: bytes) -> Message | str:
+    """The request as millrace reads it; a text: why it does not."""
+    try:
+        return decode(api.request, body, version)
+    except WireError as error:
+        return str(error)
+
+
 def summary(differences: list[Difference]) -> list[str]:
-    """How many there are of each kind, with an example."""
-    counts = Counter(each.kind() for each in differences)
-    examples = {each.kind(): each for each in reversed(differences)}
-    return [f"{count} times {kind}\n  {examples[kind]}" for kind, count in counts.most_common()]
+    """How many there are of each kind, the known ones without an example."""
+    known = Counter(each.known_as() for each in differences)
+    del known[None]
+    lines = [f"{count:,} known: {sentence}" for sentence, count in known.most_common()]
+    others = [each for each in differences if each.known_as() is None]
+    counts = Counter(each.kind() for each in others)
+    examples = {each.kind(): each for each in reversed(others)}
+    return lines + [
+        f"{count:,} times {kind}\n  {examples[kind]}" for kind, count in counts.most_common()
+    ]

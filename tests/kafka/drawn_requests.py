@@ -16,6 +16,7 @@ from millrace_protocol.schema import Message, wire_fields
 
 TOPICS = {"one": 1, "two": 2}
 """Topics that are there, with their partitions."""
+GROUPS = tuple(f"group-{number}" for number in range(50))
 KNOWN_IDS = {name: uuid.UUID(int=100 + number) for number, name in enumerate(TOPICS)}
 """Stand for the ids that a broker has given to its topics."""
 _UNKNOWN_ID = uuid.UUID(int=7)
@@ -46,7 +47,7 @@ _NUMBERS: dict[str, tuple[int, ...]] = {
     "session_id": (0, 0, 5),
     "session_epoch": (-1, -1, 0, 3),
     "session_timeout_ms": (6_000, 10_000, 10, 0x7FFFFFFF),
-    "rebalance_timeout_ms": (100,),
+    "rebalance_timeout_ms": (300,),
     "generation_id": (-1, 0, 5),
     "key_type": (0, 0, 9),
     "resource_type": (2, 2, 4, 9),
@@ -67,6 +68,7 @@ _NUMBERS: dict[str, tuple[int, ...]] = {
 }
 _TEXTS: dict[str, tuple[str, ...]] = {
     "protocol_type": ("consumer", "consumer", "", "other"),
+    "group_instance_id": ("instance", "other"),
     "protocol_name": ("range", "other"),
     "member_id": ("", "", "nobody"),
     "resource_name": (*_TOPIC_NAMES, "1", "9"),
@@ -147,7 +149,7 @@ class Drawn:
         if name in _TEXTS:
             return rng.choice(_TEXTS[name])
         if name in _GROUP_FIELDS:
-            return rng.choice((f"group-{rng.randrange(50)}", "absent", ""))
+            return rng.choice((rng.choice(GROUPS), "absent", ""))
         is_setting = "Config" in cls.__name__ and name == "name"
         if is_setting:
             return rng.choice(_SETTINGS)

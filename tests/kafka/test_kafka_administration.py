@@ -201,6 +201,8 @@ async def test_a_topic_becomes_wider(wire: KafkaWire, version: int) -> None:
     ]
     assert await widen(("t", 2)) == [ErrorCode.INVALID_PARTITIONS]
     assert await widen(("t", 4, placed * 2)) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    assert await widen(("t", 4, ())) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    assert await widen(("t", 2, ())) == [ErrorCode.INVALID_PARTITIONS]
     assert await widen(("t", 4, placed)) == [ErrorCode.NONE]
     assert await widen(("t", 5), ("t", 6)) == [ErrorCode.INVALID_REQUEST] * 2
     known = await wire.call(MetadataRequest(None), 1)
@@ -286,6 +288,9 @@ async def test_settings_of_a_broker_are_described_and_change_with_a_restart(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if kind == TOPIC else ErrorCode.INVALID_REQUEST
         )
         assert (result.resource_type, result.resource_name) == (kind, name)
+    unknown, topic = (configs.DescribeConfigsResource(kind, "t", None) for kind in (9, TOPIC))
+    answer = await wire.call(configs.DescribeConfigsRequest((unknown, topic)), 4)
+    assert [each.error_code for each in answer.results] == [ErrorCode.INVALID_REQUEST] * 2
     for kind, name in ((GROUP, "g"), (BROKER, "")):
         asked = configs.DescribeConfigsResource(kind, name, None)
         assert named(await wire.call(configs.DescribeConfigsRequest((asked,)), 4)) == {}
@@ -317,6 +322,23 @@ async def test_settings_are_set_deleted_added_to_and_taken_from(wire: KafkaWire)
         assert await change(wire, case) == code
     twice = ("segment.ms", SET, "5")
     assert await change(wire, twice, twice) == ErrorCode.INVALID_REQUEST
+    assert await change(wire, ("nonsense", DELETE, None)) == ErrorCode.NONE
+
+
+async def test_what_is_wrong_is_told_in_kafkas_order(wire: KafkaWire) -> None:
+    """An operation that fits no setting, a wrong name, a wrong value, a topic that is missing."""
+    cases = [
+        ("bad name", ("segment.ms", APPEND, "5"), ErrorCode.INVALID_CONFIG),
+        ("bad name", ("segment.ms", SET, "soon"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("absent", ("segment.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        ("absent", ("segment.ms", SET, "5"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("absent", ("nonsense", DELETE, None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    for topic, setting, code in cases:
+        settings = (incremental_configs.AlterableConfig(*setting),)
+        resource = incremental_configs.AlterConfigsResource(TOPIC, topic, settings)
+        answer = await wire.call(incremental_configs.IncrementalAlterConfigsRequest((resource,)), 1)
+        assert answer.responses[0].error_code == code
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -406,6 +428,9 @@ async def test_topics_are_described_in_pages(wire: KafkaWire, limit: int) -> Non
     assert (topic.name, topic.topic_id) == ("t", await topic_id(wire))
     assert [each.isr_nodes for each in topic.partitions] == [(0,), (0,)]
     assert whole.next_cursor is None
+    # A partition number in the cursor is one of the topic in the cursor.
+    after = await wire.call(request("absent", "t", cursor=topic_partitions.Cursor("absent", 1)), 0)
+    assert after.topics == whole.topics
     beyond = request("absent", cursor=topic_partitions.Cursor("t", 0))
     (refused,) = (await wire.call(beyond, 0)).topics
     assert (refused.name, refused.error_code) == ("absent", ErrorCode.INVALID_REQUEST)
@@ -470,7 +495,9 @@ async def test_replicas_move_only_to_brokers_that_are_there(wire: KafkaWire, ver
     cases = [((9,), ErrorCode.INVALID_REPLICA_ASSIGNMENT), ((0,), ErrorCode.NONE)]
     cases.append((None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS))  # type: ignore[arg-type]
     if version:
-        cases.append(((0, 9), ErrorCode.INVALID_REPLICATION_FACTOR))  # type: ignore[arg-type]
+        # A broker that is not there is told before another number of replicas.
+        cases.append(((0, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT))  # type: ignore[arg-type]
+        cases.append(((), ErrorCode.INVALID_REPLICA_ASSIGNMENT))  # type: ignore[arg-type]
     for replicas, code in cases:
         answer = await wire.call(move(replicas), version)
         assert answer.error_code == ErrorCode.NONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from typing import Any
 
@@ -169,6 +170,7 @@ async def test_what_is_refused_is_said_for_each_partition(wire: KafkaWire) -> No
     cases = [
         (produce(batch(b"x"), topic="absent"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (produce(batch(b"x"), acks=5), ErrorCode.INVALID_REQUIRED_ACKS),
+        (produce(batch(b"x"), acks=5, partition=9), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (produce(b"\x00" * 80), ErrorCode.INVALID_RECORD),
         (produce(b""), ErrorCode.INVALID_RECORD),
     ]
@@ -230,6 +232,8 @@ async def test_a_fetch_waits_for_records_and_names_what_is_wrong(
     answer = await wire.response(KAFKA_APIS[KafkaApiKey.FETCH], 12)
     assert answer.responses[0].partitions[0].records
 
+    whole = await wire.call(fetch(max_bytes=0), 12)
+    assert whole.responses[0].partitions[0].records
     (beyond,) = (await wire.call(fetch(99, max_wait_ms=60_000), 12)).responses[0].partitions
     assert (beyond.error_code, beyond.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     unknown = FetchTopic("", NOBODY, (from_offset(0),))
@@ -308,6 +312,8 @@ async def test_a_member_joins_syncs_commits_and_leaves(wire: KafkaWire, version:
     member, at = joined.member_id, min(version, 5)
     mine = (membership.SyncGroupRequestAssignment(member, b"mine"),)
     sync = membership.SyncGroupRequest("g", 1, member, None, "consumer", "range", mine)
+    unnamed = await wire.call(dataclasses.replace(sync, protocol_name=None), 5)
+    assert unnamed.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     synced = await wire.call(sync, at)
     assert (synced.error_code, synced.assignment) == (0, b"mine")
     beat = membership.HeartbeatRequest("g", 1, member)
@@ -439,6 +445,12 @@ async def test_topics_are_deleted_by_name_or_by_id(wire: KafkaWire, version: int
         expected.insert(1, (None, UNKNOWN_TOPIC_ID))  # type: ignore[arg-type]
     assert [(each.name, each.error_code) for each in answer.responses] == expected
     assert (await wire.call(MetadataRequest(None), 1)).topics == ()
+
+
+async def test_a_topic_is_not_deleted_by_neither_its_name_nor_an_id(wire: KafkaWire) -> None:
+    nothing = topics.DeleteTopicsRequest((topics.DeleteTopicState(None, NO_ID),))
+    (result,) = (await wire.call(nothing, 6)).responses
+    assert result.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_a_topic_is_not_deleted_by_its_name_beside_an_id(wire: KafkaWire) -> None:

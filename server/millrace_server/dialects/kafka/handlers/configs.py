@@ -17,7 +17,7 @@ from millrace_server.api_error import ApiError
 from millrace_server.broker_settings import DEFAULT, BrokerSetting
 from millrace_server.dialects.kafka.errors import kafka_code
 from millrace_server.dialects.kafka.handlers.repeated import repeated
-from millrace_server.dialects.kafka.handlers.topic_names import named_topic
+from millrace_server.dialects.kafka.handlers.topic_names import check_name, named_topic
 from millrace_server.dialects.kafka.setting_names import kafka_name
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
@@ -75,10 +75,12 @@ async def describe(
     request: messages.DescribeConfigsRequest,
     version: int,
 ) -> messages.DescribeConfigsResponse:
-    """Each resource for itself."""
+    """Each resource for itself, unless one is of a type that does not exist."""
+    unknown = {each.resource_type for each in request.resources} - {*ResourceType}
+    refused = _unknown_type(min(unknown)) if unknown else None
     results: list[messages.DescribeConfigsResult] = []
     for resource in request.resources:
-        results.append(_describe(services, resource, request))
+        results.append(_describe(services, resource, request, refused))
         await services.scheduler.yield_()
     return messages.DescribeConfigsResponse(results=tuple(results))
 
@@ -87,17 +89,18 @@ def _describe(
     services: Services,
     resource: messages.DescribeConfigsResource,
     request: messages.DescribeConfigsRequest,
+    refused: ApiError | None,
 ) -> messages.DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     try:
+        if refused is not None:
+            raise refused
         if kind == ResourceType.TOPIC:
             found = topic_settings(services.topics.config_of(named_topic(services, name)))
         elif kind == ResourceType.BROKER:
             found = [] if not name else [*map(_of_broker, _settings(services, name))]
-        elif kind == ResourceType.GROUP:
-            found = []
         else:
-            raise _unknown_type(kind)
+            found = []
     except ApiError as error:
         code = kafka_code(error.code)
         return messages.DescribeConfigsResult(code, error.message, kind, name)
@@ -211,7 +214,12 @@ async def alter_incrementally(
     def changes_of(
         config: TopicConfig, resource: incremental.AlterConfigsResource
     ) -> dict[str, str | None]:
-        return {each.name: _new_value(config, each) for each in resource.configs}
+        return {
+            each.name: _new_value(config, each)
+            for each in resource.configs
+            # What no topic has is deleted.
+            if each.config_operation != Operation.DELETE or each.name in TOPIC_CONFIG_KEYS
+        }
 
     def nulls_of(resource: incremental.AlterConfigsResource) -> list[str]:
         changed = (each for each in resource.configs if each.config_operation != Operation.DELETE)
@@ -241,8 +249,10 @@ async def _alter_each(
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The resource is named more than once")
             _check_changeable(kind, name)
             _check_settings([each.name for each in resource.configs], nulls_of(resource))
-            config = services.topics.config_of(named_topic(services, name))
+            config = _config_of(services, name)
             changes = changes_of(config, resource)
+            check_name(name)
+            config.changed({key: value for key, value in changes.items() if value is not None})
             await services.topics.change_config(name, changes, validate_only=validate_only)
         except ApiError as error:
             code, message = kafka_code(error.code), error.message
@@ -263,6 +273,14 @@ def _check_changeable(kind: int, name: str) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
+def _config_of(services: Services, name: str) -> TopicConfig:
+    """The settings of a topic. One that is not there has none of its own: as in Kafka, a wrong
+    setting is told before a topic that is missing."""
+    if name not in services.cluster.topic_names:
+        return TopicConfig({}, {})
+    return services.topics.config_of(services.cluster.topic(name))
+
+
 def _check_settings(names: Sequence[str], nulls: Sequence[str]) -> None:
     if nulls:
         message = (
@@ -278,13 +296,14 @@ def _check_settings(names: Sequence[str], nulls: Sequence[str]) -> None:
 
 def _new_value(config: TopicConfig, change: incremental.AlterableConfig) -> str | None:
     """The value of the topic's own after a change; None: the default."""
-    operation, key = change.config_operation, config_key(change.name)
+    operation = change.config_operation
     if operation == Operation.DELETE:
         return None
     if operation == Operation.SET or change.value is None:  # null was refused
         return change.value
     if operation not in (Operation.APPEND, Operation.SUBTRACT):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"There is no operation {operation}")
+    key = config_key(change.name)
     if not key.is_list:
         message = f"{key.name} is no list, to which words can be added, or from which removed"
         raise ApiError(ErrorCode.INVALID_CONFIG, message)

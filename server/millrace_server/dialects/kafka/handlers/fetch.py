@@ -49,7 +49,8 @@ async def handle(
         # A topic that is not there is told of at once.
         max_wait_ms=0 if None in names else request.max_wait_ms,
         min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
+        # The first batch is returned whole, whatever its size.
+        max_bytes=max(request.max_bytes, 1),
         rack=request.rack_id or None,
     )
     try:

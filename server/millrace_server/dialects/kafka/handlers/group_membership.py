@@ -20,6 +20,7 @@ GROUP_KEY = 0
 SEVERAL_KEYS_SINCE = 4
 SEVERAL_MEMBERS_SINCE = 3
 MEMBER_ID_REQUIRED_SINCE = 4
+PROTOCOL_SINCE = 5
 SKIP_ASSIGNMENT_SINCE = 9
 _NOT_A_GROUP = "This broker coordinates groups only; it has neither transactions nor share groups"
 
@@ -96,6 +97,10 @@ async def sync(
     services: Services, context: RequestContext, request: messages.SyncGroupRequest, version: int
 ) -> messages.SyncGroupResponse:
     """Answers when the leader's assignment is durable."""
+    # KIP-559: a client names what it has been told by JoinGroup.
+    has_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if version >= PROTOCOL_SINCE and not has_protocol:
+        return messages.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     asked = requests.SyncGroup(
         group_id=request.group_id,
         member_id=request.member_id,

@@ -32,12 +32,16 @@ async def create(
             try:
                 if topic.name in twice:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once")
+                has_none = topic.assignments == ()
                 await services.topics.add_partitions(
                     topic.name,
                     topic.count,
                     assignments=[each.broker_ids for each in topic.assignments or ()],
-                    validate_only=request.validate_only,
+                    validate_only=request.validate_only or has_none,
                 )
+                if has_none:
+                    message = "There are no assignments; send null to have the replicas placed"
+                    raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
             except ApiError as error:
                 result.error_code, result.error_message = kafka_code(error.code), error.message
             results.append(result)

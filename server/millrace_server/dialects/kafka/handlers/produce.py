@@ -40,7 +40,9 @@ async def handle(
             batches, acks=request.acks, timeout_ms=request.timeout_ms
         )
     except ApiError as error:
-        produced = [Produced.refused(topic, number, error) for topic, number, _ in batches]
+        # As in Kafka, of a partition that is not there, that is said.
+        unknown = services.cluster.unknown_partition
+        produced = [Produced.refused(t, n, unknown(t, n) or error) for t, n, _ in batches]
     if request.acks == ACKS_NONE:
         errors = [each.code for each in produced if each.code is not ErrorCode.NONE]
         if errors or None in names:

@@ -88,10 +88,13 @@ async def reassign(
 
 def _other_factor(services: Services, wanted: Reassignment) -> ApiError | None:
     """The error of a reassignment to more or fewer replicas (KIP-860)."""
-    if wanted.replicas is None:
+    if not wanted.replicas:
         return None
     if services.cluster.unknown_partition(wanted.topic, wanted.partition) is not None:
         return None
+    brokers = (*services.cluster.brokers, *services.cluster.fenced_brokers)
+    if not {each.node_id for each in brokers}.issuperset(wanted.replicas):
+        return None  # Refused for that, with another code.
     known = services.cluster.topic(wanted.topic).partitions[wanted.partition]
     count = len(known.replicas) - len(known.removing)
     if len(wanted.replicas) == count:

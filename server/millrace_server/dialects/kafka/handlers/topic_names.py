@@ -17,9 +17,14 @@ def name_of(services: Services, name: str, topic_id: uuid.UUID, *, is_by_id: boo
     return None if topic is None else topic.name
 
 
+def check_name(name: str) -> None:
+    """Raises `ApiError` for a name that no topic can have."""
+    if not name.startswith(INTERNAL_TOPIC_PREFIX):
+        check_topic_name(name)
+
+
 def named_topic(services: Services, name: str) -> Topic:
     """A topic. Raises `ApiError`, for a name that no topic can have with another code than for one
     that no topic has."""
-    if not name.startswith(INTERNAL_TOPIC_PREFIX):
-        check_topic_name(name)
+    check_name(name)
     return services.cluster.topic(name)

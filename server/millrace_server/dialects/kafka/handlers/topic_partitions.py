@@ -52,6 +52,7 @@ async def handle(
         except ApiError as error:
             code = kafka_code(error.code)
             topics.append(messages.DescribeTopicPartitionsResponseTopic(code, name))
+            first = 0
             continue
         numbers = range(first, min(topic.partition_count, first + left))
         found: list[messages.DescribeTopicPartitionsResponsePartition] = []

@@ -24,7 +24,7 @@ from millrace_server.services.services import Services
 
 IDS_SINCE = 6
 _TWICE = "The topic is named more than once"
-_NAME_OR_ID = "A topic is named by its name or by its id, not by both"
+_NAME_OR_ID = "A topic is named either by its name or by its id"
 
 
 async def create(
@@ -98,7 +98,7 @@ async def _delete_all(
 
 async def _delete(services: Services, wanted: DeleteTopicState) -> DeletableTopicResult:
     name = wanted.name
-    if name is not None and wanted.topic_id != NO_ID:
+    if (name is None) == (wanted.topic_id == NO_ID):
         code = ErrorCode.INVALID_REQUEST
         return DeletableTopicResult(name, wanted.topic_id, code, _NAME_OR_ID)
     if name is None:
