@@ -205,15 +205,14 @@ class StructOf(WireType):
 
 def tagged_bytes(tags: tuple[TaggedField, ...], message: Message) -> bytes:
     """The tagged fields of a message that do not have their defaults, by their tags."""
-    count, out = 0, io.BytesIO()
+    parts: list[bytes] = []
     for tag, name, type_, default in tags:
         value = getattr(message, name)
-        if value != default:
+        # Most messages have the default itself.
+        if value is not default and value != default:
             data = type_.build(value)
-            count += 1
-            for part in (uvarint(tag), uvarint(len(data)), data):
-                out.write(part)
-    return uvarint(count) + out.getvalue()
+            parts += (uvarint(tag), uvarint(len(data)), data)
+    return uvarint(len(parts) // 3) + b"".join(parts)
 
 
 class NullableStruct(WireType):

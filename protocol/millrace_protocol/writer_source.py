@@ -81,8 +81,14 @@ class _Writer:
         if not type_.tags:
             self._pieces.append("b'\\0'")
             return
-        tags = self.text.use(f"tags_{type_.cls.__name__}", type_.tags)
-        self._pieces.append(f"{self.text.use('tagged_bytes', tagged_bytes)}({tags}, {owner})")
+        cls = type_.cls.__name__
+        are_defaults = " and ".join(
+            f"{owner}.{tag.name} is {self.text.use(f'default_{cls}_{tag.name}', tag.default)}"
+            for tag in type_.tags
+        )
+        tags = self.text.use(f"tags_{cls}", type_.tags)
+        written = f"{self.text.use('tagged_bytes', tagged_bytes)}({tags}, {owner})"
+        self._pieces.append(f"b'\\0' if {are_defaults} else {written}")
 
     def _field(self, type_: WireType, value: str, variable: str) -> None:
         if type_ in FORMATS:

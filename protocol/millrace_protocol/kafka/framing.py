@@ -58,7 +58,9 @@ def read_kafka_header(frame: bytes | bytearray | memoryview) -> KafkaRequestHead
         raise WireError("client id is not UTF-8", position=_HEADER.size + error.start) from None
     api = KAFKA_APIS.get(key)
     if api is not None and api.is_flexible(version):
-        position = _behind_tags(frame, position)
+        # Clients send no tags in headers.
+        has_none = position < size and not frame[position]
+        position = position + 1 if has_none else _behind_tags(frame, position)
     return KafkaRequestHeader(key, version, correlation_id, client_id, api, position)
 
 

@@ -142,7 +142,7 @@ class KafkaSession:
             return self._respond_in_chunks(api, header, _kept(frame, owned), counted, began_ns)
         try:
             handled = HANDLERS[header.key](self._services, self._context, message, header.version)
-            if isinstance(handled, Coroutine):
+            if handled is not None and not isinstance(handled, (Message, BodyParts)):
                 return self._respond(header, handled, counted, began_ns)
             response = [] if handled is None else _encoded(header, handled)
         except Exception as error:

@@ -63,6 +63,10 @@ class SessionPartition:
     def key(self) -> PartitionKey:
         return self.topic, self.topic_id, self.wanted.partition
 
+    def is_of_topic(self, other: SessionPartition) -> bool:
+        """Whether both are of one topic."""
+        return self.topic == other.topic and self.topic_id == other.topic_id
+
     def note(self, data: PartitionData) -> bool:
         """Takes note of what a response can say; whether the client does not know it yet."""
         ends = data.high_watermark, data.log_start_offset

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import cast
 
 from millrace_protocol.codec import Encoder, encode_parts
@@ -42,7 +41,10 @@ async def handle(
         )
     except SessionRefused as refused:
         return FetchResponse(error_code=refused.error)
-    names = [name_of(services, p.topic, p.topic_id, is_by_id=is_by_id) for p in partitions]
+    names: list[str | None] = [
+        name_of(services, each.topic, each.topic_id, is_by_id=True) if is_by_id else each.topic
+        for each in partitions
+    ]
     fetched = await services.fetch.fetch(
         context,
         [_from(name, p) for name, p in zip(names, partitions, strict=True) if name is not None],
@@ -114,9 +116,17 @@ def _data(
 def _by_topic(
     found: Sequence[tuple[SessionPartition, PartitionData]],
 ) -> tuple[FetchableTopicResponse, ...]:
+    topics: list[tuple[SessionPartition, list[PartitionData]]] = []
+    for partition, data in found:
+        if topics and topics[-1][0].is_of_topic(partition):
+            topics[-1][1].append(data)
+        else:
+            topics.append((partition, [data]))
     return tuple(
-        FetchableTopicResponse(*topic, tuple(data for _, data in of_topic))
-        for topic, of_topic in groupby(found, key=lambda each: (each[0].topic, each[0].topic_id))
+        [
+            FetchableTopicResponse(first.topic, first.topic_id, tuple(partitions))
+            for first, partitions in topics
+        ]
     )
 
 
