@@ -19,6 +19,7 @@ from benchmarks.session import Session
 from millrace_protocol.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
+    RegisteredListener,
     encode_metadata_record,
 )
 from millrace_server.metadata.broker_registrations import (
@@ -110,8 +111,7 @@ def _with_brokers() -> ClusterImage:
         start = BrokerStart(
             broker_id,
             uuid.UUID(int=broker_id + 1),
-            address,
-            9092,
+            (RegisteredListener("plain", address, 9092, False),),
             f"rack-{broker_id % 3}",
             (uuid.UUID(int=1_000 + broker_id),),
             address,

@@ -62,14 +62,24 @@ class ClusterRecord(MetadataRecord):
 
 
 @dataclass(slots=True)
+class RegisteredListener(Message):
+    """Where clients find a broker that has registered (KIP-103)."""
+
+    name: str = wire(STRING, "name of the listener")
+    host: str = wire(STRING, "host that clients connect to")
+    port: int = wire(UINT16, "port that clients connect to")
+    has_tls: bool = wire(BOOLEAN, "whether it speaks TLS")
+
+
+@dataclass(slots=True)
 class RegisterBrokerRecord(MetadataRecord):
     """A broker has started; it is fenced until a `BrokerRegistrationChangeRecord` unfences it."""
 
     broker_id: int = wire(INT32, "the broker's id in the cluster")
     broker_epoch: int = wire(INT64, "offset of this registration; a later one replaces it")
     incarnation_id: uuid.UUID = wire(UUID, "new with every start of the broker")
-    host: str = wire(STRING, "host that clients connect to")
-    port: int = wire(UINT16, "port that clients connect to")
+    host: str = wire(STRING, "host of its first listener for clients")
+    port: int = wire(UINT16, "port of its first listener for clients")
     rack: str | None = wire(NULLABLE_STRING, "where the broker is; null for unknown")
     directory_ids: tuple[uuid.UUID, ...] = wire(
         array_of(UUID), "identities of its data directories"
@@ -79,6 +89,9 @@ class RegisterBrokerRecord(MetadataRecord):
     )
     broker_port: int = wire(
         UINT16, "port that other brokers connect to; 0 for none", since=1, default=0
+    )
+    listeners: tuple[RegisteredListener, ...] = wire(
+        array_of(RegisteredListener), "all its listeners for clients", since=2, default=()
     )
 
 
@@ -271,7 +284,7 @@ class LeaderChangeRecord(MetadataRecord):
 
 RECORD_TYPES: dict[int, tuple[type[MetadataRecord], int]] = {
     1: (ClusterRecord, 0),
-    2: (RegisterBrokerRecord, 1),
+    2: (RegisterBrokerRecord, 2),
     3: (BrokerRegistrationChangeRecord, 1),
     4: (TopicRecord, 0),
     5: (PartitionRecord, 2),

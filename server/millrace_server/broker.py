@@ -378,7 +378,7 @@ class Broker:
         go on. With others this broker would lead an epoch twice, with two contents.
         """
         try:
-            await self.lifecycle.register(self.cluster.address)
+            await self.lifecycle.register(self.cluster.client_listeners)
         except ApiError as error:
             brokers = self.image.brokers
             known = brokers.get(self.config.node_id)

@@ -6,13 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from millrace_server.group_config import GroupConfig
 from millrace_server.limits import Limits
+from millrace_server.listeners import (
+    Address,
+    ListenerConfig,
+    host_and_port,
+    parse_advertised,
+    parse_listeners,
+)
 from millrace_server.setting import setting
 
-Address = tuple[str, int]
 NODE_ID_MAX = 2**31 - 1
 
 
@@ -32,14 +38,32 @@ class BrokerConfig:
 
     data: str = setting("millrace-data", "Data directory; made when it is not there.")
     listen: str = setting(
-        "127.0.0.1:9092", "HOST:PORT to listen on; port 0 lets the system choose."
+        "127.0.0.1:9092",
+        "HOST:PORT to listen on; port 0 lets the system choose. Several listeners have commas "
+        "between them. tls:// before HOST:PORT makes a listener with TLS, NAME= before both gives "
+        "a listener a name: `internal=127.0.0.1:9092, public=tls://0.0.0.0:9093`.",
     )
     advertise: str = setting(
-        "", "HOST:PORT that clients are told to connect to; empty: the address listened on."
+        "",
+        "HOST:PORT that clients are told to connect to; empty: the address listened on. For "
+        "others than the first listener NAME=HOST:PORT, with commas between them.",
     )
     insecure_listen: bool = setting(
         False,
         "Allows listening beyond loopback, where every peer that can connect can read and write.",
+    )
+    tls_certificate: str = setting(
+        "",
+        "PEM file with the certificate of the listeners with TLS, and those of its issuers behind "
+        "it. A changed file is read again; connections stay.",
+    )
+    tls_key: str = setting(
+        "", "PEM file with the private key; empty: it is in the file of the certificate."
+    )
+    tls_client_ca: str = setting(
+        "",
+        "PEM file of the authorities whose clients may connect with TLS: each client needs a "
+        "certificate, whose subject is its principal. Empty: clients need none.",
     )
     node_id: int = setting(0, "This broker's id in the cluster.")
     quorum: str = setting(
@@ -176,9 +200,16 @@ class BrokerConfig:
         )
 
     @property
+    def listeners(self) -> tuple[ListenerConfig, ...]:
+        """The listeners for clients, at least one."""
+        listeners = parse_listeners(self.listen)
+        advertised = parse_advertised(self.advertise, listeners)
+        return tuple(replace(each, advertised=advertised.get(each.name)) for each in listeners)
+
+    @property
     def listen_address(self) -> Address:
-        """Host and port of `listen`."""
-        return host_and_port(self.listen)
+        """Host and port of the first listener."""
+        return self.listeners[0].address
 
     @property
     def quorum_members(self) -> dict[int, Address]:
@@ -200,11 +231,6 @@ class BrokerConfig:
         """
         return self.quorum_members.get(self.node_id) or self.broker_listen_address
 
-    @property
-    def advertised_address(self) -> Address | None:
-        """Host and port of `advertise`, or None when it is not set."""
-        return host_and_port(self.advertise) if self.advertise else None
-
 
 def _members(text: str) -> dict[int, Address]:
     members: dict[int, Address] = {}
@@ -218,11 +244,3 @@ def _members(text: str) -> dict[int, Address]:
             raise ValueError(f"broker id {node_id} is more than {NODE_ID_MAX}")
         members[int(node_id)] = host_and_port(address)
     return members
-
-
-def host_and_port(text: str) -> Address:
-    """Splits HOST:PORT; no host means all addresses. Raises `ValueError`."""
-    host, separator, port = text.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65_535:
-        raise ValueError(f"{text!r} is not HOST:PORT with a port of 0 to 65535")
-    return host.strip("[]") or "0.0.0.0", int(port)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ipaddress
 
 from millrace_server.api_error import ApiError
-from millrace_server.config import (
-    NODE_ID_MAX,
+from millrace_server.config import NODE_ID_MAX, BrokerConfig, ConfigError
+from millrace_server.listeners import (
     Address,
-    BrokerConfig,
-    ConfigError,
+    ListenerConfig,
     host_and_port,
+    parse_advertised,
+    parse_listeners,
 )
 from millrace_server.topic_config import TopicConfig
 
@@ -70,23 +71,48 @@ def check(config: BrokerConfig) -> None:
 
 
 def _check_addresses(config: BrokerConfig) -> None:
-    for name in ("listen", "advertise", "broker_listen"):
-        text = getattr(config, name)
-        if text or name == "listen":
-            try:
-                host_and_port(text)
-            except ValueError as error:
-                raise _error(name, str(error)) from None
-    _check_exposure("listen", config.listen_address, config)
+    name = "listen"
+    try:
+        listeners = parse_listeners(config.listen)
+        name = "advertise"
+        parse_advertised(config.advertise, listeners)
+        name = "broker_listen"
+        if config.broker_listen:
+            host_and_port(config.broker_listen)
+    except ValueError as error:
+        raise _error(name, str(error)) from None
+    for listener in config.listeners:
+        _check_listener(listener, config)
+    _check_tls_files(config)
+    _check_quorum(config)
+
+
+def _check_listener(listener: ListenerConfig, config: BrokerConfig) -> None:
+    # The certificate of a client is its authentication.
+    if not (listener.is_tls and config.tls_client_ca):
+        _check_exposure("listen", listener.address, config)
     # Kafka refuses it too: on another machine this address is that machine.
-    advertised, _ = config.advertised_address or config.listen_address
+    advertised, _ = listener.advertised or listener.address
     if advertised in _ALL_ADDRESSES:
+        name = "" if listener.name == config.listeners[0].name else f"{listener.name}="
         raise _error(
             "advertise",
-            f"clients cannot connect to {advertised}; set advertise (--advertise) to the HOST:PORT "
-            "at which they reach this broker",
+            f"clients cannot connect to {advertised}; set advertise (--advertise) to the "
+            f"{name}HOST:PORT at which they reach this broker",
         )
-    _check_quorum(config)
+
+
+def _check_tls_files(config: BrokerConfig) -> None:
+    has_tls = any(listener.is_tls for listener in config.listeners)
+    if has_tls and not config.tls_certificate:
+        raise _error(
+            "tls_certificate",
+            "a listener has TLS; name the PEM file of its certificate (--tls-certificate), which "
+            "`millrace tls make-dev-certs` makes for a test",
+        )
+    for name in ("tls_certificate", "tls_key", "tls_client_ca"):
+        if getattr(config, name) and not has_tls:
+            raise _error(name, "no listener has TLS; put tls:// before an address of listen")
 
 
 def _check_quorum(config: BrokerConfig) -> None:
@@ -128,18 +154,18 @@ def _check_listener_for_brokers(config: BrokerConfig, address: Address) -> None:
             "this broker",
         )
     _check_exposure(name, address, config)
-    host, port = config.listen_address
-    if not port:
-        raise _error(
-            "listen",
-            "port 0 lets the system choose, and a broker of a cluster needs a fixed port; give "
-            "one to --listen",
-        )
-    if address == (host, port):
-        raise _error(
-            name,
-            f"{host}:{port} is the address for clients too; brokers need a port of their own",
-        )
+    for host, port in (listener.address for listener in config.listeners):
+        if not port:
+            raise _error(
+                "listen",
+                "port 0 lets the system choose, and a broker of a cluster needs a fixed port; give "
+                "one to --listen",
+            )
+        if address == (host, port):
+            raise _error(
+                name,
+                f"{host}:{port} is the address for clients too; brokers need a port of their own",
+            )
     if config.broker_session_timeout_ms <= config.broker_heartbeat_interval_ms:
         raise _error(
             "broker_session_timeout_ms",

@@ -9,10 +9,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from millrace_server.config import BrokerConfig
 from millrace_server.disk.os_disk import OsDisk
 from millrace_server.disk.worker_threads import WorkerThreads
 from millrace_server.environment.seams import Environment
 from millrace_server.net.listener import OsNet
+from millrace_server.net.tls import TlsFiles
 
 T = TypeVar("T")
 WORKER_THREADS = 8
@@ -32,6 +34,15 @@ class SystemClock:
         return time.monotonic_ns() // 1_000_000
 
     monotonic_ns = staticmethod(time.monotonic_ns)
+
+
+def tls_files(config: BrokerConfig) -> TlsFiles | None:
+    """The files of the listeners with TLS, None where there are none. Raises `TlsFilesError`."""
+    if not any(each.is_tls for each in config.listeners):
+        return None
+    return TlsFiles(
+        config.tls_certificate, config.tls_key, config.tls_client_ca, clock=SystemClock()
+    )
 
 
 class LoopSpawn:
@@ -54,12 +65,17 @@ class LoopSpawn:
         self._threads.close()
 
 
-def this_machine(data_directory: str | Path, spawn: LoopSpawn) -> Environment:
-    """The real environment, with `data_directory` as its disk; call it on the broker's loop."""
+def this_machine(
+    data_directory: str | Path, spawn: LoopSpawn, *, tls: TlsFiles | None = None
+) -> Environment:
+    """The real environment, with `data_directory` as its disk; call it on the broker's loop.
+
+    Listeners with TLS need `tls`.
+    """
     return Environment(
         clock=SystemClock(),
         disk=OsDisk(Path(data_directory)),
-        net=OsNet(),
+        net=OsNet(tls),
         rng=random.Random(),
         spawn=spawn,
     )

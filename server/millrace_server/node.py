@@ -8,6 +8,7 @@ from millrace_server.broker import Broker
 from millrace_server.config import BrokerConfig
 from millrace_server.dialects import broker_dialects_of, clients_of, dialects_of
 from millrace_server.environment.seams import ColdReads, Environment
+from millrace_server.listeners import Address, ListenerConfig
 from millrace_server.logs import get_logger
 from millrace_server.net.server import Server
 from millrace_server.peers.connections import PeerConnections
@@ -43,10 +44,13 @@ class Node:
             scheduler=self.broker.scheduler,
             statistics=self.broker.statistics,
         )
-        self.address: tuple[str, int] = config.listen_address
+        self.addresses: dict[str, Address] = {each.name: each.address for each in config.listeners}
+        """Where the broker listens for clients, by listener."""
+        self.address: Address = config.listen_address
+        """That of the first listener."""
 
-    async def start(self) -> tuple[str, int]:
-        """Opens the data and listens; returns the address bound.
+    async def start(self) -> Address:
+        """Opens the data and listens; returns the address bound by the first listener.
 
         Raises `ListenError` and what `Broker.start` raises; nothing is left running then.
         """
@@ -57,19 +61,25 @@ class Node:
             raise
         try:
             dialects = dialects_of(self.broker.services, self.config)
-            self.address = await self.server.start(dialects, *self.config.listen_address)
-            await self._advertise(self.config.advertised_address or self.address)
+            listeners = self.config.listeners
+            bound = await self.server.start(dialects, listeners)
+            self.address = bound[0]
+            self.addresses = {each.name: at for each, at in zip(listeners, bound, strict=True)}
+            await self._advertise(
+                {each.name: each.advertised or self.addresses[each.name] for each in listeners}
+            )
         except (Exception, asyncio.CancelledError):
             await self.server.drain(0)
             await self._stop_broker()
             raise
-        host, port = self.address
-        log.info("listening", host=host, port=port, clients=clients_of(self.config))
+        clients = clients_of(self.config)
+        for name, (host, port) in self.addresses.items():
+            log.info("listening", listener=name, host=host, port=port, clients=clients)
         return self.address
 
-    async def _advertise(self, address: tuple[str, int]) -> None:
-        if address != self.broker.cluster.address:
-            self.broker.cluster.address = address
+    async def _advertise(self, addresses: dict[str, Address]) -> None:
+        if addresses != self.broker.cluster.addresses:
+            self.broker.cluster.addresses = addresses
             await self.broker.unless_failed(self.broker.register())
 
     async def stop(self) -> None:
@@ -89,7 +99,8 @@ class Node:
             self.broker.env, self.config.limits, scheduler=self.broker.scheduler
         )
         dialects = broker_dialects_of(self.broker.services, self.config)
-        host, port = await self.broker_server.start(dialects, *address)
+        listener = ListenerConfig("broker", address)
+        ((host, port),) = await self.broker_server.start(dialects, [listener])
         log.info("listening for brokers", host=host, port=port)
 
     async def _stop_broker(self) -> None:

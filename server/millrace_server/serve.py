@@ -32,9 +32,10 @@ from millrace_server.disk.os_disk import DIRECTORY_MODE, DiskError
 from millrace_server.environment.seams import Environment
 from millrace_server.log.errors import CorruptLog, LogFailed
 from millrace_server.logs import get_logger
-from millrace_server.machine import LoopSpawn, this_machine
+from millrace_server.machine import LoopSpawn, this_machine, tls_files
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.net.server import ListenError
+from millrace_server.net.tls import TlsFilesError
 from millrace_server.node import Node
 
 log = get_logger("millrace.serve")
@@ -73,7 +74,7 @@ and is 4 ms with this. Python's own is 5 ms."""
 
 
 def _this_machine(config: BrokerConfig, spawn: LoopSpawn) -> Environment:
-    return this_machine(config.data, spawn)
+    return this_machine(config.data, spawn, tls=tls_files(config))
 
 
 def serve(
@@ -155,18 +156,21 @@ async def _run(config: BrokerConfig, make_machine: MachineOf) -> Exit:
     stop = _stop_on_signals(asyncio.get_running_loop())
     spawn = LoopSpawn()
     try:
-        node = Node(config, make_machine(config, spawn), cold_reads=PageCache())
         try:
-            address = await _start(node, stop, spawn)
+            node = Node(config, make_machine(config, spawn), cold_reads=PageCache())
+        except TlsFilesError as error:
+            return _ended(Exit.CONFIG, error)
+        try:
+            has_started = await _start(node, stop, spawn)
         except ListenError as error:
             return _ended(Exit.LISTEN, error)
         except (OSError, CorruptLog, LogFailed, UnreadableMetadata) as error:
             return _ended(Exit.DISK, error)
         except ApiError as refused:
             return _refused(config, refused)
-        if address is None:
+        if not has_started:
             return Exit.OK
-        _announce(*address)
+        _announce(node)
         try:
             await node.run_until(stop)
         except Exception as error:
@@ -179,8 +183,8 @@ async def _run(config: BrokerConfig, make_machine: MachineOf) -> Exit:
         spawn.close()
 
 
-async def _start(node: Node, stop: asyncio.Event, spawn: LoopSpawn) -> tuple[str, int] | None:
-    """The address bound, or None if the node was asked to stop before it had started.
+async def _start(node: Node, stop: asyncio.Event, spawn: LoopSpawn) -> bool:
+    """Whether the node has started; False if it was asked to stop before.
 
     A start may wait for other brokers. Raises what `Node.start` raises.
     """
@@ -195,8 +199,9 @@ async def _start(node: Node, stop: asyncio.Event, spawn: LoopSpawn) -> tuple[str
         await asyncio.wait((starting,))
     if starting.cancelled():
         log.info("stopped before it had started")
-        return None
-    return starting.result()
+        return False
+    starting.result()
+    return True
 
 
 def _refused(config: BrokerConfig, refused: ApiError) -> Exit:
@@ -237,11 +242,15 @@ def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
     return None
 
 
-def _announce(host: str, port: int) -> None:
-    shown = f"[{host}]" if ":" in host else host
+def _announce(node: Node) -> None:
+    shown = []
+    for listener in node.config.listeners:
+        host, port = node.addresses[listener.name]
+        scheme = "tls://" if listener.is_tls else ""
+        shown.append(f"{scheme}[{host}]:{port}" if ":" in host else f"{scheme}{host}:{port}")
     # Who started the broker may have stopped listening; that is no reason not to serve.
     with suppress(BrokenPipeError):
-        print(f"listening on {shown}:{port}", flush=True)
+        print(f"listening on {', '.join(shown)}", flush=True)
 
 
 def _ended(how: Exit, why: object) -> Exit:

@@ -108,8 +108,11 @@ class SimNetwork:
         *,
         silent_ms_max: int,
         first_frame_bytes_max: int,
+        has_tls: bool = False,
     ) -> Any:
         """See `seams.Net`; a protocol comes as soon as the process runs."""
+        if has_tls:
+            raise OSError(errno.EPROTONOSUPPORT, "TLS is not simulated")
         machine = running_process().machine
         if self._machine_at(host, machine) != machine:
             raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")

@@ -189,8 +189,10 @@ def test_loopback_needs_no_permission(listen: str) -> None:
 
 
 def test_the_advertised_address_is_another_or_none() -> None:
-    assert loaded().advertised_address is None
-    assert loaded(advertise="log.example:9").advertised_address == ("log.example", 9)
+    (listener,) = loaded().listeners
+    assert listener.advertised is None
+    (listener,) = loaded(advertise="log.example:9").listeners
+    assert listener.advertised == ("log.example", 9)
 
 
 QUORUM = "1@127.0.0.1:11,2@127.0.0.1:12,3@127.0.0.1:13"

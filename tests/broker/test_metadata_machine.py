@@ -18,6 +18,7 @@ from millrace_protocol.metadata_records import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisteredListener,
     RemoveTopicRecord,
     SnapshotHeaderRecord,
     TopicRecord,
@@ -43,6 +44,7 @@ CONFIGS = st.dictionaries(
     max_size=3,
 )
 CLUSTER = uuid.UUID(int=1)
+LISTENER = RegisteredListener("plain", "localhost", 9092, False)
 DIRECTORY = uuid.UUID(int=2)
 DEFAULTS = TopicDefaults(partitions=3, replication_factor=1, configs={})
 
@@ -53,7 +55,7 @@ def canonical(configs: dict[str, str | None]) -> dict[str, str]:
 
 
 def broker(broker_id: int = 0, *, rack: str | None = None) -> BrokerStart:
-    return BrokerStart(broker_id, uuid.UUID(int=9), "localhost", 9092, rack, (DIRECTORY,))
+    return BrokerStart(broker_id, uuid.UUID(int=9), (LISTENER,), rack, (DIRECTORY,))
 
 
 def started(*racks: str | None) -> ClusterImage:

@@ -24,6 +24,7 @@ from millrace_protocol.messages.broker_lifecycle import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    ClientListener,
 )
 from millrace_protocol.messages.quorum import FetchSnapshotRequest, FetchSnapshotResponse
 from millrace_protocol.messages.replica_fetch import (
@@ -95,10 +96,11 @@ async def lifecycle(asker: Asker, broker_id: int, epoch: int) -> None:
     await asker.ask(
         AllocateProducerIdsRequest(broker_id, epoch, 2**63 - 1), AllocateProducerIdsResponse
     )
+    listeners = (ClientListener("plain", "h", 1, False),)
     for sender, directories in ((asker.asked, (NOBODY,)), (77, ())):
         await asker.ask(
             BrokerRegistrationRequest(
-                sender, uuid.UUID(int=98), directories, "h", 1, "h", 2, None, NOTHING
+                sender, uuid.UUID(int=98), directories, listeners, "h", 2, None, NOTHING
             ),
             BrokerRegistrationResponse,
         )

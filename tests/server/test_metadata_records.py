@@ -18,6 +18,7 @@ from millrace_protocol.metadata_records import (
     ProducerIdsRecord,
     QuorumVoter,
     RegisterBrokerRecord,
+    RegisteredListener,
     RemovedTopicsRecord,
     RemoveTopicRecord,
     SnapshotFooterRecord,
@@ -30,15 +31,17 @@ from millrace_protocol.metadata_records import (
 from millrace_server.metadata.records import UnreadableMetadata, decode_record
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
+LISTENERS = (RegisteredListener("p", "h", 9092, False), RegisteredListener("t", "h", 9094, True))
 SAMPLES: list[tuple[MetadataRecord, str]] = [
     (ClusterRecord(A, 1), "0001 0000" + A.hex + "0001"),
     (
-        RegisterBrokerRecord(3, 7, A, "h", 9092, None, (B,), "i", 9093),
-        "0002 0001 00000003 0000000000000007"
+        RegisterBrokerRecord(3, 7, A, "h", 9092, None, (B,), "i", 9093, LISTENERS),
+        "0002 0002 00000003 0000000000000007"
         + A.hex
         + "0001 68 2384 ffff 00000001"
         + B.hex
-        + "0001 69 2385",
+        + "0001 69 2385 00000002"
+        + "0001 70 0001 68 2384 00 0001 74 0001 68 2386 01",
     ),
     (
         BrokerRegistrationChangeRecord(3, 7, is_fenced=True, in_controlled_shutdown=True),
@@ -72,6 +75,14 @@ SAMPLES: list[tuple[MetadataRecord, str]] = [
     (LeaderChangeRecord(3, (3, 4)), "000f 0000 00000003 00000002 00000003 00000004"),
 ]
 OLDER: list[tuple[MetadataRecord, str]] = [
+    (
+        RegisterBrokerRecord(3, 7, A, "h", 9092, None, (B,), "i", 9093),
+        "0002 0001 00000003 0000000000000007"
+        + A.hex
+        + "0001 68 2384 ffff 00000001"
+        + B.hex
+        + "0001 69 2385",
+    ),
     (
         RegisterBrokerRecord(3, 7, A, "h", 9092, None, (B,)),
         "0002 0000 00000003 0000000000000007" + A.hex + "0001 68 2384 ffff 00000001" + B.hex,

@@ -10,6 +10,7 @@ from millrace_protocol.messages.broker_lifecycle import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from millrace_protocol.metadata_records import RegisteredListener
 from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.metadata.broker_registrations import BrokerStart, register_single_broker
 from millrace_server.metadata.cache import MetadataCache
@@ -18,7 +19,8 @@ from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.producer_ids import PRODUCER_ID_BLOCK, reserve_producer_ids
 from millrace_server.services.producer_ids import FENCED, ProducerIds
 
-START = BrokerStart(0, uuid.UUID(int=1), "localhost", 9092, None, (uuid.UUID(int=2),))
+LISTENER = RegisteredListener("plain", "localhost", 9092, False)
+START = BrokerStart(0, uuid.UUID(int=1), (LISTENER,), None, (uuid.UUID(int=2),))
 
 
 class DirectController:

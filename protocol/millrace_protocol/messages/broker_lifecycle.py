@@ -25,6 +25,16 @@ _BROKER_EPOCH = "the epoch of its registration"
 
 
 @dataclass(slots=True)
+class ClientListener(Message):
+    """Where clients find the sender."""
+
+    name: str = wire(STRING, "name of the listener")
+    host: str = wire(STRING, "host name or address that clients are told")
+    port: int = wire(UINT16, "TCP port")
+    has_tls: bool = wire(BOOLEAN, "whether it speaks TLS")
+
+
+@dataclass(slots=True)
 class BrokerRegistrationRequest(Request):
     """Makes the sender a broker of the cluster; a new process registers anew."""
 
@@ -33,8 +43,9 @@ class BrokerRegistrationRequest(Request):
     directory_ids: tuple[uuid.UUID, ...] = wire(
         array_of(UUID), "identities of its data directories"
     )
-    host: str = wire(STRING, "host name or address of its listener for clients")
-    port: int = wire(UINT16, "TCP port of its listener for clients")
+    listeners: tuple[ClientListener, ...] = wire(
+        array_of(ClientListener), "its listeners for clients, at least one"
+    )
     broker_host: str = wire(STRING, "host name or address of its listener for brokers")
     broker_port: int = wire(UINT16, "TCP port of its listener for brokers")
     rack: str | None = wire(NULLABLE_STRING, "where it stands; null if that was not configured")

@@ -22,6 +22,7 @@ from millrace_protocol.messages.broker_lifecycle import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    ClientListener,
 )
 from millrace_server.api_error import ApiError
 from millrace_server.controller.applier import Replica
@@ -80,7 +81,7 @@ class BrokerLifecycle:
         self._register_timeout_ms = register_timeout_ms
         self._on_registered = on_registered
         self._incarnation_id = self._new_id()
-        self._address: Address = ("", 0)
+        self._listeners: tuple[ClientListener, ...] = ()
         self._previous_epoch = UNCLEAN
         self._heartbeats: asyncio.Task[None] | None = None
         self._answered_ms = 0
@@ -93,21 +94,21 @@ class BrokerLifecycle:
         """Reads, and forgets, how the last process has ended. Raises `OSError`."""
         self._previous_epoch = await self._env.spawn.blocking(self._take_clean_epoch)
 
-    async def register(self, address: Address) -> None:
-        """Registers this process; `address` is where clients find it. Raises `ApiError`.
+    async def register(self, listeners: tuple[ClientListener, ...]) -> None:
+        """Registers this process; `listeners` are where clients find it. Raises `ApiError`.
 
         Returns when the registration is in this broker's image.
         """
-        if address != self._address:
+        if listeners != self._listeners:
             # Another registration, under an identity of its own.
             self._incarnation_id = self._new_id()
-        self._address = address
+        self._listeners = listeners
         metadata = self._metadata
         request = BrokerRegistrationRequest(
             self._broker_id,
             self._incarnation_id,
             (metadata.identity.directory_id,),
-            *address,
+            listeners,
             *self._broker_address(),
             self._rack,
             self._previous_epoch,
@@ -242,7 +243,7 @@ class BrokerLifecycle:
             log.warning("registering anew", reason=error.message)
             self._incarnation_id = self._new_id()
             try:
-                await self.register(self._address)
+                await self.register(self._listeners)
                 await self._on_registered()
             except ApiError as refused:
                 log.error("not registered", reason=refused.message)

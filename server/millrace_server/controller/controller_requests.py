@@ -28,7 +28,7 @@ from millrace_protocol.messages.broker_lifecycle import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from millrace_protocol.metadata_records import MetadataRecord
+from millrace_protocol.metadata_records import MetadataRecord, RegisteredListener
 from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
 from millrace_server.controller.active_controller import ActiveController
@@ -133,8 +133,10 @@ class ControllerRequests:
         start = BrokerStart(
             request.broker_id,
             request.incarnation_id,
-            request.host,
-            request.port,
+            tuple(
+                RegisteredListener(each.name, each.host, each.port, each.has_tls)
+                for each in request.listeners
+            ),
             request.rack,
             request.directory_ids,
             request.broker_host,

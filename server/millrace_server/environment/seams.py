@@ -157,8 +157,11 @@ class Net(Protocol):
         *,
         silent_ms_max: int,
         first_frame_bytes_max: int,
+        has_tls: bool = False,
     ) -> Listener:
         """Gives each connection that comes a protocol, at once or when it has sent something.
+
+        `has_tls`: not before its TLS handshake, with the certificate that this machine has.
 
         A connection without a whole frame for `silent_ms_max` may be closed without a protocol. A
         first frame that is longer than `first_frame_bytes_max` is not waited for. Raises `OSError`.

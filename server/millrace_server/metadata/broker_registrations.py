@@ -23,6 +23,7 @@ from millrace_protocol.metadata_records import (
     ClusterRecord,
     MetadataRecord,
     RegisterBrokerRecord,
+    RegisteredListener,
     UnregisterBrokerRecord,
 )
 from millrace_server.api_error import ApiError
@@ -48,8 +49,7 @@ class BrokerStart:
 
     broker_id: int
     incarnation_id: uuid.UUID
-    host: str
-    port: int
+    listeners: tuple[RegisteredListener, ...]
     rack: str | None
     directory_ids: tuple[uuid.UUID, ...]
     broker_host: str = ""
@@ -212,22 +212,24 @@ def _registration(
             start.broker_id,
             image.end_offset + len(first),
             start.incarnation_id,
-            start.host,
-            start.port,
+            start.listeners[0].host,
+            start.listeners[0].port,
             start.rack,
             start.directory_ids,
             start.broker_host,
             start.broker_port,
+            start.listeners,
         ),
     ]
 
 
 def _check_start(image: ClusterImage, start: BrokerStart) -> None:
-    if start.broker_id < 0 or not start.directory_ids:
+    if start.broker_id < 0 or not start.directory_ids or not start.listeners:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Broker {start.broker_id} registers with {len(start.directory_ids)} data directories; "
-            "a broker has an id from 0 on and one directory at least",
+            f"Broker {start.broker_id} registers with {len(start.directory_ids)} data directories "
+            f"and {len(start.listeners)} listeners; a broker has an id from 0 on, and one of each "
+            "at least",
         )
     for broker in image.brokers.values():
         is_other = broker.broker_id != start.broker_id

@@ -26,12 +26,14 @@ from millrace_protocol.metadata_records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisteredListener,
     RemovedTopicsRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     VotersRecord,
 )
+from millrace_server.listeners import PLAIN
 from millrace_server.metadata.image import (
     BrokerRegistration,
     ClusterImage,
@@ -169,8 +171,7 @@ class Delta:
             record.broker_id,
             record.broker_epoch,
             record.incarnation_id,
-            record.host,
-            record.port,
+            record.listeners or (RegisteredListener(PLAIN, record.host, record.port, False),),
             record.rack,
             record.directory_ids,
             is_fenced=True,

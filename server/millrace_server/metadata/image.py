@@ -15,7 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.metadata_records import UNASSIGNED_DIRECTORY, QuorumVoter
+from millrace_protocol.metadata_records import (
+    UNASSIGNED_DIRECTORY,
+    QuorumVoter,
+    RegisteredListener,
+)
 from millrace_server.api_error import ApiError, quoted
 
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
@@ -26,14 +30,13 @@ EMPTY: Mapping[Any, Any] = MappingProxyType({})
 class BrokerRegistration:
     """One broker of the cluster. `epoch` is the offset at which it registered.
 
-    `host` and `port` are for clients, `broker_host` and `broker_port` for other brokers.
+    `listeners` are for clients, at least one; `broker_host` and `broker_port` for other brokers.
     """
 
     broker_id: int
     epoch: int
     incarnation_id: uuid.UUID
-    host: str
-    port: int
+    listeners: tuple[RegisteredListener, ...]
     rack: str | None
     directory_ids: tuple[uuid.UUID, ...]
     is_fenced: bool

@@ -88,12 +88,13 @@ def _records(image: ClusterImage) -> Iterator[MetadataRecord]:
             broker.broker_id,
             broker.epoch,
             broker.incarnation_id,
-            broker.host,
-            broker.port,
+            broker.listeners[0].host,
+            broker.listeners[0].port,
             broker.rack,
             broker.directory_ids,
             broker.broker_host,
             broker.broker_port,
+            broker.listeners,
         )
         if not broker.is_fenced or broker.in_controlled_shutdown:
             yield BrokerRegistrationChangeRecord(

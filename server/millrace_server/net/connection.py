@@ -33,7 +33,8 @@ from millrace_server.net.pending_response import PendingResponse
 from millrace_server.net.request_input import RequestInput, UnknownDialect
 from millrace_server.net.response_queue import ResponseQueue
 from millrace_server.net.shared import Shared
-from millrace_server.net.socket_transport import SocketWire, TransportWire, peer_name, wire_of
+from millrace_server.net.socket_transport import Wire, peer_name, wire_of
+from millrace_server.net.tls import principal_of
 from millrace_wire.frame_reader import FramingError
 
 REQUESTS_AT_ONCE = 64
@@ -87,29 +88,29 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_wire",
         "close_reason",
+        "listener",
         "peer",
+        "principal",
     )
 
     _transport: asyncio.Transport
-    _wire: SocketWire | TransportWire
+    _wire: Wire
     _output: Output
     _responses: ResponseQueue
     _timeouts: ConnectionTimeouts
+    principal: str
 
-    def __init__(self, shared: Shared, owner: Owner) -> None:
+    def __init__(self, shared: Shared, owner: Owner, listener: str) -> None:
         self._owner = owner
         self._shared = shared
         self._input = RequestInput(shared, self._advance_soon)
         self._phase = Phase.OPEN
         self._drained: Completion[None] | None = None
         self._is_handling = False
-        self._is_scheduled = False
-        """The fair scheduler will call `_continue`."""
-        self._advance_due = False
-        self._is_paused = False
-        self._is_refused = False
-        self.peer = ""
-        self.close_reason = ""
+        self._is_scheduled = False  # The fair scheduler will call `_continue`.
+        self._advance_due = self._is_paused = self._is_refused = False
+        self.listener = listener
+        self.peer = self.close_reason = ""
 
     # What a session calls
 
@@ -127,8 +128,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def held_bytes(self) -> int:
-        """Memory of requests in progress and of responses not yet sent, but not of a request
-        that is still being received."""
+        """Memory of requests in progress and of unsent responses, not of what is received."""
         return self._responses.held_bytes
 
     def lift_frame_limit(self) -> None:
@@ -241,8 +241,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         shared = self._shared
         self._transport = cast("asyncio.Transport", transport)
-        self.peer = peer_name(self._transport)
+        self.principal = principal_of(self._transport)
         self._wire = wire_of(self._transport, shared.loop)
+        self.peer = peer_name(self._transport)
         self._output = Output(
             self._wire,
             scheduler=shared.scheduler,
@@ -277,12 +278,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._wire.survives_eof and self._phase is not Phase.CLOSED
 
     def pause_writing(self) -> None:
-        if isinstance(self._wire, TransportWire):
+        if self.peer:  # Else the wire is being made, and looks for itself.
             self._wire.pause()
 
     def resume_writing(self) -> None:
-        if isinstance(self._wire, TransportWire):
-            self._wire.resume()
+        self._wire.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
         # The descriptor is still open here; it is closed after this returns.

@@ -19,6 +19,11 @@ class Peer(Protocol):
     """The connection, as a session knows it; see `Connection`."""
 
     peer: str
+    """Address and port of the peer."""
+    listener: str
+    """The name of the listener that it has connected to."""
+    principal: str
+    """The subject of its certificate, or Kafka's name for a peer that has not authenticated."""
 
     @property
     def closed(self) -> bool: ...

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 from collections.abc import Callable
 
 from millrace_server.net.handshake_queue import HandshakeQueue
+from millrace_server.net.tls import TlsFiles
 
-_HANDSHAKE_S = 10
+HANDSHAKE_S = 10
 """A connection is not counted before its handshake; asyncio's own limit is 60 s."""
+HANDSHAKES_MAX = 512
+"""TLS handshakes in progress, some 60 KB of memory each. The oldest makes room for one more."""
 ACCEPTS_PER_PASS = 4
 """Some 60 us of work."""
 BACKLOG = 4096
@@ -29,9 +31,9 @@ _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class OsNet:
-    """Listens on TCP, with TLS when it has a context for it. Connects on TCP without TLS."""
+    """Listens on TCP, with TLS when it has files for it. Connects on TCP without TLS."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, tls: TlsFiles | None = None) -> None:
         self._tls = tls
 
     async def listen(
@@ -42,8 +44,11 @@ class OsNet:
         *,
         silent_ms_max: int,
         first_frame_bytes_max: int,
+        has_tls: bool = False,
     ) -> Acceptor:
         """Port 0 picks a free one. Raises `OSError`."""
+        if has_tls and self._tls is None:
+            raise ValueError("a listener with TLS needs a certificate")
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         sockets: list[socket.socket] = []
@@ -59,7 +64,7 @@ class OsNet:
             loop,
             sockets,
             protocol,
-            self._tls,
+            self._tls if has_tls else None,
             silent_ms_max=silent_ms_max,
             first_frame_bytes_max=first_frame_bytes_max,
         )
@@ -79,7 +84,7 @@ class Acceptor:
         loop: asyncio.AbstractEventLoop,
         sockets: list[socket.socket],
         protocol: Callable[[], asyncio.BaseProtocol],
-        tls: ssl.SSLContext | None,
+        tls: TlsFiles | None,
         *,
         silent_ms_max: int,
         first_frame_bytes_max: int,
@@ -88,7 +93,8 @@ class Acceptor:
         self._loop = loop
         self._protocol = protocol
         self._tls = tls
-        self._greetings: set[asyncio.Task[None]] = set()
+        self._greetings: dict[asyncio.Task[None], None] = {}
+        """In the order in which they began; a dict because a set has no order."""
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._pending = HandshakeQueue(
             loop, self._admit, timeout_ms=silent_ms_max, frame_bytes_max=first_frame_bytes_max
@@ -135,20 +141,28 @@ class Acceptor:
             self._pending.add(accepted)
 
     def _admit(self, admitted: socket.socket) -> None:
+        if len(self._greetings) >= HANDSHAKES_MAX:
+            next(iter(self._greetings)).cancel()
         greeting = self._loop.create_task(self._greet(admitted))
-        self._greetings.add(greeting)
-        greeting.add_done_callback(self._greetings.discard)
+        self._greetings[greeting] = None
+        greeting.add_done_callback(self._greetings.pop)
 
     async def _greet(self, accepted: socket.socket) -> None:
+        tls = self._tls
         try:
             await self._loop.connect_accepted_socket(
                 self._protocol,
                 accepted,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_S,
+                ssl=None if tls is None else tls.context(),
+                ssl_handshake_timeout=None if tls is None else HANDSHAKE_S,
             )
-        except OSError:
+        except OSError as error:
             # The peer hung up, or was not understood, before there was a connection to close.
+            if tls is not None:
+                tls.note_failed(error)
+            accepted.close()
+        except asyncio.CancelledError:
+            # It had to make room.
             accepted.close()
 
     def _resume(self, listening: socket.socket) -> None:

@@ -10,9 +10,11 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from millrace_server.environment.seams import ColdReads, Environment, Listener
 from millrace_server.limits import READ_BYTES, Limits
+from millrace_server.listeners import PLAIN, Address, ListenerConfig
 from millrace_server.logs import get_logger
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.net.connection import Connection
@@ -41,7 +43,7 @@ class ListenError(Exception):
 
 
 class Server:
-    """A listener and its connections, on the loop that constructs it.
+    """Listeners and their connections, on the loop that constructs it.
 
     Lives from `start` to the end of `drain`. Invariant: every connection that was made and not
     lost is in exactly one of `connections` and the refused ones.
@@ -68,7 +70,7 @@ class Server:
         self.connections_refused = 0
         self._refused: dict[Connection, None] = {}
         self._unseen: deque[Connection] = deque()
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._tick: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._draining = False
@@ -94,7 +96,7 @@ class Server:
         statistics.gauge(metrics.CONNECTIONS, lambda: len(self.connections), "open")
         statistics.gauge(
             metrics.CONNECTIONS,
-            lambda: 0 if self._listener is None else self._listener.pending_count,
+            lambda: sum(each.pending_count for each in self._listeners),
             "pending",
         )
         statistics.gauge(metrics.ACCEPTED, lambda: self.connections_accepted)
@@ -103,32 +105,43 @@ class Server:
         statistics.gauge(metrics.REQUEST_MEMORY_LIMIT, lambda: memory.size)
         statistics.gauge(metrics.REQUEST_MEMORY_WAITING, lambda: memory.waiting_count)
 
-    async def start(self, dialects: Sequence[Dialect], address: str, port: int) -> tuple[str, int]:
-        """Listens for peers that speak one of the dialects; returns the bound address and port.
+    async def start(
+        self, dialects: Sequence[Dialect], listeners: Sequence[ListenerConfig]
+    ) -> list[Address]:
+        """Listens for peers that speak one of the dialects; returns the addresses bound.
 
-        Port 0 leaves the port to the system.
-
-        Raises `ListenError`.
+        Port 0 leaves the port to the system. Raises `ListenError`; nothing listens then.
         """
         self._shared.dialects = dialects
         try:
-            self._listener = await self._env.net.listen(
-                self.connection,
-                address,
-                port,
-                silent_ms_max=self.limits.first_frame_timeout_ms,
-                first_frame_bytes_max=self.limits.frame_bytes_max_before_hello,
-            )
-        except OSError as error:
-            raise ListenError(_listen_sentence(address, port, error)) from error
+            bound = [await self._listen(listener) for listener in listeners]
+        except BaseException:
+            for opened in self._listeners:
+                opened.close()
+            self._listeners.clear()
+            raise
         self._draining = False
         self._tick = self._loop.call_later(_TICK_S, self._on_tick)
-        bound = self._listener.sockets[0].getsockname()
-        return bound[0], bound[1]
+        return bound
 
-    def connection(self) -> Connection:
-        """A new connection for a transport; the protocol factory of every listener."""
-        return Connection(self._shared, self)
+    async def _listen(self, listener: ListenerConfig) -> Address:
+        try:
+            listening = await self._env.net.listen(
+                partial(self.connection, listener.name),
+                *listener.address,
+                silent_ms_max=self.limits.first_frame_timeout_ms,
+                first_frame_bytes_max=self.limits.frame_bytes_max_before_hello,
+                has_tls=listener.is_tls,
+            )
+        except OSError as error:
+            raise ListenError(_listen_sentence(*listener.address, error)) from error
+        self._listeners.append(listening)
+        host, port, *_ = listening.sockets[0].getsockname()
+        return host, port
+
+    def connection(self, listener: str = PLAIN) -> Connection:
+        """A new connection for a transport; the protocol factory of the listener of that name."""
+        return Connection(self._shared, self, listener)
 
     def sweep(self) -> None:
         """Looks at every connection's time limits now."""
@@ -142,8 +155,8 @@ class Server:
         Connections that are not done after `timeout_ms` are aborted. Returns when all are lost.
         """
         self._draining = True
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for connection in [*self.connections, *self._refused]:
             connection.finish(_STOPPING)
         if self._tick is not None:
@@ -157,9 +170,9 @@ class Server:
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None
-        if self._listener is not None:
-            await self._listener.wait_closed()
-            self._listener = None
+        for listener in self._listeners:
+            await listener.wait_closed()
+        self._listeners.clear()
 
     # What a connection calls
 

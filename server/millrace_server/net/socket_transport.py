@@ -47,6 +47,12 @@ class Wire(Protocol):
 
     def stop_waiting(self) -> None: ...
 
+    def pause(self) -> None:
+        """The transport takes no more for now."""
+
+    def resume(self) -> None:
+        """It does again."""
+
     def shut(self) -> bool:
         """Ends our side after what was sent; False when this wire cannot."""
 
@@ -54,9 +60,7 @@ class Wire(Protocol):
         """Lets go of the connection without closing it; called when it is lost."""
 
 
-def wire_of(
-    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop
-) -> SocketWire | TransportWire:
+def wire_of(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> Wire:
     """How bytes leave by a transport."""
     borrowed = transport.get_extra_info("socket")
     if borrowed is None or transport.get_extra_info("sslcontext") is not None:
@@ -108,6 +112,12 @@ class SocketWire:
             os.close(self._duplicate)
             self._duplicate = -1
 
+    def pause(self) -> None:
+        """Nothing is written to the transport."""
+
+    def resume(self) -> None:
+        """The same."""
+
     def shut(self) -> bool:
         self._socket.shutdown(socket.SHUT_WR)
         return True
@@ -125,12 +135,13 @@ class TransportWire:
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._paused = False
         self._writable: Callable[[], None] | None = None
         # A TLS transport closes itself when the peer ends its input.
         self.survives_eof = transport.get_extra_info("sslcontext") is None
         # With high=0 a TLS transport never calls `resume_writing`.
         transport.set_write_buffer_limits(high=1, low=0)
+        # A server of TLS has sent session tickets, which may not have left yet.
+        self._paused = transport.get_write_buffer_size() > 0
         borrowed = transport.get_extra_info("socket")
         if borrowed is not None:
             lent = socket.socket(fileno=borrowed.fileno())

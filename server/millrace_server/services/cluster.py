@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.broker_lifecycle import ClientListener
 from millrace_protocol.metadata_records import NO_LEADER
 from millrace_server.api_error import ApiError
 from millrace_server.broker_settings import BrokerSetting, broker_settings
 from millrace_server.config import BrokerConfig
 from millrace_server.controller.cluster_metadata import ClusterMetadata
 from millrace_server.limits import Limits
+from millrace_server.listeners import Address
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import BrokerRegistration, Topic
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
@@ -31,7 +33,7 @@ class BrokerAddress:
 
 
 class ClusterService:
-    """Answers from the image. `address` is where clients find this broker."""
+    """Answers from the image. `addresses` are where clients find this broker, by listener."""
 
     def __init__(
         self,
@@ -42,7 +44,9 @@ class ClusterService:
         self._config = config
         self._cache = cache
         self._metadata = metadata
-        self.address: tuple[str, int] = config.advertised_address or config.listen_address
+        self.addresses: dict[str, Address] = {
+            each.name: each.advertised or each.address for each in config.listeners
+        }
 
     @property
     def limits(self) -> Limits:
@@ -75,14 +79,27 @@ class ClusterService:
         return NO_LEADER if leader_id is None else leader_id
 
     @property
-    def brokers(self) -> Sequence[BrokerAddress]:
-        """Every broker that is in service."""
-        return [self._address_of(b) for b in self._cache.image.brokers.values() if not b.is_fenced]
+    def client_listeners(self) -> tuple[ClientListener, ...]:
+        """Those of this broker, as it registers them."""
+        return tuple(
+            ClientListener(each.name, *self.addresses[each.name], each.is_tls)
+            for each in self._config.listeners
+        )
+
+    def brokers(self, listener: str) -> list[BrokerAddress]:
+        """Every broker that is in service and has a listener of that name, at its address."""
+        brokers = self._cache.image.brokers.values()
+        return [*self._addresses((each for each in brokers if not each.is_fenced), listener)]
+
+    def fenced_brokers(self, listener: str) -> list[BrokerAddress]:
+        """Every registered broker with that listener that is not in service."""
+        brokers = self._cache.image.brokers.values()
+        return [*self._addresses((each for each in brokers if each.is_fenced), listener)]
 
     @property
-    def fenced_brokers(self) -> Sequence[BrokerAddress]:
-        """Every registered broker that is not in service."""
-        return [self._address_of(b) for b in self._cache.image.brokers.values() if b.is_fenced]
+    def broker_ids(self) -> Set[int]:
+        """The ids of all registered brokers, in service or not."""
+        return self._cache.image.brokers.keys()
 
     @property
     def topic_names(self) -> list[str]:
@@ -129,8 +146,15 @@ class ClusterService:
             f"Topic {topic!r} has no partition {number}; it has 0 to {known.partition_count - 1}",
         )
 
-    def _address_of(self, broker: BrokerRegistration) -> BrokerAddress:
-        # The address of this broker is known before its registration is durable.
-        if broker.broker_id == self.node_id:
-            return BrokerAddress(self.node_id, *self.address, broker.rack)
-        return BrokerAddress(broker.broker_id, broker.host, broker.port, broker.rack)
+    def _addresses(
+        self, brokers: Iterable[BrokerRegistration], listener: str
+    ) -> Iterator[BrokerAddress]:
+        for broker in brokers:
+            if broker.broker_id == self.node_id:
+                # Known before the registration is durable.
+                if listener in self.addresses:
+                    yield BrokerAddress(self.node_id, *self.addresses[listener], broker.rack)
+                continue
+            for each in broker.listeners:
+                if each.name == listener:
+                    yield BrokerAddress(broker.broker_id, each.host, each.port, broker.rack)

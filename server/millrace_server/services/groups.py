@@ -116,7 +116,9 @@ class GroupCoordinatorService:
         """Ends every coordinator: pending requests get COORDINATOR_NOT_AVAILABLE."""
         self._runtime.close()
 
-    async def find_coordinators(self, groups: Sequence[str]) -> list[FoundCoordinator]:
+    async def find_coordinators(
+        self, groups: Sequence[str], listener: str
+    ) -> list[FoundCoordinator]:
         """The coordinator of each group; creates the offsets topic if there is none."""
         unavailable = None
         try:
@@ -125,7 +127,7 @@ class GroupCoordinatorService:
             await self._load_all(timeout_s=FIND_WAIT_S)
         except ApiError as error:
             unavailable = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
-        return [self._find(group, unavailable) for group in groups]
+        return [self._find(group, listener, unavailable) for group in groups]
 
     async def join(self, request: JoinGroup) -> JoinGroupResult:
         """Returns when the generation begins; raises `MemberIdRequired` for a new member."""
@@ -280,21 +282,21 @@ class GroupCoordinatorService:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return partition_for_group(group, topic.partition_count)
 
-    def _find(self, group: str, unavailable: ApiError | None) -> FoundCoordinator:
+    def _find(self, group: str, listener: str, unavailable: ApiError | None) -> FoundCoordinator:
         try:
             check_group_id(group)
         except ApiError as error:
             return FoundCoordinator(group, None, error.with_traceback(None))
-        broker = None if unavailable is not None else self._leader(group)
+        broker = None if unavailable is not None else self._leader(group, listener)
         if broker is not None:
             return FoundCoordinator(group, broker, None)
         none = unavailable or ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return FoundCoordinator(group, None, none)
 
-    def _leader(self, group: str) -> BrokerAddress | None:
+    def _leader(self, group: str, listener: str) -> BrokerAddress | None:
         """The broker that leads the group's partition; None when none does at the moment."""
         leader = self._cache.image.topics[OFFSETS_TOPIC].partitions[self._number(group)].leader
-        return next((each for each in self._cluster.brokers if each.node_id == leader), None)
+        return next((b for b in self._cluster.brokers(listener) if b.node_id == leader), None)
 
     async def _create_topic(self) -> None:
         if OFFSETS_TOPIC in self._cache.image.topics:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a connection that has not authenticated; Kafka's name for it."""
+from millrace_server.listeners import PLAIN
+from millrace_server.principal import ANONYMOUS
 
 
 @dataclass(slots=True)
@@ -16,7 +16,8 @@ class RequestContext:
     """Address and port of the peer."""
     principal: str = ANONYMOUS
     client_id: str = ""
-    listener: str = "default"
+    listener: str = PLAIN
+    """The name of the listener that the peer has connected to."""
     broker_id: int | None = None
     """The broker at the other end, after its BrokerHello; None for clients."""
     fetch_session: object | None = None

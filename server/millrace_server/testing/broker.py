@@ -14,7 +14,7 @@ from millrace_server.disk.lock import DirectoryLock
 from millrace_server.disk.os_disk import DIRECTORY_MODE
 from millrace_server.environment.seams import Environment
 from millrace_server.limits import Limits
-from millrace_server.machine import LoopSpawn, this_machine
+from millrace_server.machine import LoopSpawn, this_machine, tls_files
 from millrace_server.node import Node
 from millrace_server.statistics import Statistics
 
@@ -50,7 +50,7 @@ class Broker:
         self._node: Node | None = None
         self._spawn: LoopSpawn | None = None
         self._lock: DirectoryLock | None = None
-        self._port = port
+        self._ports = {each.name: each.address[1] for each in self.config.listeners}
 
     @property
     def data(self) -> Path:
@@ -66,13 +66,19 @@ class Broker:
 
     @property
     def port(self) -> int:
-        """The TCP port, the same after a restart."""
-        return self._port
+        """The TCP port of the first listener, the same after a restart."""
+        return self._ports[self.config.listeners[0].name]
 
     @property
     def servers(self) -> str:
-        """HOST:PORT, as clients take it."""
-        return f"127.0.0.1:{self._port}"
+        """The address of the first listener, as clients take it: HOST:PORT."""
+        return self.servers_of(self.config.listeners[0].name)
+
+    def servers_of(self, listener: str) -> str:
+        """The address of a listener of `listen`, as clients take it."""
+        (found,) = (each for each in self.config.listeners if each.name == listener)
+        scheme = "tls://" if found.is_tls else ""
+        return f"{scheme}{found.address[0]}:{self._ports[listener]}"
 
     def statistics(self, prefix: str = "") -> Statistics:
         """What the broker has counted since it was started: `docs/statistics.md`.
@@ -92,15 +98,16 @@ class Broker:
         self._spawn, environment = self._machine()
         try:
             node = Node(
-                replace(self.config, listen=f"127.0.0.1:{self._port}"),
+                replace(self.config, listen=self._listen),
                 environment,
                 cold_reads=PageCache(),
             )
-            _, self._port = await node.start()
+            await node.start()
         except BaseException:
             self._let_go()
             raise
         self._node = node
+        self._ports = {name: port for name, (_, port) in node.addresses.items()}
 
     async def stop(self) -> None:
         """Shuts down in order; does nothing when it is stopped."""
@@ -117,10 +124,19 @@ class Broker:
         await self.stop()
         await self.start()
 
+    @property
+    def _listen(self) -> str:
+        """`listen` with the ports that the broker had before."""
+        return ", ".join(
+            f"{each.name}={'tls://' if each.is_tls else ''}"
+            f"{each.address[0]}:{self._ports[each.name]}"
+            for each in self.config.listeners
+        )
+
     def _machine(self) -> tuple[LoopSpawn, Environment]:
         """What a start runs on."""
         spawn = LoopSpawn()
-        return spawn, this_machine(self.data, spawn)
+        return spawn, this_machine(self.data, spawn, tls=tls_files(self.config))
 
     def _let_go(self) -> None:
         if self._spawn is not None:

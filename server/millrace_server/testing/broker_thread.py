@@ -23,6 +23,10 @@ class BrokerThread:
         """HOST:PORT, as clients take it."""
         return self._broker.servers
 
+    def servers_of(self, listener: str) -> str:
+        """The address of a listener of `listen`, as clients take it."""
+        return self._broker.servers_of(listener)
+
     @property
     def port(self) -> int:
         """The TCP port."""

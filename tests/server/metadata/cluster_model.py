@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from millrace_protocol.metadata_records import (
     NO_LEADER,
+    RegisteredListener,
 )
 from millrace_server.api_error import ApiError
 from millrace_server.metadata.broker_registrations import (
@@ -59,8 +60,7 @@ class ClusterModel(MetadataModel):
         start = BrokerStart(
             broker_id,
             uuid.UUID(int=process.incarnation),
-            "localhost",
-            9092,
+            (RegisteredListener("plain", "localhost", 9092, False),),
             None,
             (process.directory_id,),
             "localhost",

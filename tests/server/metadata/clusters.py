@@ -10,6 +10,7 @@ from types import MappingProxyType
 from millrace_protocol.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
+    RegisteredListener,
 )
 from millrace_server.metadata.broker_registrations import BrokerStart, register_broker
 from millrace_server.metadata.delta import Delta
@@ -37,8 +38,7 @@ def start_of(
     return BrokerStart(
         broker_id,
         uuid.UUID(int=incarnation),
-        "localhost",
-        9092,
+        (RegisteredListener("plain", "localhost", 9092, False),),
         rack,
         (directory_id or directory(broker_id),),
         "localhost",

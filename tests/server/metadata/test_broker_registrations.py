@@ -115,10 +115,12 @@ def test_producer_ids_that_would_overflow_are_refused() -> None:
         reserve_producer_ids(image, 1, broker_epoch=image.brokers[1].epoch, at_least=2**63 - 1)
 
 
-@pytest.mark.parametrize("changed", [{"broker_id": -1}, {"directory_ids": ()}])
-def test_a_broker_without_an_id_or_a_directory_is_refused(changed: dict[str, object]) -> None:
+@pytest.mark.parametrize("changed", [{"broker_id": -1}, {"directory_ids": ()}, {"listeners": ()}])
+def test_a_broker_without_an_id_a_directory_or_a_listener_is_refused(
+    changed: dict[str, object],
+) -> None:
     start = replace(start_of(2), **changed)  # type: ignore[arg-type]
-    with pytest.raises(ApiError, match="an id from 0 on and one directory at least"):
+    with pytest.raises(ApiError, match="an id from 0 on, and one of each at least"):
         register_broker(cluster(1), {}, start, cluster_id=CLUSTER, has_session=False)
 
 

@@ -22,7 +22,7 @@ RULES = TopicChanges(TopicDefaults(6, 3, {}))
 
 def brokers_in(racks: list[str | None]) -> list[BrokerRegistration]:
     return [
-        BrokerRegistration(number, 1, uuid.UUID(int=1), "h", 1, rack, (), False)
+        BrokerRegistration(number, 1, uuid.UUID(int=1), (), rack, (), False)
         for number, rack in enumerate(racks)
     ]
 

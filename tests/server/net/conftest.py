@@ -32,6 +32,7 @@ from millrace_server.environment.seams import (
     release_slices,
 )
 from millrace_server.limits import Limits
+from millrace_server.listeners import ListenerConfig
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.net.connection import Connection
 from millrace_server.net.dialect import Handled, Peer
@@ -367,6 +368,7 @@ class StraightNet:
         *,
         silent_ms_max: int,
         first_frame_bytes_max: int,
+        has_tls: bool = False,
     ) -> StraightListener:
         """See `seams.Net`."""
         loop = asyncio.get_running_loop()
@@ -398,6 +400,7 @@ class Serve(Protocol):
         limits: Limits | None = None,
         cold_reads: ColdReads | None = None,
         net: Net | None = None,
+        has_tls: bool = False,
     ) -> Awaitable[Place]: ...
 
 
@@ -412,6 +415,7 @@ async def serve() -> AsyncIterator[Serve]:
         limits: Limits | None = None,
         cold_reads: ColdReads | None = None,
         net: Net | None = None,
+        has_tls: bool = False,
     ) -> Place:
         clock = SetClock()
         disk: Disk = NoDisk()  # type: ignore[assignment]
@@ -419,7 +423,8 @@ async def serve() -> AsyncIterator[Serve]:
         handler = ScriptedHandler()
         server = WatchedServer(handler, host, limits, cold_reads=cold_reads)
         dialects = [ScriptedDialect(handler, text) for text in (True, False)]
-        address = await server.start(dialects, "127.0.0.1", 0)
+        listener = ListenerConfig("plain", ("127.0.0.1", 0), is_tls=has_tls)
+        (address,) = await server.start(dialects, [listener])
         place = Place(server, handler, clock, address, [])
         places.append(place)
         return place

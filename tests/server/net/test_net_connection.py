@@ -13,8 +13,10 @@ import pytest
 
 from millrace_server.environment.seams import Response
 from millrace_server.limits import Limits
+from millrace_server.machine import SystemClock
 from millrace_server.net.connection import Connection
 from millrace_server.net.listener import OsNet
+from millrace_server.net.tls import TlsFiles
 from tests.server.net.conftest import Answer, CountedFile, Serve, frame_of, until
 
 
@@ -241,9 +243,8 @@ async def test_tls_peer_gets_the_same_answers(
     serve: Serve, counted_file: Callable[[bytes], CountedFile]
 ) -> None:
     certificate = Path(__file__).with_name("localhost.pem")
-    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server_side.load_cert_chain(certificate)
-    place = await serve(net=OsNet(server_side))
+    files = TlsFiles(str(certificate), clock=SystemClock())
+    place = await serve(net=OsNet(files), has_tls=True)
     data = random.Random(2).randbytes(3_000_000)
     file = counted_file(data)
     place.handler.on_frame = lambda connection, frame: [

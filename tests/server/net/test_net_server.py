@@ -10,6 +10,7 @@ import pytest
 
 from millrace_server.environment.seams import Response
 from millrace_server.limits import Limits
+from millrace_server.listeners import ListenerConfig
 from millrace_server.net.server import ListenError
 from tests.server.net.conftest import Serve, frame_of, open_descriptors, until
 
@@ -20,14 +21,14 @@ async def test_port_in_use_is_reported_in_a_sentence(serve: Serve) -> None:
     await other.server.drain(0)
     address, port = place.address
     with pytest.raises(ListenError, match=f"{address} port {port}: another process listens there"):
-        await other.server.start((), address, port)
+        await other.server.start((), [ListenerConfig("plain", (address, port))])
 
 
 async def test_address_of_another_machine_is_reported_in_a_sentence(serve: Serve) -> None:
     place = await serve()
     await place.server.drain(0)
     with pytest.raises(ListenError, match="this machine does not have that address"):
-        await place.server.start((), "192.0.2.1", 0)
+        await place.server.start((), [ListenerConfig("plain", ("192.0.2.1", 0))])
 
 
 async def test_connection_over_the_limit_is_told_so(serve: Serve) -> None:

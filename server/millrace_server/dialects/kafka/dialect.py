@@ -93,7 +93,10 @@ class KafkaSession:
         self._services = dialect.services
         self._connection = connection
         self._context = KafkaContext(
-            client_host=connection.peer, fetch_sessions=dialect.fetch_sessions
+            client_host=connection.peer,
+            principal=connection.principal,
+            listener=connection.listener,
+            fetch_sessions=dialect.fetch_sessions,
         )
         self._now_ns = dialect.services.env.clock.monotonic_ns
 

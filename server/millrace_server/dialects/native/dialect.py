@@ -95,7 +95,11 @@ class NativeSession:
         self._dialect = dialect
         self._services = dialect.services
         self._connection = connection
-        self._context = RequestContext(client_host=connection.peer)
+        self._context = RequestContext(
+            client_host=connection.peer,
+            principal=connection.principal,
+            listener=connection.listener,
+        )
         self._apis = dialect.apis
         self._routes = dialect.routes
         self._now_ns = dialect.services.env.clock.monotonic_ns

@@ -31,9 +31,9 @@ def handle(
             endpoint_type=kind,
         )
     cluster = services.cluster
-    brokers = [(broker, False) for broker in cluster.brokers]
+    brokers = [(broker, False) for broker in cluster.brokers(context.listener)]
     if request.include_fenced_brokers:
-        brokers += [(broker, True) for broker in cluster.fenced_brokers]
+        brokers += [(broker, True) for broker in cluster.fenced_brokers(context.listener)]
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,

@@ -32,7 +32,7 @@ async def find_coordinator(
     is_several = version >= SEVERAL_KEYS_SINCE
     keys = request.coordinator_keys if is_several else (request.key,)
     if request.key_type == GROUP_KEY:
-        found = await services.groups.find_coordinators(keys)
+        found = await services.groups.find_coordinators(keys, context.listener)
     else:
         refused = ApiError(ErrorCode.INVALID_REQUEST, _NOT_A_GROUP)
         found = [FoundCoordinator(key, None, refused) for key in keys]

@@ -44,7 +44,7 @@ async def handle(
             controller_id=cluster.controller_id,
             topics=tuple(refused),
         )
-    brokers = cluster.brokers
+    brokers = cluster.brokers(context.listener)
     in_service = {broker.node_id for broker in brokers}
     topics: list[MetadataTopic] = []
     entries = 0

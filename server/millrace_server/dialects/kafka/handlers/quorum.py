@@ -41,8 +41,8 @@ async def describe(
     )
     voters = {each.broker_id for each in state.replicas if each.is_voter}
     nodes = tuple(
-        messages.Node(b.node_id, (messages.Listener("PLAINTEXT", b.host, b.port),))
-        for b in services.cluster.brokers
+        messages.Node(b.node_id, (messages.Listener(context.listener, b.host, b.port),))
+        for b in services.cluster.brokers(context.listener)
         if b.node_id in voters
     )
     return messages.DescribeQuorumResponse(ErrorCode.NONE, None, topics, nodes)

@@ -92,8 +92,7 @@ def _other_factor(services: Services, wanted: Reassignment) -> ApiError | None:
         return None
     if services.cluster.unknown_partition(wanted.topic, wanted.partition) is not None:
         return None
-    brokers = (*services.cluster.brokers, *services.cluster.fenced_brokers)
-    if not {each.node_id for each in brokers}.issuperset(wanted.replicas):
+    if not services.cluster.broker_ids >= {*wanted.replicas}:
         return None  # Refused for that, with another code.
     known = services.cluster.topic(wanted.topic).partitions[wanted.partition]
     count = len(known.replicas) - len(known.removing)

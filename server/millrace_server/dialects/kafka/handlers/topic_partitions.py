@@ -40,7 +40,7 @@ async def handle(
         if names and names[0] == request.cursor.topic_name:
             first = max(request.cursor.partition_index, 0)
     left = max(1, min(request.response_partition_limit, PAGE_PARTITIONS_MAX))
-    in_service = {broker.node_id for broker in services.cluster.brokers}
+    in_service = {broker.node_id for broker in services.cluster.brokers(context.listener)}
     topics: list[messages.DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if not left:

@@ -16,7 +16,7 @@ async def find_coordinator(
     services: Services, context: RequestContext, request: messages.FindCoordinatorRequest
 ) -> messages.FindCoordinatorResponse:
     """Each group for itself."""
-    found = await services.groups.find_coordinators(request.groups)
+    found = await services.groups.find_coordinators(request.groups, context.listener)
     return messages.FindCoordinatorResponse(tuple(map(_found, found)))
 
 

@@ -39,7 +39,10 @@ async def handle(
     return MetadataResponse(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
-        brokers=tuple(BrokerMetadata(b.node_id, b.host, b.port, b.rack) for b in cluster.brokers),
+        brokers=tuple(
+            BrokerMetadata(b.node_id, b.host, b.port, b.rack)
+            for b in cluster.brokers(context.listener)
+        ),
         topics=tuple(topics),
     )
 
