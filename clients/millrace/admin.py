@@ -23,6 +23,7 @@ from millrace._cluster.deletion import delete_records
 from millrace._cluster.offsets import list_offsets
 from millrace._cluster.ranges import split_ranges
 from millrace._cluster.replica_admin import ReplicaAdmin
+from millrace._cluster.tls import tls_context
 from millrace._group.admin import GroupAdmin
 from millrace._kafka_methods import KafkaMethodHints
 from millrace._owner import Owner, warn_if_open
@@ -151,7 +152,13 @@ class Admin(GroupAdmin, ClusterAdmin, ReplicaAdmin, KafkaMethodHints):
         """Checks the settings; raises `ConfigError`. Opens no connection yet."""
         config: ClientConfig = configure(ClientConfig, options)
         self._timeout_ms = config.request_timeout_ms
-        self._cluster = Cluster(parse_servers(servers), config, feed=EventFeed("admin"), rng=rng)
+        self._cluster = Cluster(
+            parse_servers(servers),
+            config,
+            feed=EventFeed("admin"),
+            tls=tls_context(servers, config),
+            rng=rng,
+        )
         self._state = State.NEW
         self.owner = Owner("admin client")
 

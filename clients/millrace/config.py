@@ -16,8 +16,10 @@ from millrace_protocol.framing import CLIENT_ID_BYTES_MAX, FRAME_BYTES_MAX
 from millrace_protocol.records import HEADER_SIZE, Codec
 
 DEFAULT_PORT = 9092
+_TLS_SCHEME = "tls://"
 Servers = str | Iterable[str]
-"""`"host:port,host:port"` or several such strings; the port is 9092 where none is given."""
+"""`"host:port,host:port"` or several such strings; the port is 9092 where none is given. `tls://`
+before each of them connects with TLS."""
 Acks = Literal["all", 0, 1]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OutOfRange = Literal["error", "earliest", "latest"]
@@ -36,14 +38,33 @@ def parse_servers(servers: Servers) -> tuple[tuple[str, int], ...]:
     (('a', 1), ('b', 9092))
     >>> parse_servers(["[::1]:9093"])
     (('::1', 9093),)
+    >>> parse_servers("tls://a")
+    (('a', 9092),)
     """
+    return tuple(_address(name.removeprefix(_TLS_SCHEME)) for name in _names(servers))
+
+
+def has_tls_scheme(servers: Servers) -> bool:
+    """Whether the addresses ask for TLS. Raises `ConfigError` where only some do.
+
+    >>> has_tls_scheme("tls://a:9093, tls://b:9093")
+    True
+    """
+    names = _names(servers)
+    with_tls = sum(name.startswith(_TLS_SCHEME) for name in names)
+    if 0 < with_tls < len(names):
+        raise ConfigError("servers: some addresses begin with tls:// and others do not")
+    return with_tls > 0
+
+
+def _names(servers: Servers) -> list[str]:
     if isinstance(servers, Mapping):
         raise ConfigError(f"servers: {settings_in_a_dict(servers)}")
     texts = [servers] if isinstance(servers, str) else list(servers)
     names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
     if not names:
         raise ConfigError("servers: give at least one address, as in 'localhost:9092'")
-    return tuple(_address(name) for name in names)
+    return names
 
 
 def _address(name: str) -> tuple[str, int]:
@@ -76,6 +97,16 @@ class ClientConfig:
     """Longest pause before a retry."""
     metadata_max_age_ms: int = 300_000
     """How old the client's list of topics, partitions and leaders may become."""
+    tls: bool = False
+    """Connects with TLS, as `tls://` before an address does. The broker's certificate must be of
+    its name or address, and of an authority that is trusted."""
+    tls_ca: str = ""
+    """PEM file of the authorities that are trusted; empty: those that OpenSSL trusts by default,
+    which SSL_CERT_FILE in the environment names."""
+    tls_certificate: str = ""
+    """PEM file of the client's certificate, which a broker may ask for; empty: it has none."""
+    tls_key: str = ""
+    """PEM file of the private key; empty: it is in the file of the certificate."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -84,6 +115,8 @@ class ClientConfig:
                 continue
             if field.name.endswith(("_ms", "_bytes", "_records")):
                 _check_count(field.name, value, zero=field.name == "linger_ms")
+        if self.tls_key and not self.tls_certificate:
+            raise ConfigError("tls_key: needs the certificate of the key, tls_certificate")
         if len(self.client_id.encode()) > CLIENT_ID_BYTES_MAX:
             raise ConfigError(f"client_id: longer than {CLIENT_ID_BYTES_MAX} bytes")
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
@@ -100,6 +133,10 @@ def _check_count(name: str, value: object, *, zero: bool) -> None:
 class ClientOptions(TypedDict, total=False):
     """Keyword arguments of every client; the meanings and defaults are `ClientConfig`'s."""
 
+    tls: bool
+    tls_ca: str
+    tls_certificate: str
+    tls_key: str
     client_id: str
     request_timeout_ms: int
     connect_timeout_ms: int

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from millrace._cluster.cluster import Cluster
+from millrace._cluster.tls import tls_context
 from millrace._producer.accumulator import Accumulator
 from millrace._producer.columns import (
     check_topic,
@@ -134,7 +135,13 @@ class Producer(ProducerLife, Generic[K, V]):
         produce_queue = ProduceQueue(config, rng=rng)
         super().__init__(
             config,
-            Cluster(parse_servers(servers), config, feed=feed, rng=rng),
+            Cluster(
+                parse_servers(servers),
+                config,
+                feed=feed,
+                tls=tls_context(servers, config),
+                rng=rng,
+            ),
             feed,
             accumulator=Accumulator(
                 config, produce_queue, owner=waiters, rng=rng, partitioner=partitioner

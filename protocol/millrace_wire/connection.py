@@ -12,6 +12,7 @@ connection or to a request.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
@@ -56,6 +57,8 @@ Dial = Callable[
 SCRATCH_BYTES: Final = 64 << 10
 """Whole frames up to this size are received together and copied one by one; larger ones are
 received in place."""
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
+"""What OpenSSL says of bytes that are no record of TLS."""
 UNSENT_BYTES_MAX: Final = 1 << 20
 """A transport that holds more than this gets no further request until it holds a quarter of it.
 One frame of a producer has about this size."""
@@ -96,14 +99,24 @@ async def connect(
         connection.close()
         raise ConnectFailed(f"no response from {connection} within {timeout_ms} ms") from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConnectFailed(f"no broker at {connection}: {reason}") from error
+        raise ConnectFailed(f"no broker at {connection}: {_reason(error)}") from error
     except (ConnectionLost, ProtocolViolation) as error:
         raise ConnectFailed(f"no millrace broker at {connection}: {error}") from error
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        what = (error.reason or str(error)).lower().replace("_", " ")
+        if error.reason in _NO_TLS:
+            what = "the port does not speak TLS"
+        return f"the TLS handshake failed: {what}"
+    return error.strerror or str(error)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -123,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._wake_bytes = 1
+        self._has_tls = False
 
     @property
     def fault(self) -> ConnectionFault | None:
@@ -278,6 +292,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(UNSENT_BYTES_MAX)
+        self._has_tls = transport.get_extra_info("sslcontext") is not None
         sock = transport.get_extra_info("socket")
         if sock is not None:
             set_keepalive(sock, idle_s=KEEPALIVE_S)
@@ -333,13 +348,13 @@ class Connection(asyncio.BufferedProtocol):
     def _receive_in_place(self) -> None:
         """Gives an unfinished large frame its memory, and sets how much of it to wait for.
 
-        Never more than the frame lacks, so that no further bytes have to follow it. This holds
-        for plain TCP: of TLS, some of the missing bytes may have arrived already.
+        Never more than the frame lacks, so that no further bytes have to follow it. Not with TLS,
+        of which some of the missing bytes may have arrived already.
         """
         reader = self._reader
         if reader.wanted_bytes:
             reader.allocate(self._buffers.take(reader.frame_size, wanted=reader.wanted_bytes))
-        wake_bytes = min(WAKE_BYTES, max(1, reader.missing_bytes))
+        wake_bytes = 1 if self._has_tls else min(WAKE_BYTES, max(1, reader.missing_bytes))
         if wake_bytes != self._wake_bytes and self._transport is not None:
             self._wake_bytes = wake_bytes
             set_wake_bytes(self._transport, wake_bytes)

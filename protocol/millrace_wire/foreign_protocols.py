@@ -38,7 +38,7 @@ _TLS_RECORDS: Final = range(0x14, 0x18)
 _MILLRACE_TEXT: Final = b"ERR "
 """A broker takes an HTTP request for lines of the text dialect."""
 _HTTP: Final = "it speaks HTTP; give the address of a broker, whose port is 9092 by default"
-_TLS: Final = "it speaks TLS, which millrace does not; give a port without TLS"
+_TLS: Final = "it speaks TLS; put tls:// before the address, or give a port without TLS"
 _KAFKA: Final = (
     "it is a Kafka broker; millrace clients speak millrace's own protocol, to millrace brokers"
 )

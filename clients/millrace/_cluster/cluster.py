@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Any, TypeVar
@@ -61,12 +62,14 @@ class Cluster:
         feed: EventFeed,
         receive_bytes_max: int = FRAME_BYTES_MAX,
         kept_bytes_max: int = KEPT_BYTES_MAX,
+        tls: ssl.SSLContext | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.config = config
         self.rng = rng or random.Random()
         self.metadata = MetadataCache()
         self._servers = servers
+        self._tls = tls
         self._feed = feed
         self._receive_bytes_max = max(receive_bytes_max, FRAME_BYTES_MAX) + _RECEIVE_SLACK_BYTES
         self._kept_bytes_max = max(kept_bytes_max, KEPT_BYTES_MAX) + _RECEIVE_SLACK_BYTES
@@ -302,6 +305,7 @@ class Cluster:
             client_id=self.config.client_id,
             connect_timeout_ms=self.config.connect_timeout_ms,
             receive_bytes_max=self._receive_bytes_max,
+            tls=self._tls,
             kept_bytes_max=self._kept_bytes_max,
             scratch=self._scratch,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import ssl
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
@@ -69,6 +70,7 @@ class Connection:
         client_id: str,
         connect_timeout_ms: int,
         receive_bytes_max: int,
+        tls: ssl.SSLContext | None = None,
         kept_bytes_max: int = KEPT_BYTES_MAX,
         scratch: Scratch | None = None,
     ) -> Connection:
@@ -81,7 +83,8 @@ class Connection:
             receive_bytes_max=receive_bytes_max,
             kept_bytes_max=kept_bytes_max,
         )
-        dial = asyncio.get_running_loop().create_connection
+        create_connection = asyncio.get_running_loop().create_connection
+        dial = create_connection if tls is None else functools.partial(create_connection, ssl=tls)
         try:
             return cls(await connect(dial, address, config, scratch=scratch))
         except wire.RequestFailed as error:
