@@ -24,6 +24,7 @@ from millrace_cli.commands.serve import serve
 from millrace_cli.commands.simulate import simulate
 from millrace_cli.commands.spark import spark
 from millrace_cli.commands.sql import sql
+from millrace_cli.commands.tls import tls
 from millrace_cli.commands.topic import topic
 from millrace_cli.demo.command import demo
 from millrace_cli.exits import EXIT_CODES, Exit, output_closed, output_failed
@@ -53,6 +54,7 @@ app.command()(sql)
 app.command()(simulate)
 app.add_typer(spark)
 app.add_typer(bench)
+app.add_typer(tls)
 
 
 def _show_version(wanted: bool) -> None:

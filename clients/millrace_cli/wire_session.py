@@ -7,6 +7,7 @@ one request at a time. `millrace_protocol.dissect` explains the bytes.
 from __future__ import annotations
 
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Iterator
@@ -39,13 +40,21 @@ class NoResponse(Exception):
 class WireSession:
     """Connects before it sends, and again after the broker has closed the connection."""
 
-    def __init__(self, address: tuple[str, int], *, timeout_s: float, client_id: str) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        *,
+        timeout_s: float,
+        client_id: str,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.transcript: list[Transfer] = []
         """The transfers, oldest first."""
         self.faults = 0
         """Malformed parts of the broker's frames."""
         self._address = address
         self._timeout_s = timeout_s
+        self._tls = tls
         self._client_id = client_id.encode()
         self._socket: socket.socket | None = None
         self._received = bytearray()
@@ -56,10 +65,20 @@ class WireSession:
         """Connects if needed; returns whether the connection is new. Raises `OSError`."""
         if self._socket is not None:
             return False
-        self._socket = socket.create_connection(self._address, timeout=self._timeout_s)
+        plain = socket.create_connection(self._address, timeout=self._timeout_s)
+        try:
+            self._socket = self._with_tls(plain)
+        except OSError:
+            plain.close()
+            raise
         self._received.clear()
         self._unfinished.clear()
         return True
+
+    def _with_tls(self, plain: socket.socket) -> socket.socket:
+        if self._tls is None:
+            return plain
+        return self._tls.wrap_socket(plain, server_hostname=self._address[0])
 
     def close(self) -> None:
         """Disconnects."""

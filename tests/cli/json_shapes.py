@@ -13,7 +13,7 @@ from typing import Any
 PAGE = Path(__file__).parents[2] / "docs" / "json-output.md"
 _SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.M | re.S)
 _EXAMPLE = re.compile(r"^```json\n(.*?)^```", re.M | re.S)
-_EXCEPTION = re.compile(r"^\| `([a-z ]+)` \| .+ \|$", re.M)
+_EXCEPTION = re.compile(r"^\| `([a-z -]+)` \| .+ \|$", re.M)
 _BY_NAME = {"configs", "assignment", "labels", "faults"}
 """Objects with a key for each name; their values have one shape."""
 

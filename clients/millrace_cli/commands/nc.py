@@ -65,15 +65,17 @@ def nc(
 
 
 def _nc(server: str, *, hello: bool, timeout_ms: int) -> Exit:
-    from millrace.config import parse_servers
+    from millrace._cluster.tls import tls_context
+    from millrace.config import ClientConfig, parse_servers
     from millrace.errors import ConfigError
     from millrace_cli.wire_session import NoResponse, WireSession
 
     try:
         address = parse_servers(server)[0]
+        tls = tls_context(server, ClientConfig())
     except ConfigError as error:
         return ended(Exit.USAGE, error)
-    session = WireSession(address, timeout_s=timeout_ms / 1000, client_id="millrace-nc")
+    session = WireSession(address, timeout_s=timeout_ms / 1000, client_id="millrace-nc", tls=tls)
     shell = _Shell(session, hello=hello)
     interactive = sys.stdin.isatty()
     try:

@@ -15,12 +15,26 @@ Listen = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Address to listen on; port 0: any.  [default: 127.0.0.1:9092]",
+        help="Address to listen on; port 0: any. Several with commas between them, tls:// before "
+        "those with TLS.  [default: 127.0.0.1:9092]",
     ),
 ]
 Advertise = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Address that the broker advertises to clients."),
+]
+TlsCertificate = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Certificate of the listeners with TLS, and its key (PEM)."),
+]
+TlsKey = Annotated[
+    str | None, typer.Option(metavar="FILE", help="The key, where it is in a file of its own.")
+]
+TlsClientCa = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Authorities of clients: with TLS, each needs a certificate (PEM)."
+    ),
 ]
 Quorum = Annotated[
     str | None,
@@ -68,6 +82,9 @@ def serve(
     ] = None,
     advertise: Advertise = None,
     insecure_listen: InsecureListen = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
     node_id: Annotated[int | None, typer.Option(help="This broker's id.  [default: 0]")] = None,
     quorum: Quorum = None,
     broker_listen: BrokerListen = None,
@@ -96,22 +113,8 @@ def serve(
     there, and the first time for all of them. `millrace cluster start` runs a cluster on this
     machine.
     """
+    # Every parameter but the file is a setting of the same name.
+    flags = {name: value for name, value in locals().items() if name != "config"}
     from millrace_server.serve import serve as run
 
-    flags = {
-        "data": data,
-        "listen": listen,
-        "advertise": advertise,
-        "insecure_listen": insecure_listen,
-        "node_id": node_id,
-        "quorum": quorum,
-        "broker_listen": broker_listen,
-        "rack": rack,
-        "partitions": partitions,
-        "text_dialect": text_dialect,
-        "loop": loop,
-        "drain_timeout_ms": drain_timeout_ms,
-        "log_level": log_level,
-        "log_format": log_format,
-    }
     raise typer.Exit(run(config_file=config, environment=os.environ, flags=flags))
