@@ -33,6 +33,12 @@ def held(cluster: Cluster, broker_id: int) -> int:
     return sum(broker_id in partition.replicas for partition in partitions)
 
 
+def in_service(broker: Broker) -> set[int]:
+    """The brokers in service, as this one knows them."""
+    brokers = broker.node.broker.image.brokers.values()
+    return {each.broker_id for each in brokers if not each.is_fenced}
+
+
 async def test_a_broker_that_retires_gives_its_replicas_to_the_others_and_is_gone(
     cluster: Cluster,
 ) -> None:
@@ -131,6 +137,8 @@ async def test_a_broker_without_a_vote_follows_the_quorum(cluster: Cluster) -> N
         await cluster.kill(await cluster.controller())
         async with Producer(observer.servers) as producer:
             await send(producer, numbers(0, 10))
+        # The observer has found the next controller, and is in service there.
+        await until(lambda: in_service(observer) == {OBSERVER, *cluster.running})
     assert [value for _, value in (await read_all(cluster.servers))[0]] == numbers(0, 10)
 
 

@@ -179,6 +179,11 @@ def leads_on_without_a_majority(patch: Patch) -> None:
     patch(Leadership, "quorum_deadline_ms", lambda self, voters, timeout_ms: None)
 
 
+def an_observer_asks_its_leader_alone(patch: Patch) -> None:
+    """KIP-595: without a leader that responds, an observer asks the voters."""
+    patch(following, "find_next_leader", lambda replica, role: following.send_fetch(replica))
+
+
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     forgets_its_vote,
     votes_twice,
@@ -193,6 +198,7 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
     a_half_is_a_majority,
     restarts_as_leader_of_its_epoch,
     leads_on_without_a_majority,
+    an_observer_asks_its_leader_alone,
 )
 
 

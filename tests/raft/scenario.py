@@ -46,7 +46,9 @@ class _Life:
             self._propose()
             self._trouble()
         self._heal()
-        self._check_liveness()
+        self._check_liveness("the last value of all")
+        if self._lose_leader():
+            self._check_liveness("a value without the leader")
 
     def _propose(self) -> None:
         for host in self.world.hosts.values():
@@ -154,25 +156,41 @@ class _Life:
                 host.start()
             host.resume()
 
-    def _check_liveness(self) -> None:
+    def _lose_leader(self) -> bool:
+        """Ends the leader's process for good, where a majority is left without it."""
+        leader = self.world.leader()
+        if leader is None or leader.node is None:
+            return False
+        hosts, voters = self.world.hosts, leader.node.replica.voters
+        left = [key for key in voters.keys if hosts[key.broker_id].key == key != leader.key]
+        if len(left) < voters.majority:
+            return False
+        self._crash(leader)
+        self.world.situations["a leader was lost for good"] += 1
+        return True
+
+    def _check_liveness(self, value: str) -> None:
         world = self.world
+        is_over = False
 
         def propose() -> None:
             leader = world.leader()
             if leader is not None:
-                leader.propose("the last value")
-            world.later(500, propose)
+                leader.propose(value)
+            if not is_over:
+                world.later(500, propose)
 
         def works() -> bool:
-            return any(entry.value == "the last value" for entry in world.invariants.committed[-9:])
+            return any(entry.value == value for entry in world.invariants.committed[-9:])
 
         propose()
         if not world.run(LIVENESS_MS, until=works):
-            raise Violation("nothing was committed after all faults had healed")
+            raise Violation(f"{value!r} was not committed after all faults had healed")
+        is_over = True
         end_offset = len(world.invariants.committed)
 
         def behind() -> list[int]:
-            hosts = world.hosts.values()
+            hosts = [host for host in world.hosts.values() if host.node is not None]
             return [host.key.broker_id for host in hosts if host.high_watermark < end_offset]
 
         if not world.run(LIVENESS_MS, until=lambda: not behind()):

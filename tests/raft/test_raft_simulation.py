@@ -26,6 +26,7 @@ WANTED = (
     "a directory was lost",
     "a process was found gone",
     "a change of voters was asked for",
+    "a leader was lost for good",
 )
 
 

@@ -8,6 +8,7 @@ them. `pytest tests/raft --rewrite-transcripts` writes them anew; read the diffe
     > deadline                                           the clock goes to the next deadline
     > vote? FROM epoch E last EPOCH@END [pre]            the request of another replica
     > vote FROM epoch E yes|no [leader L] [pre]          its response
+    > stale FROM epoch E [leader L]                      it refuses what is of an older epoch
     > begin FROM epoch E
     > end FROM epoch E successors ID ...
     > fetch FROM epoch E offset N last EPOCH hw N
@@ -162,6 +163,17 @@ class _Replica:
                 int(leader) if leader else None,
                 "yes" in words,
                 "pre" in words,
+            )
+        )
+
+    def _do_stale(self, words: list[str]) -> list[Effect]:
+        own_id, leader = self._node.replica.key.broker_id, _option(words, "leader", "")
+        return self._step(
+            StaleEpochResponse(
+                _key(words[0]),
+                own_id,
+                int(_option(words, "epoch")),
+                int(leader) if leader else None,
             )
         )
 

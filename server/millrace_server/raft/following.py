@@ -58,6 +58,17 @@ def find_leader(replica: Replica) -> None:
             replica.send(_request(replica, voter.broker_id))
 
 
+def find_next_leader(replica: Replica, role: Follower) -> None:
+    """An observer whose leader is silent asks another voter: there may be a higher epoch.
+
+    It goes on asking its leader too. In this epoch no other voter leads.
+    """
+    role.deadline_ms = replica.now_ms + replica.config.retry_ms
+    voter = replica.any_voter(but=role.leader_id)
+    if voter is not None:
+        replica.send(_request(replica, voter.broker_id))
+
+
 def send_fetch(replica: Replica) -> None:
     """Asks the leader for what follows this log, once all of it is on the disk: a fetch acks it."""
     role, config, log = replica.role, replica.config, replica.log

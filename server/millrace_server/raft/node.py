@@ -121,7 +121,7 @@ class RaftNode:
             case Unattached() as role:
                 return role.deadline_ms if replica.may_lead else role.find_leader_ms
             case Follower() as role:
-                return _earliest(role.retry_ms, role.deadline_ms if replica.may_lead else None)
+                return _earliest(role.retry_ms, role.deadline_ms)
             case Prospective() | Candidate() as role:
                 return min(role.deadline_ms, role.retry_ms)
             case Resigned() as role:
@@ -143,8 +143,10 @@ class RaftNode:
         match replica.role:
             case Unattached() if not replica.may_lead:
                 following.find_leader(replica)
-            case Follower() as role if not replica.may_lead or now_ms < role.deadline_ms:
+            case Follower() as role if now_ms < role.deadline_ms:
                 following.send_fetch(replica)
+            case Follower() as role if not replica.may_lead:
+                following.find_next_leader(replica, role)
             case Prospective() | Candidate() as role if now_ms < role.deadline_ms:
                 voting.ask(replica, role)
             case Leader() as role:

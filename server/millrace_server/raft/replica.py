@@ -103,9 +103,9 @@ class Replica:
         """A random one."""
         return self.config.election_timeout_ms + self._draw(self.config.election_timeout_ms)
 
-    def any_voter(self) -> ReplicaKey | None:
-        """A random voter, None if there is none."""
-        keys = self.voters.keys
+    def any_voter(self, *, but: int | None = None) -> ReplicaKey | None:
+        """A random voter, not that of broker `but`; None if there is none."""
+        keys = [key for key in self.voters.keys if key.broker_id != but]
         return keys[self._draw(len(keys))] if keys else None
 
     def next_fetch_id(self) -> int:
