@@ -46,6 +46,7 @@ from millrace_server.peers.calls import NoPeers, PeerCalls
 from millrace_server.replicas.corruption_repair import CorruptionRepair
 from millrace_server.replicas.replica_manager import ReplicaManager
 from millrace_server.replication.config import ReplicationConfig
+from millrace_server.services import broker_gauges
 from millrace_server.services.administration import AdministrationService
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
@@ -67,7 +68,7 @@ from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
 from millrace_server.services.voters import VoterService
-from millrace_server.statistics import Registry, Sample, metrics
+from millrace_server.statistics import Registry
 
 log = get_logger("millrace.broker")
 
@@ -102,8 +103,7 @@ class Broker:
         self.lookups = BatchLookups(env.spawn, self.scheduler)
         self._produce_purgatory = Purgatory(env)
         self._fetch_purgatory = Purgatory(env)
-        self._statistics_service = StatisticsService(self.statistics, env.clock, self.scheduler)
-        self._register_gauges()
+        self._statistics_service = StatisticsService(self.statistics, env, self.scheduler)
         self._background_tasks: list[asyncio.Task[None]] = []
         log_statistics = LogStatistics(self.statistics)
         self._repair = CorruptionRepair(
@@ -116,6 +116,7 @@ class Broker:
         self._make_metadata(peers or NoPeers())
         self._make_replication(peers or NoPeers())
         self._make_services()
+        self._register_gauges()
 
     def _make_background(self, cold_reads: ColdReads | None) -> None:
         self.housekeeping = RetentionLoop(
@@ -137,7 +138,7 @@ class Broker:
         )
 
     def _make_metadata(self, peers: PeerCalls) -> None:
-        self._opening = Opening(
+        self.opening = Opening(
             self.env,
             self.partitions,
             self.cache,
@@ -158,7 +159,7 @@ class Broker:
                 env=self.env,
                 partitions=self.partitions,
                 cache=self.cache,
-                opening=self._opening,
+                opening=self.opening,
                 defaults=self.config.topic,
                 broker_id=self.config.node_id,
                 on_deleted=lambda topic: self.groups.on_topic_deleted(topic),
@@ -298,18 +299,11 @@ class Broker:
         )
 
     def _register_gauges(self) -> None:
-        registry, partitions = self.statistics, self.partitions
-        registry.gauge(metrics.PURGATORY, lambda: len(self._produce_purgatory), "produce")
-        registry.gauge(metrics.PURGATORY, lambda: len(self._fetch_purgatory), "fetch")
-        registry.collect(
-            metrics.LOG_SIZE, lambda: (Sample((p.topic,), p.log.size_bytes) for p in partitions)
-        )
-        registry.collect(
-            metrics.GROUPS, lambda: (Sample((state,), 1) for state in self.groups.states())
-        )
-        registry.collect(
-            metrics.PARTITIONS, lambda: (Sample((state,), 1) for state in partitions.states())
-        )
+        registry, metadata = self.statistics, self.metadata
+        broker_gauges.of_requests(registry, self._produce_purgatory, self._fetch_purgatory)
+        broker_gauges.of_partitions(registry, self.partitions, self.replicas)
+        broker_gauges.of_groups(registry, self.groups)
+        broker_gauges.of_cluster(registry, self.cache, metadata, self.quorum)
 
     @property
     def image(self) -> ClusterImage:
@@ -328,7 +322,7 @@ class Broker:
             await self.unless_failed(self._open())
         except (Exception, asyncio.CancelledError):
             # Not GeneratorExit: a coroutine that is thrown away cannot wait for anything.
-            await self._opening.stop()
+            await self.opening.stop()
             await self.lifecycle.shut_down(0)
             await self.requests.close()
             await self.metadata.close()
@@ -365,10 +359,10 @@ class Broker:
         )
         if not self.is_alone:
             await self.replicas.load()
-        self._opening.begin()
+        self.opening.begin()
         self.metadata.publisher.begin()
         self.lifecycle.begin()
-        await self._opening.wait(self.config.start_wait_ms)
+        await self.opening.wait(self.config.start_wait_ms)
         await self.groups.start(self.config.start_wait_ms)
 
     async def register(self) -> None:
@@ -401,7 +395,7 @@ class Broker:
         for task in self._background_tasks:
             task.cancel()
             await asyncio.wait([task])
-        await self._opening.stop()
+        await self.opening.stop()
         self.replica_fetch.close()
         await self._repair.close()
         await self.replicas.close()

@@ -12,6 +12,7 @@ from millrace_server.listeners import Address, ListenerConfig
 from millrace_server.logs import get_logger
 from millrace_server.net.server import Server
 from millrace_server.peers.connections import PeerConnections
+from millrace_server.statistics import metrics
 
 log = get_logger("millrace.node")
 
@@ -48,6 +49,23 @@ class Node:
         """Where the broker listens for clients, by listener."""
         self.address: Address = config.listen_address
         """That of the first listener."""
+        self.broker.statistics.gauge(metrics.READY, lambda: int(self.not_ready_reason is None))
+
+    @property
+    def not_ready_reason(self) -> str | None:
+        """Why no client should be sent to this broker now, in one sentence; None if it is ready.
+
+        A partition that could not be opened is no reason: the broker serves all others.
+        """
+        broker = self.broker
+        if broker.failed.done():
+            return "The disk or the metadata cannot be used, and the broker ends"
+        reason = broker.lifecycle.out_of_service_reason
+        if reason is not None:
+            return reason
+        if broker.opening.unopened_count:
+            return f"Partitions that are not open yet: {broker.opening.unopened_count}"
+        return None if self.server.is_listening else "The broker does not listen for clients yet"
 
     async def start(self) -> Address:
         """Opens the data and listens; returns the address bound by the first listener.

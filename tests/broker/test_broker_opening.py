@@ -197,7 +197,7 @@ async def test_a_topic_that_another_broker_deletes_during_a_start_is_opened_no_m
         assert not deleting.done()
         disk.let_go()
         await deleting
-        await until(lambda: not node.broker._opening._waiting)
+        await until(lambda: not node.broker.opening._waiting)
         assert {d for d in disk.listed if d.startswith("t-")} == disk.held
         await node.stop()
     assert not [name for name in OsDisk(data).list_directory("") if name.startswith("t-")]
@@ -213,7 +213,7 @@ async def test_a_broker_stopped_during_its_start_opens_no_more_and_closes_open_p
         await node.start()
         await until(lambda: disk.held <= set(disk.listed))
         stopping = asyncio.ensure_future(node.stop())
-        await until(lambda: not node.broker._opening._waiting)
+        await until(lambda: not node.broker.opening._waiting)
         assert not stopping.done()
         disk.let_go()
         await stopping

@@ -23,6 +23,10 @@ from millrace_protocol.messages.group_offsets import (
 )
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from millrace_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
+from millrace_protocol.messages.statistics import (
+    DescribeStatisticsRequest,
+    DescribeStatisticsResponse,
+)
 from millrace_server.limits import Limits
 from millrace_server.log import FlushTicket
 from millrace_server.net.output import SMALL_SLICE_BYTES
@@ -169,6 +173,7 @@ async def test_appends_and_their_bytes_are_counted_and_each_flush_is_timed(
         return after.value(name) - before.value(name)
 
     assert grown("millrace_appends_total") == 5
+    assert grown("millrace_appended_records_total") == 10
     assert grown("millrace_appended_bytes_total") == 5 * len(made)
     assert grown("millrace_flush_duration_seconds") > 0
     flushes = "millrace_flush_duration_seconds"
@@ -342,6 +347,8 @@ async def test_a_broker_gives_values_of_every_metric(broker: Broker, wire: Wire)
     await wire.ask(FindCoordinatorRequest(("g",)), FindCoordinatorResponse)
     commit = OffsetCommitRequest("g", -1, "", None, (CommitPartition("t", 0, 0, 0, ""),))
     await wire.ask(commit, OffsetCommitResponse)
+    # The size of the disk is measured when a client asks.
+    await wire.ask(DescribeStatisticsRequest(""), DescribeStatisticsResponse)
     statistics = broker.statistics()
     assert [each.metric for each in statistics.metrics] == list(metrics.METRICS)
     assert [each.metric.name for each in statistics.metrics if not each.samples] == []
@@ -384,9 +391,9 @@ async def test_stats_in_text_has_a_line_for_each_value(broker: Broker, wire: Wir
     """W-8.5"""
     await wire.create("t")
     await wire.produce("t", batch(b"v"))
-    statistics = broker.statistics()
     async with connect_text(broker.port) as text:
         *lines, last = await text.ask("STATS")
+        statistics = broker.statistics()
         assert (await text.ask("stats millrace_appends"))[-1] == "OK 1 value"
         assert (await text.ask("STATS a b"))[0].startswith("ERR INVALID_REQUEST Type STATS")
     assert last == f"OK {len(lines)} values"

@@ -90,6 +90,22 @@ class BrokerLifecycle:
         self.epoch = UNCLEAN
         """The broker epoch; -1 before the first registration."""
 
+    @property
+    def out_of_service_reason(self) -> str | None:
+        """Why the cluster does not send clients here, in one sentence; None if it does."""
+        if self._wants_shutdown:
+            return "The broker is stopping"
+        known = self._metadata.image.brokers.get(self._broker_id)
+        if self.epoch == UNCLEAN or known is None or known.epoch != self.epoch:
+            return "The broker is not registered with the cluster yet"
+        if known.is_fenced:
+            return "The broker is fenced: the active controller waits for its heartbeat"
+        if self._heartbeats is not None:
+            silent_ms = self._env.clock.monotonic_ms() - self._answered_ms
+            if silent_ms >= self._session_timeout_ms:
+                return f"No active controller has answered this broker for {silent_ms} ms"
+        return None
+
     async def load(self) -> None:
         """Reads, and forgets, how the last process has ended. Raises `OSError`."""
         self._previous_epoch = await self._env.spawn.blocking(self._take_clean_epoch)
@@ -171,9 +187,9 @@ class BrokerLifecycle:
         Without a controller it waits for a session only: then other brokers lead in place of this
         one, or too few are left for that.
         """
+        self._wants_shutdown = True
         if self._heartbeats is None:
             return
-        self._wants_shutdown = True
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._may_stop.wait()

@@ -107,7 +107,8 @@ class ClusterMetadata:
         self.exchange = QuorumExchange(env, peers)
         self.identity: DirectoryIdentity
         self.voters: VoterSet | None = None
-        self._has_joined = False
+        self.has_joined = False
+        """Whether `join` has started the replica of the quorum."""
 
     @property
     def image(self) -> ClusterImage:
@@ -117,11 +118,11 @@ class ClusterMetadata:
     @property
     def leader_id(self) -> int | None:
         """The broker that is the active controller, None if none is known."""
-        return self.replica.leader_id if self._has_joined else None
+        return self.replica.leader_id if self.has_joined else None
 
     def check_room(self) -> None:
         """Raises `ApiError` while the quorum's replica here waits for room on the disk."""
-        if self._has_joined and self.replica.refusal is not None:
+        if self.has_joined and self.replica.refusal is not None:
             raise as_api_error(self.replica.refusal) from self.replica.refusal
 
     @property
@@ -222,14 +223,14 @@ class ClusterMetadata:
             self.log.advance_high_watermark(self.log.durable_offset)
         await env.spawn.blocking(self.publisher.load)
         self.active.attach(self.log, self.replica, self.publisher)
-        self._has_joined = True
+        self.has_joined = True
         self.publisher.start()
         self.replica.start()
         self.exchange.attach(self.replica)
 
     async def close(self) -> None:
         """Ends what `join` has started, if it has; the caller shuts the partition of the log."""
-        if not self._has_joined:
+        if not self.has_joined:
             await self.exchange.close()
             return
         await self.active.close()
@@ -298,7 +299,7 @@ class ClusterMetadata:
 
     def on_stored(self) -> None:
         """More of the log is on the disk."""
-        if self._has_joined:
+        if self.has_joined:
             self.replica.on_durable()
 
     # What a start reads

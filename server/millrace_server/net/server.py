@@ -124,6 +124,11 @@ class Server:
         self._tick = self._loop.call_later(_TICK_S, self._on_tick)
         return bound
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether peers may connect."""
+        return bool(self._listeners) and not self._draining
+
     async def _listen(self, listener: ListenerConfig) -> Address:
         try:
             listening = await self._env.net.listen(
@@ -134,7 +139,7 @@ class Server:
                 has_tls=listener.is_tls,
             )
         except OSError as error:
-            raise ListenError(_listen_sentence(*listener.address, error)) from error
+            raise listen_error(*listener.address, error) from error
         self._listeners.append(listening)
         host, port, *_ = listening.sockets[0].getsockname()
         return host, port
@@ -242,7 +247,8 @@ class Server:
         return True
 
 
-def _listen_sentence(address: str, port: int, error: OSError) -> str:
+def listen_error(address: str, port: int, error: OSError) -> ListenError:
+    """What an address cannot be listened on for, with what to do."""
     match error.errno:
         case errno.EADDRINUSE:
             why = "another process listens there; stop it or choose another port"
@@ -252,4 +258,4 @@ def _listen_sentence(address: str, port: int, error: OSError) -> str:
             why = "this machine does not have that address; use one of its own, or 0.0.0.0 for all"
         case _:
             why = error.strerror or str(error)
-    return f"cannot listen on {address} port {port}: {why}"
+    return ListenError(f"cannot listen on {address} port {port}: {why}")

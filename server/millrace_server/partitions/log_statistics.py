@@ -10,6 +10,7 @@ class LogStatistics:
 
     __slots__ = (
         "appended_bytes",
+        "appended_records",
         "appends",
         "corrupt_ranges",
         "flush_durations",
@@ -18,11 +19,13 @@ class LogStatistics:
 
     def __init__(self, registry: Registry) -> None:
         self.appends = 0
+        self.appended_records = 0
         self.appended_bytes = 0
         self.corrupt_ranges = 0
         self.repaired_ranges = 0
         self.flush_durations = registry.histogram(metrics.FLUSH_DURATION)
         registry.gauge(metrics.APPENDS, lambda: self.appends)
+        registry.gauge(metrics.APPENDED_RECORDS, lambda: self.appended_records)
         registry.gauge(metrics.APPENDED, lambda: self.appended_bytes)
         registry.gauge(metrics.CORRUPT_RANGES, lambda: self.corrupt_ranges)
         registry.gauge(metrics.REPAIRED_RANGES, lambda: self.repaired_ranges)

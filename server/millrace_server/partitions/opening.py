@@ -103,6 +103,11 @@ class Opening:
             for number in range(min(OPENERS, self._count))
         ]
 
+    @property
+    def unopened_count(self) -> int:
+        """Partitions of this start that were not tried yet; one that is offline was."""
+        return self._count - self._done_count
+
     async def wait(self, timeout_ms: int) -> None:
         """Returns when every partition is in service or offline, or the time is over."""
         if not self._tasks:

@@ -42,7 +42,6 @@ from millrace_server.partitions.watchers import Watchers
 
 UNSYNCED_BYTES_MAX = 64 << 20
 """With `durability=os` a sync starts after this much: more dirty pages would stall the disk."""
-
 _EPOCH_NOT_DURABLE = "the disk is too full to write down a leader epoch"
 PRODUCER_SILENT_MS_MAX = 86_400_000
 """An idempotent producer that wrote nothing for this long is forgotten, as in Kafka."""
@@ -236,6 +235,7 @@ class Partition:
         if not appended.duplicate:
             statistics = self._statistics
             statistics.appends += 1
+            statistics.appended_records += header.record_count
             statistics.appended_bytes += header.size_bytes
             self.committed.unreadable.append((appended.last_offset + 1, header.size_bytes))
             if self.replica is not None:

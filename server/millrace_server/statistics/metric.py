@@ -38,6 +38,7 @@ DECIMALS = {Unit.NONE: 0, Unit.BYTES: 0, Unit.SECONDS: 9}
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One metric. `bounds` are a histogram's: the largest value of each bucket but the last.
+    `kafka` is what Kafka's JMX calls it, an MBean or an attribute of one; empty if it has none.
 
     Raises `ValueError` for a name that breaks the conventions.
     """
@@ -48,6 +49,7 @@ class Metric:
     unit: Unit = Unit.NONE
     labels: tuple[str, ...] = ()
     bounds: tuple[int, ...] = ()
+    kafka: str = ""
 
     def __post_init__(self) -> None:
         suffix = f"_{self.unit}" if self.unit else ""
