@@ -33,7 +33,9 @@ IMPORTED_BY_ITS_HOST = {"pytest"}
 
 def test_every_library_that_the_source_imports_is_declared() -> None:
     imported = {each.library for each in imports(*SOURCE)}
-    assert imported - IMPORTED_BY_ITS_HOST <= names("", "arrow", "spark", "sql", "tls", "demo")
+    assert imported - IMPORTED_BY_ITS_HOST <= names(
+        "", "arrow", "spark", "sql", "tls", "metrics", "demo"
+    )
 
 
 def test_every_library_that_a_test_or_benchmark_imports_is_declared() -> None:
@@ -103,7 +105,7 @@ def packages(library: str) -> set[str]:
     return {each.package for each in imports(*SOURCE) if each.library == library}
 
 
-@pytest.mark.parametrize("extra", ["", "arrow", "spark", "sql", "demo"])
+@pytest.mark.parametrize("extra", ["", "arrow", "spark", "sql", "metrics", "demo"])
 def test_the_page_has_the_reason_of_every_library(extra: str) -> None:
     found = {}
     for row in rows("Extras" if extra else "Base installation"):

@@ -20,6 +20,7 @@ from millrace_server.listeners import (
 from millrace_server.setting import setting
 
 NODE_ID_MAX = 2**31 - 1
+LOOPBACK = "127.0.0.1"
 
 
 class ConfigError(Exception):
@@ -64,6 +65,11 @@ class BrokerConfig:
         "",
         "PEM file of the authorities whose clients may connect with TLS: each client needs a "
         "certificate, whose subject is its principal. Empty: clients need none.",
+    )
+    metrics_listen: str = setting(
+        "",
+        "HOST:PORT to answer HTTP on, `/metrics` for Prometheus and `/health`: each peer that can "
+        "connect can read them. A port alone is one of 127.0.0.1; empty: no such listener.",
     )
     node_id: int = setting(0, "This broker's id in the cluster.")
     quorum: str = setting(
@@ -210,6 +216,14 @@ class BrokerConfig:
     def listen_address(self) -> Address:
         """Host and port of the first listener."""
         return self.listeners[0].address
+
+    @property
+    def metrics_address(self) -> Address | None:
+        """Host and port of `metrics_listen`, None when it is not set; without a host loopback."""
+        if not self.metrics_listen:
+            return None
+        host, _, port = self.metrics_listen.rpartition(":")
+        return host_and_port(f"{host or LOOPBACK}:{port}")
 
     @property
     def quorum_members(self) -> dict[int, Address]:

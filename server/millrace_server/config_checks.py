@@ -84,6 +84,7 @@ def _check_addresses(config: BrokerConfig) -> None:
     for listener in config.listeners:
         _check_listener(listener, config)
     _check_tls_files(config)
+    _check_listener_for_metrics(config)
     _check_quorum(config)
 
 
@@ -113,6 +114,20 @@ def _check_tls_files(config: BrokerConfig) -> None:
     for name in ("tls_certificate", "tls_key", "tls_client_ca"):
         if getattr(config, name) and not has_tls:
             raise _error(name, "no listener has TLS; put tls:// before an address of listen")
+
+
+def _check_listener_for_metrics(config: BrokerConfig) -> None:
+    """Beyond loopback it needs no consent: what it tells cannot be changed through it."""
+    name = "metrics_listen"
+    try:
+        address = config.metrics_address
+    except ValueError:
+        raise _error(
+            name, f"{config.metrics_listen!r} is neither HOST:PORT nor a port of 0 to 65535"
+        ) from None
+    if address is not None and address in [each.address for each in config.listeners if address[1]]:
+        host, port = address
+        raise _error(name, f"{host}:{port} is the address for clients; metrics need another port")
 
 
 def _check_quorum(config: BrokerConfig) -> None:

@@ -34,6 +34,7 @@ from millrace_server.log.errors import CorruptLog, LogFailed
 from millrace_server.logs import get_logger
 from millrace_server.machine import LoopSpawn, this_machine, tls_files
 from millrace_server.metadata.records import UnreadableMetadata
+from millrace_server.monitoring.extra import MonitoringOf, monitoring_of
 from millrace_server.net.server import ListenError
 from millrace_server.net.tls import TlsFilesError
 from millrace_server.node import Node
@@ -91,6 +92,7 @@ def serve(
     """
     try:
         config = read_config(config_file, environment, flags)
+        monitoring = monitoring_of(config)
     except ConfigError as error:
         return _ended(Exit.CONFIG, error)
     logs.configure(level=config.log_level, style=config.log_format)
@@ -113,7 +115,7 @@ def serve(
         )
     try:
         with asyncio.Runner(loop_factory=_loop_factory(config.loop)) as runner:
-            return runner.run(_run(config, make_machine))
+            return runner.run(_run(config, make_machine, monitoring))
     finally:
         lock.release()
 
@@ -152,7 +154,9 @@ def raise_open_files_limit(connections_max: int) -> None:
         )
 
 
-async def _run(config: BrokerConfig, make_machine: MachineOf) -> Exit:
+async def _run(
+    config: BrokerConfig, make_machine: MachineOf, monitoring: MonitoringOf | None
+) -> Exit:
     stop = _stop_on_signals(asyncio.get_running_loop())
     spawn = LoopSpawn()
     try:
@@ -160,27 +164,41 @@ async def _run(config: BrokerConfig, make_machine: MachineOf) -> Exit:
             node = Node(config, make_machine(config, spawn), cold_reads=PageCache())
         except TlsFilesError as error:
             return _ended(Exit.CONFIG, error)
+        if monitoring is None or config.metrics_address is None:
+            return await _serve(node, stop, spawn)
+        server = monitoring(node)
         try:
-            has_started = await _start(node, stop, spawn)
+            await server.start(config.metrics_address)
         except ListenError as error:
             return _ended(Exit.LISTEN, error)
-        except (OSError, CorruptLog, LogFailed, UnreadableMetadata) as error:
-            return _ended(Exit.DISK, error)
-        except ApiError as refused:
-            return _refused(config, refused)
-        if not has_started:
-            return Exit.OK
-        _announce(node)
         try:
-            await node.run_until(stop)
-        except Exception as error:
-            # Nothing is drained: what the failed disk holds is for the next start's recovery to
-            # say, and an ack given now might be a lie.
-            return _ended(Exit.DISK, error)
-        await node.stop()
-        return Exit.OK
+            return await _serve(node, stop, spawn)
+        finally:
+            await server.close()
     finally:
         spawn.close()
+
+
+async def _serve(node: Node, stop: asyncio.Event, spawn: LoopSpawn) -> Exit:
+    try:
+        has_started = await _start(node, stop, spawn)
+    except ListenError as error:
+        return _ended(Exit.LISTEN, error)
+    except (OSError, CorruptLog, LogFailed, UnreadableMetadata) as error:
+        return _ended(Exit.DISK, error)
+    except ApiError as refused:
+        return _refused(node.config, refused)
+    if not has_started:
+        return Exit.OK
+    _announce(node)
+    try:
+        await node.run_until(stop)
+    except Exception as error:
+        # Nothing is drained: what the failed disk holds is for the next start's recovery to
+        # say, and an ack given now might be a lie.
+        return _ended(Exit.DISK, error)
+    await node.stop()
+    return Exit.OK
 
 
 async def _start(node: Node, stop: asyncio.Event, spawn: LoopSpawn) -> bool:

@@ -57,6 +57,34 @@ def test_other_peoples_variables_are_not_read() -> None:
     assert loaded(environment={"PATH": "/bin", "MILLRACE_SERVERS": "a:1"}) == BrokerConfig()
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("", None),
+        ("9464", ("127.0.0.1", 9464)),
+        (":9464", ("127.0.0.1", 9464)),
+        ("0.0.0.0:9464", ("0.0.0.0", 9464)),
+        ("[::1]:0", ("::1", 0)),
+        ("broker-1:9464", ("broker-1", 9464)),
+    ],
+)
+def test_metrics_have_an_address_of_their_own(text: str, address: tuple[str, int] | None) -> None:
+    assert loaded(metrics_listen=text).metrics_address == address
+
+
+@pytest.mark.parametrize("text", ["metrics", "1:2:x", "127.0.0.1:99999", "127.0.0.1:"])
+def test_a_wrong_address_for_metrics_is_refused(text: str) -> None:
+    assert str(mistake(metrics_listen=text)) == (
+        f"configuration: metrics_listen: {text!r} is neither HOST:PORT nor a port of 0 to 65535"
+    )
+
+
+def test_metrics_and_clients_have_different_ports() -> None:
+    error = mistake(listen="127.0.0.1:9000", metrics_listen="9000")
+    assert "127.0.0.1:9000 is the address for clients" in str(error)
+    assert loaded(listen="127.0.0.1:0", metrics_listen="0").metrics_address == ("127.0.0.1", 0)
+
+
 def test_coordinators_get_the_settings_of_the_broker() -> None:
     assert BrokerConfig().group == GroupConfig()
     environment = {

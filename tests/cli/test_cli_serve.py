@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,54 @@ def test_port_in_use_is_one_line_and_exit_4(millrace: Millrace, tmp_path: Path) 
     (line,) = ended.stderr.decode().splitlines()
     assert line.startswith("millrace serve: cannot listen on 127.0.0.1 port ")
     assert "choose another port" in line
+
+
+def test_metrics_are_answered_beside_the_port_of_clients(serve: Serve) -> None:
+    with serve("--metrics-listen", "0", "--log-format", "json") as serving:
+        assert serving.process.stderr is not None
+        listening = json.loads(serving.process.stderr.readline())
+        assert (listening["event"], listening["host"]) == ("listening for metrics", "127.0.0.1")
+        url = f"http://127.0.0.1:{listening['port']}/health/ready"
+        with urllib.request.urlopen(url, timeout=HANG_TIMEOUT_S) as answer:
+            assert json.load(answer) == {"ready": True, "reason": None}
+        assert serving.stop()[0] == 0
+
+
+def test_a_port_for_metrics_that_is_in_use_is_one_line_and_exit_4(
+    millrace: Millrace, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = millrace.process(
+            *("serve", "--data", str(tmp_path), "--listen", "127.0.0.1:0"),
+            *("--metrics-listen", port, "--log-level", "error"),
+        )
+    assert (ended.returncode, ended.stdout) == (4, b"")
+    (line,) = ended.stderr.decode().splitlines()
+    assert line.startswith(f"millrace serve: cannot listen on 127.0.0.1 port {port}: ")
+
+
+@pytest.mark.parametrize("library", ["h11", "prometheus_client"])
+def test_metrics_without_their_libraries_are_one_line_and_exit_2(
+    tmp_path: Path, library: str
+) -> None:
+    code = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        "from millrace_cli.main import main; sys.exit(main())"
+    )
+    data = tmp_path / "data"
+    arguments = ("serve", "--data", str(data), "--listen", "127.0.0.1:0")
+
+    def ended(*more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code, *arguments, *more]
+        return subprocess.run(command, capture_output=True, text=True, timeout=HANG_TIMEOUT_S)
+
+    refused = ended("--metrics-listen", "0")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        f"millrace serve: flag: metrics_listen: needs {library}: pip install 'millrace[metrics]'\n"
+    )
+    assert not data.exists()
 
 
 def test_locked_directory_is_one_line_and_exit_3(
@@ -253,6 +302,7 @@ def test_serve_loads_no_client_and_help_loads_neither_side() -> None:
         "print(sorted(heavy & set(sys.modules)))\n"
         "import millrace_server.serve\n"
         "names = ('millrace.producer', 'millrace.consumer', 'numpy', 'pyarrow', 'aiofiles')\n"
+        "names += ('h11', 'prometheus_client')\n"
         "print([name for name in names if name in sys.modules])\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -50,12 +50,22 @@ BrokerListen = Annotated[
         help="Address to listen on for other brokers.  [default: this broker's in --quorum]",
     ),
 ]
+MetricsListen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[HOST:]PORT",
+        help="Address that answers HTTP: /metrics for Prometheus, and /health.  [default: none]",
+    ),
+]
 InsecureListen = Annotated[
     bool | None,
     typer.Option(
         "--insecure-listen",
         help="Listen beyond loopback. Any client can then connect, read and write.",
     ),
+]
+Rack = Annotated[
+    str | None, typer.Option(help="Where the broker is: replicas go to different racks.")
 ]
 TextDialect = Annotated[
     bool | None,
@@ -85,13 +95,11 @@ def serve(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
+    metrics_listen: MetricsListen = None,
     node_id: Annotated[int | None, typer.Option(help="This broker's id.  [default: 0]")] = None,
     quorum: Quorum = None,
     broker_listen: BrokerListen = None,
-    rack: Annotated[
-        str | None,
-        typer.Option(help="Where the broker is: replicas go to different racks."),
-    ] = None,
+    rack: Rack = None,
     partitions: Annotated[
         int | None,
         typer.Option(help="Default number of partitions of a topic.  [default: 1]"),
@@ -112,6 +120,8 @@ def serve(
     With --quorum the broker is one of a cluster. It waits for a majority of the brokers named
     there, and the first time for all of them. `millrace cluster start` runs a cluster on this
     machine.
+
+    --metrics-listen needs pip install 'millrace[metrics]'.
     """
     # Every parameter but the file is a setting of the same name.
     flags = {name: value for name, value in locals().items() if name != "config"}

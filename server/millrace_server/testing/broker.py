@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from millrace_server.config import BrokerConfig
 from millrace_server.disk.cold_reads import PageCache
@@ -15,8 +15,12 @@ from millrace_server.disk.os_disk import DIRECTORY_MODE
 from millrace_server.environment.seams import Environment
 from millrace_server.limits import Limits
 from millrace_server.machine import LoopSpawn, this_machine, tls_files
+from millrace_server.monitoring.extra import monitoring_of
 from millrace_server.node import Node
 from millrace_server.statistics import Statistics
+
+if TYPE_CHECKING:
+    from millrace_server.monitoring.server import MonitoringServer
 
 OFFSETS_TOPIC_PARTITIONS = 1
 """A test has few groups, and does not wait for fifty directories."""
@@ -51,6 +55,8 @@ class Broker:
         self._spawn: LoopSpawn | None = None
         self._lock: DirectoryLock | None = None
         self._ports = {each.name: each.address[1] for each in self.config.listeners}
+        self._monitoring: MonitoringServer | None = None
+        self._metrics_address = self.config.metrics_address
 
     @property
     def data(self) -> Path:
@@ -80,6 +86,17 @@ class Broker:
         scheme = "tls://" if found.is_tls else ""
         return f"{scheme}{found.address[0]}:{self._ports[listener]}"
 
+    @property
+    def metrics_url(self) -> str:
+        """Where the broker answers HTTP, the same after a restart; it takes `metrics_listen`.
+
+        Raises `RuntimeError` without that setting.
+        """
+        if self._metrics_address is None:
+            raise RuntimeError("the broker has no metrics_listen; pass one, such as '127.0.0.1:0'")
+        host, port = self._metrics_address
+        return f"http://{host}:{port}"
+
     def statistics(self, prefix: str = "") -> Statistics:
         """What the broker has counted since it was started: `docs/statistics.md`.
 
@@ -102,8 +119,10 @@ class Broker:
                 environment,
                 cold_reads=PageCache(),
             )
+            await self._start_monitoring(node)
             await node.start()
         except BaseException:
+            await self._stop_monitoring()
             self._let_go()
             raise
         self._node = node
@@ -117,6 +136,7 @@ class Broker:
         try:
             await node.stop()
         finally:
+            await self._stop_monitoring()
             self._let_go()
 
     async def restart(self) -> None:
@@ -137,6 +157,17 @@ class Broker:
         """What a start runs on."""
         spawn = LoopSpawn()
         return spawn, this_machine(self.data, spawn, tls=tls_files(self.config))
+
+    async def _start_monitoring(self, node: Node) -> None:
+        monitoring = monitoring_of(self.config)
+        if monitoring is not None and self._metrics_address is not None:
+            self._monitoring = monitoring(node)
+            self._metrics_address = await self._monitoring.start(self._metrics_address)
+
+    async def _stop_monitoring(self) -> None:
+        if self._monitoring is not None:
+            await self._monitoring.close()
+            self._monitoring = None
 
     def _let_go(self) -> None:
         if self._spawn is not None:

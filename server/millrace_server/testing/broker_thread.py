@@ -33,6 +33,11 @@ class BrokerThread:
         return self._broker.port
 
     @property
+    def metrics_url(self) -> str:
+        """See `Broker.metrics_url`."""
+        return self._broker.metrics_url
+
+    @property
     def data(self) -> Path:
         """The data directory."""
         return self._broker.data

@@ -248,6 +248,7 @@ class ClusterBroker(Broker):
         node, self._node = self.node, None
         broker = node.broker
         try:
+            await self._stop_monitoring()
             await self._tasks.end()
             for server in filter(None, (node.server, node.broker_server)):
                 await server.drain(0)
