@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manual import commands, settings
+from manual import commands, metrics, settings
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -38,6 +38,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "producer-settings": settings.producer_table,
     "consumer-settings": settings.consumer_table,
     "kafka-settings": settings.kafka_table,
+    "metrics": metrics.metric_table,
     "commands": commands.command_sections,
     "exit-codes": commands.exit_code_block,
 }

@@ -1,7 +1,7 @@
 """Statistics of a broker, as `Admin.describe_statistics` returns them.
 
-`docs/statistics.md` lists the metrics. Values are in the unit of the metric: seconds, bytes, or a
-plain number.
+`docs/reference/metrics.md` lists the metrics. Values are in the unit of the metric: seconds, bytes,
+or a plain number.
 """
 
 from __future__ import annotations

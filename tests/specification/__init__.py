@@ -1,6 +1,6 @@
-"""The parts of documents that need a broker: captured examples, limits, settings, metrics.
+"""The parts of the specification that need a broker: captured examples, limits, settings.
 
 python -m tests.specification record             record the examples from a broker
 python -m tests.specification update             bring the broker's tables up to date
-python -m tests.specification update --check     exit 1 if an update would change a document
+python -m tests.specification update --check     exit 1 if an update would change the document
 """

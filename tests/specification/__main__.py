@@ -14,7 +14,7 @@ from tests.specification.session import record
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT / "protocol" / "millrace_protocol" / "spec" / "captures.py"
-DOCUMENTS = (ROOT / "wire_spec.md", ROOT / "docs" / "statistics.md")
+DOCUMENT = ROOT / "wire_spec.md"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,14 +26,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "record":
         CAPTURES.write_text(module_text(asyncio.run(record())), encoding="utf-8")
         return 0
-    is_outdated = False
-    for document in DOCUMENTS:
-        before = document.read_text(encoding="utf-8")
-        after = regenerate(before, generators(), marker=MARKER)
-        is_outdated |= after != before
-        if not options.check:
-            document.write_text(after, encoding="utf-8")
-    return int(options.check and is_outdated)
+    before = DOCUMENT.read_text(encoding="utf-8")
+    after = regenerate(before, generators(), marker=MARKER)
+    if not options.check:
+        DOCUMENT.write_text(after, encoding="utf-8")
+    return int(options.check and after != before)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tables of documents with content from the broker: limits, topic settings and metrics.
+"""Tables of documents with content from the broker: limits and topic settings.
 
 The protocol package does not know the server, so they are made here.
 """
@@ -25,7 +25,6 @@ from millrace_server.log.producers import BATCHES_KEPT, PRODUCERS_MAX
 from millrace_server.partitions.partition import PRODUCER_SILENT_MS_MAX
 from millrace_server.partitions.purgatory import WAIT_MS_MAX
 from millrace_server.services.producer_ids import EPOCHS_KEPT
-from millrace_server.statistics.metrics import METRICS
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, TOPIC_NAME_SIZE_MAX, ConfigKey
 
 MARKER = "broker"
@@ -33,16 +32,7 @@ MARKER = "broker"
 
 def generators() -> dict[str, Callable[[], str]]:
     """The tables by their names in the document."""
-    return {"limits": _limits, "topic-configs": _topic_configs, "metrics": _metrics}
-
-
-def _metrics() -> str:
-    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
-    rows += [
-        f"| `{metric.name}` | {metric.kind} | {', '.join(metric.labels)} | {metric.help} |"
-        for metric in METRICS
-    ]
-    return "\n".join(rows)
+    return {"limits": _limits, "topic-configs": _topic_configs}
 
 
 def _limits() -> str:

@@ -1,6 +1,6 @@
 """Every metric of a broker: the one home of its name, unit, labels, meaning and name in Kafka.
 
-`docs/statistics.md` is made of this table: `python -m tests.specification update`.
+`docs/reference/metrics.md` is made of this table.
 """
 
 from __future__ import annotations
