@@ -7,9 +7,9 @@
     ```text             the output of the program before it
 
 In expected output `...` stands for any text within a line, and alone on a line for any lines. The
-only things changed are the ports, so that the tests do not need 9092 and those behind it, `nc`,
-which need not be installed: a stand-in of ten lines takes its place, and how long the first member
-of a group waits for others.
+only things changed are the ports, so that the tests do not need 9092 and those behind it, `nc` and
+`curl`, which need not be installed: a stand-in of ten lines takes the place of each, and how long
+the first member of a group waits for others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +32,10 @@ from tests.hang_timeout import HANG_TIMEOUT_S
 ROOT = Path(__file__).parents[1]
 PORT = 9092
 """The port of the broker in all documents, and the first one of a cluster."""
-PORTS = 6
-"""The ports of a cluster of three brokers."""
+PORTS = 7
+"""Those of a cluster of three brokers, and one for metrics."""
+METRICS_PORT = 9464
+"""Where a broker answers HTTP in all documents: the last of these ports."""
 BLOCK = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
 _END = "END OF BLOCK"
 _NC = """#!{python}
@@ -43,6 +45,15 @@ connection.sendall(sys.stdin.buffer.read())
 connection.shutdown(socket.SHUT_WR)
 while data := connection.recv(65536):
     sys.stdout.buffer.write(data)
+"""
+_CURL = """#!{python}
+import sys, urllib.error, urllib.request
+url = sys.argv[-1] if "://" in sys.argv[-1] else "http://" + sys.argv[-1]
+try:
+    response = urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(url)
+except urllib.error.HTTPError as error:
+    response = error
+sys.stdout.buffer.write(response.read())
 """
 
 
@@ -125,9 +136,10 @@ def page_shell(directory: Path) -> Iterator[Shell]:
     """A shell in an empty directory, with the commands that documents use."""
     binaries = directory / "bin"
     binaries.mkdir()
-    nc = binaries / "nc"
-    nc.write_text(_NC.format(python=sys.executable))
-    nc.chmod(0o755)
+    for name, program in (("nc", _NC), ("curl", _CURL)):
+        stand_in = binaries / name
+        stand_in.write_text(program.format(python=sys.executable))
+        stand_in.chmod(0o755)
     write_script(binaries)
     work = directory / "work"
     work.mkdir()
@@ -161,20 +173,21 @@ def use_port(shell: Shell, port: int) -> None:
 
 def check(shell: Shell, step: Step, port: int) -> None:
     """Types a line, and compares."""
-    lines, code = shell.run(_moved(step.command, PORT, port))
+    ports = {str(PORT + behind): str(port + behind) for behind in range(PORTS - 1)}
+    ports[str(METRICS_PORT)] = str(port + PORTS - 1)
+    lines, code = shell.run(_moved(step.command, ports))
+    documented = {there: here for here, there in ports.items()}
     # A table of Spark's has an empty line behind it.
-    shown = "\n".join(_moved(line.rstrip(), port, PORT) for line in lines).rstrip().splitlines()
+    shown = "\n".join(_moved(line.rstrip(), documented) for line in lines).rstrip().splitlines()
     wanted = [line.rstrip() for line in step.expected]
     report = [f"$ {step.command}", "The page says:", *wanted, "but it prints:", *shown]
     assert matches(wanted, shown), "\n".join(report)
     assert code == 0, step.command
 
 
-def _moved(text: str, old: int, new: int) -> str:
-    """The text with the ports from `old` on as those from `new` on."""
-    for behind in range(PORTS):
-        text = text.replace(str(old + behind), str(new + behind))
-    return text
+def _moved(text: str, ports: Mapping[str, str]) -> str:
+    """The text with other ports."""
+    return re.sub("|".join(ports), lambda found: ports[found[0]], text)
 
 
 def matches(wanted: list[str], shown: list[str]) -> bool:

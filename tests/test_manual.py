@@ -53,12 +53,9 @@ def test_every_block_of_a_page_prints_what_stands_there(page: Path, tmp_path: Pa
 
 @contextmanager
 def _broker(shell: Shell, text: str) -> Iterator[int]:
-    """A broker for a page, or a free port for the one that the page starts."""
-    if re.search(r"^\$ .*\bmillrace cluster start", text, re.M):
+    """A broker for a page, or free ports for those that the page starts."""
+    if re.search(r"^\$ .*\bmillrace (cluster start|serve)", text, re.M):
         yield free_port(shell, ports=PORTS)
-        return
-    if re.search(r"^\$ .*\bmillrace serve", text, re.M):
-        yield free_port(shell)
         return
     with BrokerThread(topic={"durability": "os"}) as broker:
         use_port(shell, broker.port)
