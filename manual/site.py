@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 FILES = (
     "*.md",
     "docs/**/*.md",
-    "deploy/*",
+    "deploy/**/*",
     "spark_connector/*.md",
     "benchmarks/*.md",
     "examples/*.py",
