@@ -53,10 +53,13 @@ def _beside(count: int, seed: int, only: str) -> int:
     ):
         theirs, ours = (int(each.rpartition(":")[2]) for each in (address, broker.servers))
         sent, found = asyncio.run(compare(theirs, ours, count=count, seed=seed, only=only))
-    for line in summary(found):
-        print(line)
-    others = sum(each.known_as() is None for each in found)
-    print(f"{sent:,} requests, {len(found):,} differences, {others:,} of them of no known kind")
+        for line in summary(found):
+            print(line)
+        others = sum(each.known_as() is None for each in found)
+        print(
+            f"{sent:,} requests, {len(found):,} differences, {others:,} of them of no known kind",
+            flush=True,
+        )
     return int(bool(others))
 
 
