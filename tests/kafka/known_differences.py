@@ -152,10 +152,6 @@ def _holds_no_batch(difference: Difference) -> bool:
     )
 
 
-def _commits_a_negative_offset(difference: Difference) -> bool:
-    return any(getattr(part, "committed_offset", 0) < 0 for part in _parts(difference.request))
-
-
 def _goes_on_from_no_partition(difference: Difference) -> bool:
     cursor = getattr(difference.request, "cursor", None)
     return cursor is not None and cursor.partition_index < 0
@@ -223,7 +219,6 @@ KNOWN: dict[str, Callable[[Difference], bool]] = {
     "A broker's settings are changed in its file.": _is_about_a_brokers_settings,
     "A `cleanup.policy` names a policy.": _has_an_empty_policy,
     "Records that are no batch are refused for their partition.": _holds_no_batch,
-    "A committed offset is 0 or more.": _commits_a_negative_offset,
     "DescribeTopicPartitions goes on from any cursor.": _goes_on_from_no_partition,
     "Metadata takes names and ids in one request.": _names_by_name_and_id,
     "An election takes the time it takes.": _gives_no_time,

@@ -379,6 +379,22 @@ async def test_committed_offsets_are_fetched(wire: KafkaWire, version: int) -> N
         assert answer.groups[0].topics[0].partitions[0].error_code == UNKNOWN_TOPIC_ID
 
 
+async def test_an_offset_below_0_is_stored_and_is_none_for_our_own_clients(
+    broker: Broker, wire: KafkaWire
+) -> None:
+    """KafkaJS has -2 stand for the start of the log when it resets a group."""
+    await wire.call(FindCoordinatorRequest("g"), 0)
+    partition = offsets.OffsetCommitRequestPartition(0, -2, -1, None)
+    topic = offsets.OffsetCommitRequestTopic("t", NOBODY, (partition,))
+    answer = await wire.call(offsets.OffsetCommitRequest("g", -1, "", topics=(topic,)), 8)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    wanted = (offsets.OffsetFetchRequestTopic("t", (0,)),)
+    answer = await wire.call(offsets.OffsetFetchRequest("g", wanted), 5)
+    assert answer.topics[0].partitions[0].committed_offset == -2
+    async with Admin(broker.servers) as admin:
+        assert await admin.list_group_offsets("g") == {}
+
+
 # Topics
 
 

@@ -90,7 +90,12 @@ class Offsets:
             known = before.get(wanted.partition)
             growth = held_bytes(committed) - (held_bytes(known) if known is not None else 0)
             has_room = growth <= 0 or growth <= room_bytes
-            error = self._error_of(request.group_id, wanted, has_room=has_room)
+            error = self._error_of(
+                request.group_id,
+                wanted,
+                has_room=has_room,
+                takes_negative=request.takes_negative,
+            )
             results.append(PartitionResult(wanted.topic, wanted.partition, error))
             if error is None:
                 room_bytes -= growth
@@ -218,7 +223,7 @@ class Offsets:
         return None
 
     def _error_of(
-        self, group_id: str, wanted: OffsetToCommit, *, has_room: bool
+        self, group_id: str, wanted: OffsetToCommit, *, has_room: bool, takes_negative: bool
     ) -> ApiError | None:
         topic, partition = wanted.topic, wanted.partition
         most = self._config.offset_metadata_bytes_max
@@ -228,7 +233,7 @@ class Offsets:
                 f"The metadata of the offset of {topic}-{partition} has "
                 f"{len(wanted.metadata.encode())} bytes of at most {most}",
             )
-        if wanted.offset < 0 or wanted.offset >= 2**63:
+        if (wanted.offset < 0 and not takes_negative) or wanted.offset >= 2**63:
             return ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"Offset {wanted.offset} for {topic}-{partition}; commit the offset of the next "

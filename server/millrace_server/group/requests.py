@@ -121,6 +121,9 @@ class OffsetCommit:
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
     instance_id: str | None = None
+    takes_negative: bool = False
+    """An offset below 0 stands for none. Clients of Kafka commit such offsets: KafkaJS has -2 stand
+    for the start of the log and -1 for its end."""
 
 
 class MemberIdRequired(ApiError):

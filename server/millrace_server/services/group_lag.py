@@ -57,7 +57,7 @@ class GroupLag:
                 yield PartitionLag(
                     topic,
                     number,
-                    None if committed is None else committed.offset,
+                    None if committed is None or committed.offset < 0 else committed.offset,
                     self._high_watermark(topic, number),
                     self._owners.get(topic, {}).get(number),
                 )

@@ -31,6 +31,7 @@ async def commit(
         member_id=request.member_id,
         generation=request.generation_id,
         instance_id=request.group_instance_id,
+        takes_negative=True,
         offsets=tuple(
             requests.OffsetToCommit(
                 name,

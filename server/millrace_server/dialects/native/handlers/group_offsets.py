@@ -47,7 +47,7 @@ def fetch(
 def _fetched(found: requests.FetchedOffset) -> messages.CommittedOffset:
     code, message = outcome(found.error)
     committed = found.committed
-    if committed is None:
+    if committed is None or committed.offset < 0:
         return messages.CommittedOffset(
             found.topic, found.partition, code, message, NO_OFFSET, -1, None, -1
         )
