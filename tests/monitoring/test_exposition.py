@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -64,12 +65,12 @@ def sizes(values: Sequence[int]) -> MetricSamples:
     return MetricSamples(metrics.LOG_SIZE, tuple(samples))
 
 
-@given(extra=st.integers(-3, 3), rest=st.randoms())
+@given(extra=st.integers(-3, 3), order=st.randoms())
 def test_the_largest_topics_have_series_and_the_others_are_counted(
-    extra: int, rest: object
+    extra: int, order: Random
 ) -> None:
     values = list(range(TOPICS_MAX + extra))
-    rest.shuffle(values)  # type: ignore[attr-defined]
+    order.shuffle(values)
     shown, left_out = series([sizes(values)])
     assert sorted(sample.value for sample in shown.samples) == sorted(values)[-TOPICS_MAX:]
     assert left_out == MetricSamples(TOPICS_LEFT_OUT, (Sample((), max(0, extra)),))
