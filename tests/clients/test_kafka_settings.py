@@ -44,7 +44,8 @@ def refusal(client: Any, *arguments: Any, **options: Any) -> str:
         (Consumer, "topics_start", "there are"),
         (Consumer, "max_poll_records", "getmany"),
         (Producer, "transactional_id", "no transactions"),
-        (Producer, "security_protocol", "no TLS"),
+        (Producer, "security_protocol", "tls=True"),
+        (Producer, "ssl_cafile", "did you mean tls_ca?"),
     ],
 )
 def test_a_name_of_a_kafka_client_is_answered_with_the_name_here(

@@ -31,6 +31,9 @@ class MemoryTransport(asyncio.Transport):
         assert high is not None
         self.high = high
 
+    def get_write_buffer_size(self) -> int:
+        return len(self.written)
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.full()
         self.write_sizes.append(len(data))
