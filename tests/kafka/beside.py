@@ -25,6 +25,7 @@ from millrace_protocol.kafka.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
 )
 from millrace_protocol.records import encode_batch
 from millrace_protocol.schema import Message
@@ -35,6 +36,9 @@ from tests.kafka.known_differences import CLOSED, SILENT, Difference
 BROKEN_SHARE = 5
 """One of so many requests has a body that is broken."""
 RESPONSE_S = 2
+TIDY_EVERY = 250
+"""Requests after which the topics are deleted that they have created: Kafka comes to a stop with
+thousands of them."""
 _KEPT = (
     "group_id",
     "index",
@@ -92,6 +96,15 @@ class Side:
                     pass
             while (await wire.call(InitProducerIdRequest(None, 1_000), 4)).error_code:
                 pass
+
+    async def tidy(self) -> None:
+        """Deletes the topics that requests have created."""
+        async with connect_kafka(self._port) as wire:
+            found = await wire.call(MetadataRequest(None), 9)
+            created = [each.name for each in found.topics if not each.is_internal]
+            others = tuple(name for name in created if name not in TOPICS)
+            if others:
+                await wire.call(DeleteTopicsRequest(topic_names=others, timeout_ms=30_000), 5)
 
     async def close(self) -> None:
         """Closes the connection, if there is one."""
@@ -203,6 +216,8 @@ async def compare(
                 continue
             if not number % BROKEN_SHARE:
                 body = drawn.broken(body)
+            if not number % TIDY_EVERY:
+                await asyncio.gather(*(side.tidy() for side in sides))
             # At the same time, for groups have timeouts.
             outcomes = await asyncio.gather(*(side.outcome(api, version, body) for side in sides))
             sent += 1
