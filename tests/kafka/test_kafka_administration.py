@@ -411,7 +411,9 @@ async def test_the_quorum_is_described(broker: Broker, wire: KafkaWire, version:
         assert voter.last_fetch_timestamp > 0
     if version >= 2:
         assert voter.replica_directory_id.int
-        assert [(n.node_id, n.listeners[0].port) for n in answer.nodes] == [(0, broker.port)]
+        (node,) = answer.nodes
+        (listener,) = node.listeners
+        assert (node.node_id, listener.name, listener.port) == (0, "PLAIN", broker.port)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])

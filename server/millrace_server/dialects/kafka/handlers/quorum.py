@@ -40,8 +40,10 @@ async def describe(
         for topic in request.topics
     )
     voters = {each.broker_id for each in state.replicas if each.is_voter}
+    # The Java client takes only names in capitals.
+    name = context.listener.upper()
     nodes = tuple(
-        messages.Node(b.node_id, (messages.Listener(context.listener, b.host, b.port),))
+        messages.Node(b.node_id, (messages.Listener(name, b.host, b.port),))
         for b in services.cluster.brokers(context.listener)
         if b.node_id in voters
     )
