@@ -43,6 +43,9 @@ _KAFKA_SENTINEL_BODY = encode(KafkaHeader(KafkaApiKey.METADATA, 1, _SENTINEL_ID,
 )
 _KAFKA_SENTINEL = len(_KAFKA_SENTINEL_BODY).to_bytes(4, "big") + _KAFKA_SENTINEL_BODY
 _WITHOUT_REPLICA_ID_SINCE = 15
+_WAITING = (KafkaApiKey.JOIN_GROUP, KafkaApiKey.SYNC_GROUP)
+"""Their responses wait for other members, for as long as a request says."""
+_WAITED_S = 0.5
 _SMALL = {"durability": "os", "retention.bytes": "1048576", "segment.bytes": "1048576"}
 _RESET = struct.pack("ii", 1, 0)
 
@@ -70,18 +73,26 @@ class _Peer:
         self._id_position = id_position
         self._connection: socket.socket | None = None
 
-    def ask(self, frame: bytes) -> None:
-        """Sends a frame and waits until it is answered, or the connection closed."""
+    def ask(self, frame: bytes, *, may_wait: bool = False) -> None:
+        """Sends a frame and waits until it is answered, or the connection closed.
+
+        The response to one that `may_wait` is not waited for long.
+        """
         if self._connection is None:
             self._connection = socket.create_connection(("127.0.0.1", self._port), HANG_TIMEOUT_S)
             # A close that leaves nothing behind: there are many, and few ports.
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._connection.settimeout(_WAITED_S if may_wait else HANG_TIMEOUT_S)
         try:
             self._connection.sendall(frame + self._sentinel)
             while self._correlation_id() != _SENTINEL_ID:
                 pass
         except (EOFError, ConnectionError):
             self.close()
+        except TimeoutError:
+            self.close()
+            if not may_wait:
+                raise
 
     def close(self) -> None:
         if self._connection is not None:
@@ -123,7 +134,8 @@ def asked_kafka_frames() -> Iterator[Target]:
         peer = _Peer(port, _KAFKA_SENTINEL, 0)
 
         def run(data: bytes) -> None:
-            peer.ask(_kafka_without_waiting(data))
+            frame = _kafka_without_waiting(data)
+            peer.ask(frame, may_wait=int.from_bytes(frame[4:6], "big") in _WAITING)
             assert not errors.lines, errors.lines.pop()
 
         yield Target(ASKED_KAFKA_FRAMES, run, kafka_frames())
