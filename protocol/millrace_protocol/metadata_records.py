@@ -30,6 +30,7 @@ from millrace_protocol.codec import Buffer, decode_leading, encode
 from millrace_protocol.errors import WireError
 from millrace_protocol.primitives import (
     BOOLEAN,
+    INT8,
     INT16,
     INT32,
     INT64,
@@ -274,6 +275,37 @@ class VotersRecord(MetadataRecord):
     voters: tuple[QuorumVoter, ...] = wire(array_of(QuorumVoter), "all of them, by rising id")
 
 
+_TYPE = "type of the resource (W-9.5)"
+_PATTERN = "literal or prefixed (W-9.5)"
+_NAME = "name of the resource, or its beginning"
+
+
+@dataclass(slots=True)
+class AccessControlEntryRecord(MetadataRecord):
+    """An entry of access control is added."""
+
+    resource_type: int = wire(INT8, _TYPE)
+    pattern_type: int = wire(INT8, _PATTERN)
+    name: str = wire(STRING, _NAME)
+    principal: str = wire(STRING, "the principal that it is about")
+    host: str = wire(STRING, "the address of the client that it is about; * for each")
+    operation: int = wire(INT8, "what is done with the resource (W-9.5)")
+    permission: int = wire(INT8, "allowed or denied (W-9.5)")
+
+
+@dataclass(slots=True)
+class RemoveAccessControlEntryRecord(MetadataRecord):
+    """The entry with exactly these fields is removed."""
+
+    resource_type: int = wire(INT8, _TYPE)
+    pattern_type: int = wire(INT8, _PATTERN)
+    name: str = wire(STRING, _NAME)
+    principal: str = wire(STRING, "the principal that it was about")
+    host: str = wire(STRING, "the address of the client that it was about")
+    operation: int = wire(INT8, "what is done with the resource (W-9.5)")
+    permission: int = wire(INT8, "allowed or denied (W-9.5)")
+
+
 @dataclass(slots=True)
 class LeaderChangeRecord(MetadataRecord):
     """The first record of a leader of the metadata log in its epoch; changes no metadata."""
@@ -298,6 +330,8 @@ RECORD_TYPES: dict[int, tuple[type[MetadataRecord], int]] = {
     13: (UnregisterBrokerRecord, 0),
     14: (VotersRecord, 0),
     15: (LeaderChangeRecord, 0),
+    16: (AccessControlEntryRecord, 0),
+    17: (RemoveAccessControlEntryRecord, 0),
 }
 """Type id to the record and its newest version."""
 _TYPE_IDS = {cls: (type_id, version) for type_id, (cls, version) in RECORD_TYPES.items()}

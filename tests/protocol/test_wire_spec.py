@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import IntEnum
 from pathlib import Path
 
 import pytest
 
 from millrace_protocol import framing, primitives, records
+from millrace_protocol.acls import Operation, PatternType, Permission, ResourceType
 from millrace_protocol.api import APIS, ApiKey
 from millrace_protocol.codec import decode, encode
 from millrace_protocol.dissect import dissect_frames, dissect_hex
@@ -135,6 +137,25 @@ def test_numbers_in_the_document_are_those_of_the_code(text: str) -> None:
     assert f"{records.PAYLOAD_BYTES_MAX >> 20} MiB" in body["W-5.4"]
     for anchor in ("W-8.3", "W-8.4"):
         assert f"reaches {ANSWER_CHARACTERS >> 10} KiB" in body[anchor]
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("resource_type", ResourceType),
+        ("pattern_type", PatternType),
+        ("operation", Operation),
+        ("permission", Permission),
+    ],
+)
+def test_numbers_of_access_control_are_those_of_the_code(
+    text: str, field: str, words: type[IntEnum]
+) -> None:
+    """W-9.5"""
+    numbers = re.search(rf"^\| {field} \| (\d .*) \|$", text, re.M)
+    assert numbers is not None
+    for word in (each for each in words if each.name not in ("ANY", "MATCH")):
+        assert f"{word:d} {word.name.lower().replace('_', ' ')}" in numbers[1]
 
 
 def test_text_commands_in_the_document_are_those_of_the_broker(text: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from millrace_protocol.metadata_records import (
     RECORD_TYPES,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
     ConfigRecord,
@@ -19,6 +20,7 @@ from millrace_protocol.metadata_records import (
     QuorumVoter,
     RegisterBrokerRecord,
     RegisteredListener,
+    RemoveAccessControlEntryRecord,
     RemovedTopicsRecord,
     RemoveTopicRecord,
     SnapshotFooterRecord,
@@ -73,6 +75,14 @@ SAMPLES: list[tuple[MetadataRecord, str]] = [
         "000e 0000 00000001 00000003" + A.hex + "0001 68 2385",
     ),
     (LeaderChangeRecord(3, (3, 4)), "000f 0000 00000003 00000002 00000003 00000004"),
+    (
+        AccessControlEntryRecord(2, 4, "t", "User:u", "*", 3, 3),
+        "0010 0000 02 04 0001 74 0006 557365723a75 0001 2a 03 03",
+    ),
+    (
+        RemoveAccessControlEntryRecord(2, 4, "t", "User:u", "*", 3, 3),
+        "0011 0000 02 04 0001 74 0006 557365723a75 0001 2a 03 03",
+    ),
 ]
 OLDER: list[tuple[MetadataRecord, str]] = [
     (
@@ -154,7 +164,7 @@ def test_a_value_without_type_and_version_is_malformed(value: bytes | None) -> N
 
 @pytest.mark.parametrize(
     "shown",
-    ["0010 0000", "0000 0000", "ffff 0000", "0001 0001", "0005 0003", "0001 ffff", "7b22 7479"],
+    ["0012 0000", "0000 0000", "ffff 0000", "0001 0001", "0005 0003", "0001 ffff", "7b22 7479"],
 )
 def test_an_unknown_type_or_version_names_a_newer_millrace(shown: str) -> None:
     """W-9.5"""

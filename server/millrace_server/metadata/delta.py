@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
+from millrace_protocol.acls import Operation, PatternType, Permission, ResourceType
 from millrace_protocol.metadata_records import (
     LEADER_UNCHANGED,
     NO_LEADER,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
     ConfigRecord,
@@ -27,6 +29,7 @@ from millrace_protocol.metadata_records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisteredListener,
+    RemoveAccessControlEntryRecord,
     RemovedTopicsRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -34,6 +37,7 @@ from millrace_protocol.metadata_records import (
     VotersRecord,
 )
 from millrace_server.listeners import PLAIN
+from millrace_server.metadata.acls import AclEntry, AclSet
 from millrace_server.metadata.image import (
     BrokerRegistration,
     ClusterImage,
@@ -78,6 +82,7 @@ class Delta:
         self._feature_level = before.feature_level
         self._next_producer_id = before.next_producer_id
         self._voters = before.voters
+        self._acls: dict[AclEntry, None] | None = None
         self._brokers = dict(before.brokers)
         self._topics: dict[uuid.UUID, _TopicDelta] = {}
         self._created: dict[str, uuid.UUID] = {}
@@ -121,6 +126,7 @@ class Delta:
             removed,
             self._next_producer_id,
             self._voters,
+            before.acls if self._acls is None else AclSet(self._acls),
         )
 
     def replay(self, record: MetadataRecord) -> None:
@@ -152,6 +158,10 @@ class Delta:
                 del self._brokers[self._registered(record.broker_id, record.broker_epoch).broker_id]
             case VotersRecord():
                 self._voters = record.voters
+            case AccessControlEntryRecord():
+                self._changed_acls()[_entry(record)] = None
+            case RemoveAccessControlEntryRecord():
+                self._changed_acls().pop(_entry(record), None)
             case LeaderChangeRecord():
                 pass
             case _:
@@ -262,6 +272,11 @@ class Delta:
         else:
             configs[record.name] = record.value
 
+    def _changed_acls(self) -> dict[AclEntry, None]:
+        if self._acls is None:
+            self._acls = dict(self.before.acls.entries)
+        return self._acls
+
     def _topic(self, topic_id: uuid.UUID) -> _TopicDelta:
         found = self._topics.get(topic_id)
         if found is None:
@@ -279,6 +294,21 @@ def preview(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterIm
     for record in records:
         delta.replay(record)
     return delta.image(image.end_offset)
+
+
+def _entry(record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> AclEntry:
+    try:
+        return AclEntry(
+            ResourceType(record.resource_type),
+            PatternType(record.pattern_type),
+            record.name,
+            record.principal,
+            record.host,
+            Operation(record.operation),
+            Permission(record.permission),
+        )
+    except ValueError as error:
+        raise UnreadableMetadata(f"an entry of access control is not known: {error}") from error
 
 
 def _either(new: tuple[T, ...] | None, old: tuple[T, ...]) -> tuple[T, ...]:

@@ -1,7 +1,8 @@
 """The image: what the cluster knows of itself after the records of the metadata log so far.
 
 An image never changes: `delta.Delta` makes the next one of it and the records that follow, and
-shares with it all that did not change. Owns what is known of brokers, topics and partitions.
+shares with it all that did not change. Owns what is known of brokers, topics, partitions
+and access.
 Refuses to know what may change, which is `controller`, and anything local to one broker, such as
 directories and files.
 """
@@ -21,6 +22,7 @@ from millrace_protocol.metadata_records import (
     RegisteredListener,
 )
 from millrace_server.api_error import ApiError, quoted
+from millrace_server.metadata.acls import NO_ACLS, AclSet
 
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
 """Of all that is not there."""
@@ -146,6 +148,7 @@ class ClusterImage:
     next_producer_id: int = 0
     voters: tuple[QuorumVoter, ...] = ()
     """Those of the last record of voters; none for a broker without a quorum."""
+    acls: AclSet = field(default_factory=lambda: NO_ACLS)
 
     @property
     def partition_count(self) -> int:

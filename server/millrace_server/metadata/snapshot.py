@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millrace_protocol.metadata_records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
     ConfigRecord,
@@ -104,6 +105,8 @@ def _records(image: ClusterImage) -> Iterator[MetadataRecord]:
         yield RemovedTopicsRecord(tuple(image.removed))
     for topic in image.topics.values():
         yield from _topic_records(topic)
+    for entry in image.acls.entries:
+        yield AccessControlEntryRecord(*entry)
     if image.next_producer_id:
         yield ProducerIdsRecord(_NO_BROKER, _NO_BROKER, image.next_producer_id)
 
