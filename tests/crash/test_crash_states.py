@@ -325,7 +325,7 @@ def with_deleted_partitions_removed_in_place(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def with_a_topic_written_before_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "_write_identity", lambda disk, directory, topic_id: None)
+    monkeypatch.setattr(storage, "write_identity", lambda disk, directory, topic_id: None)
 
 
 def with_deletions_answered_before_they_are_durable(monkeypatch: pytest.MonkeyPatch) -> None:

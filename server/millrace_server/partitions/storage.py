@@ -108,7 +108,7 @@ def create_logs(
                 _clear(disk, image, directory, Identity(topic_id, number))
             unfinished = directory
             logs[number] = PartitionLog.create(disk, directory, config, sync_parent=False)
-            _write_identity(disk, directory, Identity(topic_id, number))
+            write_identity(disk, directory, Identity(topic_id, number))
         disk.sync_directory("")
     except (OSError, ApiError):
         drop_logs(disk, topic, logs)
@@ -153,7 +153,7 @@ def _is_removed(topic_id: str | None, image: ClusterImage) -> bool:
         return False
 
 
-def _write_identity(disk: Disk, directory: str, identity: Identity) -> None:
+def write_identity(disk: Disk, directory: str, identity: Identity) -> None:
     """Replaces the file atomically. It is the last step of a creation, and says that it ended."""
     content = {"topic_id": identity.topic_id, "partition": identity.number}
     replace_file(disk, f"{directory}/{IDENTITY_FILE}", json.dumps(content).encode())
@@ -257,7 +257,7 @@ def _complete_identity(
     if read_identity(disk, directory) == identity:
         return
     try:
-        _write_identity(disk, directory, identity)
+        write_identity(disk, directory, identity)
     except OSError:
         opened.discard()
         raise
