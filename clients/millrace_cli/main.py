@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from millrace_cli.commands.backup import backup
 from millrace_cli.commands.bench import bench
 from millrace_cli.commands.broker import broker
 from millrace_cli.commands.cluster import cluster
@@ -20,6 +21,7 @@ from millrace_cli.commands.dissect import dissect
 from millrace_cli.commands.group import group
 from millrace_cli.commands.nc import nc
 from millrace_cli.commands.produce import PRODUCE_HELP, produce
+from millrace_cli.commands.restore import restore
 from millrace_cli.commands.serve import serve
 from millrace_cli.commands.simulate import simulate
 from millrace_cli.commands.spark import spark
@@ -54,6 +56,8 @@ app.command()(sql)
 app.command()(simulate)
 app.add_typer(spark)
 app.add_typer(bench)
+app.add_typer(backup)
+app.command()(restore)
 app.add_typer(tls)
 
 
