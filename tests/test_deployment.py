@@ -67,6 +67,33 @@ def test_the_unit_starts_a_broker_that_drains_in_time(tmp_path: Path) -> None:
     assert int(unit("TimeoutStopSec")[0]) * 1_000 > BrokerConfig().drain_timeout_ms
 
 
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_the_broker_tells_systemd_when_it_serves_and_when_it_stops(
+    tmp_path: Path, is_abstract: bool
+) -> None:
+    assert unit("Type") == ["notify"]
+    (command,) = unit("ExecStart")
+    name = f"@{tmp_path}" if is_abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"\0{name[1:]}" if is_abstract else name)
+        systemd.settimeout(HANG_TIMEOUT_S)
+        told = {"NOTIFY_SOCKET": name, "MILLRACE_LISTEN": "127.0.0.1:0"}
+        with serving(command, {**settings_of(unit("Environment")), **told}, tmp_path):
+            assert systemd.recv(100) == b"READY=1"
+            systemd.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                systemd.recv(100)
+        systemd.settimeout(HANG_TIMEOUT_S)
+        assert systemd.recv(100) == b"STOPPING=1"
+
+
+def test_a_broker_serves_when_systemd_cannot_be_told(tmp_path: Path) -> None:
+    (command,) = unit("ExecStart")
+    nowhere = {"NOTIFY_SOCKET": str(tmp_path / "nowhere"), "MILLRACE_LISTEN": "127.0.0.1:0"}
+    with serving(command, {**settings_of(unit("Environment")), **nowhere}, tmp_path):
+        pass
+
+
 def test_the_image_starts_a_broker_that_advertises_its_published_port(tmp_path: Path) -> None:
     settings = settings_of(image("ENV"))
     command = f"{word(image('ENTRYPOINT'))} {word(image('CMD'))}"

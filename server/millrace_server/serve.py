@@ -5,6 +5,7 @@ event loop, signals, and what each way of ending is called. Knows no command lin
 brings the flags.
 
     stdout   one line, `listening on HOST:PORT`, when connections are accepted
+    systemd  READY=1 then, and STOPPING=1 when the broker begins to drain
     stderr   log lines, and one line that says why when the exit code is not 0
 """
 
@@ -38,6 +39,7 @@ from millrace_server.monitoring.extra import MonitoringOf, monitoring_of
 from millrace_server.net.server import ListenError
 from millrace_server.net.tls import TlsFilesError
 from millrace_server.node import Node
+from millrace_server.service_manager import READY, STOPPING, notify
 
 log = get_logger("millrace.serve")
 
@@ -115,7 +117,7 @@ def serve(
         )
     try:
         with asyncio.Runner(loop_factory=_loop_factory(config.loop)) as runner:
-            return runner.run(_run(config, make_machine, monitoring))
+            return runner.run(_run(config, make_machine, monitoring, environment))
     finally:
         lock.release()
 
@@ -155,7 +157,10 @@ def raise_open_files_limit(connections_max: int) -> None:
 
 
 async def _run(
-    config: BrokerConfig, make_machine: MachineOf, monitoring: MonitoringOf | None
+    config: BrokerConfig,
+    make_machine: MachineOf,
+    monitoring: MonitoringOf | None,
+    environment: Mapping[str, str],
 ) -> Exit:
     stop = _stop_on_signals(asyncio.get_running_loop())
     spawn = LoopSpawn()
@@ -165,21 +170,23 @@ async def _run(
         except TlsFilesError as error:
             return _ended(Exit.CONFIG, error)
         if monitoring is None or config.metrics_address is None:
-            return await _serve(node, stop, spawn)
+            return await _serve(node, stop, spawn, environment)
         server = monitoring(node)
         try:
             await server.start(config.metrics_address)
         except ListenError as error:
             return _ended(Exit.LISTEN, error)
         try:
-            return await _serve(node, stop, spawn)
+            return await _serve(node, stop, spawn, environment)
         finally:
             await server.close()
     finally:
         spawn.close()
 
 
-async def _serve(node: Node, stop: asyncio.Event, spawn: LoopSpawn) -> Exit:
+async def _serve(
+    node: Node, stop: asyncio.Event, spawn: LoopSpawn, environment: Mapping[str, str]
+) -> Exit:
     try:
         has_started = await _start(node, stop, spawn)
     except ListenError as error:
@@ -191,12 +198,14 @@ async def _serve(node: Node, stop: asyncio.Event, spawn: LoopSpawn) -> Exit:
     if not has_started:
         return Exit.OK
     _announce(node)
+    notify(environment, READY)
     try:
         await node.run_until(stop)
     except Exception as error:
         # Nothing is drained: what the failed disk holds is for the next start's recovery to
         # say, and an ack given now might be a lie.
         return _ended(Exit.DISK, error)
+    notify(environment, STOPPING)
     await node.stop()
     return Exit.OK
 
