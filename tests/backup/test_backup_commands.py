@@ -108,7 +108,7 @@ def changed(path: Path, place: int) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("place", [3, 12, 70, -1])
+@pytest.mark.parametrize("place", [3, 8, 11, 12, 70, -1])
 async def test_a_changed_byte_is_found_and_nothing_is_restored(
     backup: Path, tmp_path: Path, place: int
 ) -> None:

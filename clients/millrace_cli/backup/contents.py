@@ -16,10 +16,8 @@ import crc32c
 from millrace_cli.backup.manifest import Backup, BackupFile, BackupPartition, file_path
 from millrace_cli.exits import InputError
 from millrace_protocol.records import (
-    Fault,
     batch_extent,
     batch_ranges,
-    check_batch,
     check_batches,
 )
 
@@ -71,8 +69,12 @@ def _parts(source: BinaryIO, path: Path, file: BackupFile, on_bytes: OnBytes) ->
         rest += data
         end = _whole_end(rest, path, file, size_bytes)
         if end:
-            yield rest[:end]
-            rest = rest[end:]
+            part, rest = rest[:end], rest[end:]
+            # Of whole batches only: each error of a cut one would keep the part in a cycle.
+            corrupt = check_batches(part)[1]
+            if corrupt is not None:
+                raise _damaged(path, str(corrupt))
+            yield part
     if rest or size_bytes != file.size_bytes:
         raise _damaged(path, f"it has {size_bytes} bytes of {file.size_bytes}")
     if crc != file.crc32c:
@@ -80,19 +82,15 @@ def _parts(source: BinaryIO, path: Path, file: BackupFile, on_bytes: OnBytes) ->
 
 
 def _whole_end(data: bytes, path: Path, file: BackupFile, read_bytes: int) -> int:
-    """Where the last whole batch in `data` ends."""
-    positions, corrupt = check_batches(data)
-    if corrupt is None:
-        return len(data)
-    start = corrupt.position
-    size = batch_extent(data, start)[1] if len(data) - start >= _EXTENT_BYTES else 0
-    # A length that leads past the end of the file would have the rest of it read into memory.
-    is_cut = corrupt.reason is Fault.TRUNCATED
-    if not is_cut or size - (len(data) - start) > file.size_bytes - read_bytes:
-        raise _damaged(path, str(corrupt))
-    if not positions:
-        return 0
-    return positions[-1] + check_batch(data, positions[-1], check_crc=False).size_bytes
+    """Where the last whole batch in `data` ends, by the lengths of batches."""
+    end = max((batch_end for _, batch_end, _, _ in batch_ranges(data)), default=0)
+    rest_bytes = len(data) - end
+    if rest_bytes >= _EXTENT_BYTES:
+        size = batch_extent(data, end)[1]
+        # A length that leads past the end of the file would have the rest of it read into memory.
+        if not rest_bytes < size <= rest_bytes + file.size_bytes - read_bytes:
+            raise _damaged(path, f"a batch of {size} bytes does not end in it")
+    return end
 
 
 def _missing(rest: bytes) -> int:
