@@ -185,3 +185,30 @@ async def test_a_replica_that_is_lost_is_counted_by_its_leader() -> None:
             # Each of the topics has three partitions, with a replica on every broker.
             while (await faults())[0] < 3:
                 pass
+
+
+async def test_a_leader_counts_the_replicas_that_leave_and_join_an_isr() -> None:
+    async with Cluster(3, metrics_listen="0") as cluster:
+        controller = await cluster.controller()
+        leader, follower = (each for each in cluster.running if each != controller)
+        async with connect(cluster.brokers[1].port) as wire:
+            await wire.create("t", partitions=3)
+        await cluster.wait_until_in_sync("t")
+        number = [await cluster.leader_of("t", n) for n in range(3)].index(leader)
+
+        async def counted(name: str) -> float:
+            scraped = await scrape(cluster.brokers[leader].metrics_url)
+            return scraped.value(f"millrace_isr_{name}_total")
+
+        assert await counted("shrinks") == 0
+        expands = await counted("expands")
+        async with asyncio.timeout(HANG_TIMEOUT_S):
+            # The heartbeats of the follower arrive, its fetches do not.
+            cluster.partition(leader, follower)
+            async with connect(cluster.brokers[leader].port) as wire:
+                await wire.produce("t", batch(b"v"), partition=number, acks=1)
+            while await counted("shrinks") < 1:
+                pass
+            cluster.heal()
+            while await counted("expands") < expands + 1:
+                pass

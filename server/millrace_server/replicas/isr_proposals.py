@@ -50,6 +50,10 @@ class IsrProposals:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._on_ended = on_ended
+        self.shrinks = 0
+        """Replicas that accepted proposals took out."""
+        self.expands = 0
+        """Replicas that accepted proposals took in."""
         self._proposed: dict[LedPartition, ProposeIsr] = {}
         self._sending: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -72,6 +76,8 @@ class IsrProposals:
             some = dict(list(self._proposed.items())[:PARTITIONS_MAX])
             for led in some:
                 del self._proposed[led]
+            # The metadata may bring the change here before the response.
+            before = {led: led.core.isr.committed for led in some}
             request = AlterPartitionRequest(
                 self._broker_id,
                 self._broker_epoch(),
@@ -89,9 +95,15 @@ class IsrProposals:
                     self._on_ended(led)
             else:
                 for (led, proposal), result in zip(some.items(), response.partitions, strict=True):
-                    self._end(led, proposal, result)
+                    self._end(led, proposal, result, before[led])
 
-    def _end(self, led: LedPartition, proposal: ProposeIsr, result: AlteredPartitionResult) -> None:
+    def _end(
+        self,
+        led: LedPartition,
+        proposal: ProposeIsr,
+        result: AlteredPartitionResult,
+        before: frozenset[int],
+    ) -> None:
         now_ms, core = self._env.clock.monotonic_ms(), led.core
         if result.error_code == ErrorCode.NONE:
             log.info(
@@ -100,6 +112,8 @@ class IsrProposals:
                 partition=led.partition.number,
                 isr=list(result.isr),
             )
+            self.shrinks += len(before.difference(result.isr))
+            self.expands += len(frozenset(result.isr) - before)
             effects = core.on_accepted(proposal, result.isr, result.partition_epoch, now_ms)
         elif result.error_code in _REFUSED:
             effects = core.on_refused(proposal, now_ms)

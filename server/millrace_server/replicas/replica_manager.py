@@ -142,7 +142,7 @@ class ReplicaManager:
         self._saved = SavedHighWatermarks(env, self._high_watermarks)
         self._is_closed = False
         self._retries: set[asyncio.Task[None]] = set()
-        self._proposals = IsrProposals(
+        self.proposals = IsrProposals(
             env,
             controller,
             broker_id=broker_id,
@@ -290,7 +290,7 @@ class ReplicaManager:
         for retry in [*self._retries]:
             retry.cancel()
             await asyncio.wait([retry])
-        await self._proposals.close()
+        await self.proposals.close()
         # Roles still change meanwhile, as other brokers stop: none begins any more.
         self._is_closed = True
         for fetcher in [*self._fetchers.values()]:
@@ -357,7 +357,7 @@ class ReplicaManager:
             partition,
             core,
             self._env.clock,
-            propose=self._proposals.propose,
+            propose=self.proposals.propose,
             on_appended=lambda led: self.on_appended(led.key),
             on_offsets_moved=lambda led: self.on_offsets_moved(led.key),
         )

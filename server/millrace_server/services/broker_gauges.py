@@ -59,6 +59,8 @@ def of_partitions(registry: Registry, partitions: PartitionTable, replicas: Repl
         ),
     )
     of_led(metrics.BELOW_MIN_ISR, lambda core: len(core.isr.committed) < core.state.isr_needed)
+    registry.gauge(metrics.ISR_SHRINKS, lambda: replicas.proposals.shrinks)
+    registry.gauge(metrics.ISR_EXPANDS, lambda: replicas.proposals.expands)
 
 
 def _is_under_replicated(core: PartitionLeader) -> bool:

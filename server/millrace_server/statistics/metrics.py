@@ -198,6 +198,19 @@ BELOW_MIN_ISR = Metric(
     "those of them of which fewer are in sync: nothing is written with acks=all",
     kafka="kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
 )
+ISR_SHRINKS = Metric(
+    "millrace_isr_shrinks_total",
+    Kind.COUNTER,
+    "replicas that leaders of this broker took out of an ISR because they lagged behind; one whose "
+    "broker is gone is taken out by the active controller",
+    kafka="kafka.server:type=ReplicaManager,name=IsrShrinksPerSec",
+)
+ISR_EXPANDS = Metric(
+    "millrace_isr_expands_total",
+    Kind.COUNTER,
+    "replicas that leaders of this broker took into an ISR because they had caught up",
+    kafka="kafka.server:type=ReplicaManager,name=IsrExpandsPerSec",
+)
 GROUPS = Metric(
     "millrace_groups",
     Kind.GAUGE,
@@ -286,6 +299,8 @@ METRICS = (
     UNDER_REPLICATED,
     AT_MIN_ISR,
     BELOW_MIN_ISR,
+    ISR_SHRINKS,
+    ISR_EXPANDS,
     GROUPS,
     ACTIVE_CONTROLLER,
     WITHOUT_LEADER,
