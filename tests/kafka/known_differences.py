@@ -173,7 +173,7 @@ def _names_by_name_and_id(difference: Difference) -> bool:
 
 def _gives_no_time(difference: Difference) -> bool:
     return (
-        difference.api.key is KafkaApiKey.ELECT_LEADERS
+        difference.api.key in (KafkaApiKey.ELECT_LEADERS, KafkaApiKey.ALTER_PARTITION_REASSIGNMENTS)
         and getattr(difference.request, "timeout_ms", 1) <= 0
     )
 
@@ -221,7 +221,7 @@ KNOWN: dict[str, Callable[[Difference], bool]] = {
     "Records that are no batch are refused for their partition.": _holds_no_batch,
     "DescribeTopicPartitions goes on from any cursor.": _goes_on_from_no_partition,
     "Metadata takes names and ids in one request.": _names_by_name_and_id,
-    "An election takes the time it takes.": _gives_no_time,
+    "An election or a reassignment takes the time it takes.": _gives_no_time,
     "A group without members and offsets is gone at once.": _is_of_an_empty_group,
     "A request that is wrong in two ways gets the code of either.": _is_refused_for_another_reason,
 }
