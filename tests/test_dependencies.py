@@ -23,7 +23,7 @@ USED_WITHOUT_IMPORT = {
     "lupa",  # imported by the name of one of its modules
     *("import-linter", "mypy", "ruff", "uv"),  # programs
     *("mkdocs-material", "mkdocstrings-python"),  # loaded by mkdocs
-    *("fastapi", "httpx2"),  # imported by a page of the manual
+    "fastapi",  # imported by a page of the manual
     *("construct-typing", "types-aiofiles"),  # types
     *("pytest-randomly", "pytest-timeout", "pytest-xdist"),  # loaded by pytest
 }
@@ -34,7 +34,7 @@ IMPORTED_BY_ITS_HOST = {"pytest"}
 def test_every_library_that_the_source_imports_is_declared() -> None:
     imported = {each.library for each in imports(*SOURCE)}
     assert imported - IMPORTED_BY_ITS_HOST <= names(
-        "", "arrow", "spark", "sql", "tls", "metrics", "demo"
+        "", "arrow", "spark", "sql", "tls", "metrics", "console", "demo"
     )
 
 
@@ -105,7 +105,7 @@ def packages(library: str) -> set[str]:
     return {each.package for each in imports(*SOURCE) if each.library == library}
 
 
-@pytest.mark.parametrize("extra", ["", "arrow", "spark", "sql", "metrics", "demo"])
+@pytest.mark.parametrize("extra", ["", "arrow", "spark", "sql", "metrics", "console", "demo"])
 def test_the_page_has_the_reason_of_every_library(extra: str) -> None:
     found = {}
     for row in rows("Extras" if extra else "Base installation"):

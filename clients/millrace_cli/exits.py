@@ -41,7 +41,7 @@ _MEANINGS = {
     "a check failed",
     Exit.USAGE: "a flag, argument or setting is wrong",
     Exit.LOCKED: "serve: another process uses the data directory",
-    Exit.LISTEN: "serve: the broker cannot listen on the address",
+    Exit.LISTEN: "serve, console: it cannot listen on the address",
     Exit.DISK: "the broker's data, or the output, cannot be read or written",
     Exit.INPUT: "the input is not in the given format",
     Exit.UNAVAILABLE: "no broker answers; serve: the cluster's quorum does not answer",

@@ -16,6 +16,7 @@ from millrace_cli.commands.backup import backup
 from millrace_cli.commands.bench import bench
 from millrace_cli.commands.broker import broker
 from millrace_cli.commands.cluster import cluster
+from millrace_cli.commands.console import console
 from millrace_cli.commands.consume import consume
 from millrace_cli.commands.dissect import dissect
 from millrace_cli.commands.group import group
@@ -49,6 +50,7 @@ app.command()(consume)
 app.add_typer(group)
 app.add_typer(cluster)
 app.add_typer(broker)
+app.command()(console)
 app.command()(nc)
 app.command()(dissect)
 app.command()(demo)

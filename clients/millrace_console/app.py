@@ -1,0 +1,237 @@
+"""The paths of the console, and what each of them answers.
+
+    GET  /login                         a form; with ?token= it logs in, as the printed address does
+    GET  /                              the page; its modules read the rest
+    GET  /api/session|cluster|topics|groups, /api/topics/T, /api/groups/G, /api/brokers/N/configs
+    GET  /api/topics/T/tail             server-sent events, see `tail`
+    GET  /api/topics/T/records/P/O      one record, with its batch dissected
+    GET  /api/history?series=NAME       the course of a rate or of a lag
+    POST /api/topics, /api/topics/T/delete|records, /api/groups/G/offsets    with `--allow-changes`
+
+Owns the routes, and the status of each error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import (
+    FileResponse,
+    JSONResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from millrace.admin import Admin
+from millrace.errors import BrokerError, ConfigError, MillraceError
+from millrace_console import changes, views
+from millrace_console.access import Authenticator, Sessions
+from millrace_console.guard import Guard, log_in, refused
+from millrace_console.record_view import FilterError
+from millrace_console.sampler import Sampler
+from millrace_console.tail import TailRequest, Tails
+
+STATIC = Path(__file__).parent / "static"
+BODY_BYTES_MAX = 1 << 20
+_LOGIN_BYTES_MAX = 4096
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass
+class Console:
+    """What the paths answer from. `options` are settings of the clients."""
+
+    servers: str
+    options: dict[str, Any]
+    admin: Admin
+    sampler: Sampler
+    authenticator: Authenticator
+    cookie: str
+    hosts: Collection[str] = ()
+    allow_changes: bool = False
+    sessions: Sessions = field(default_factory=Sessions)
+
+    def __post_init__(self) -> None:
+        self.tails = Tails(self.servers, self.options)
+
+    def app(self) -> ASGIApp:
+        """The application for an ASGI server."""
+        routes = [
+            Route("/login", self._login, methods=["GET", "POST"]),
+            Route("/", self._page),
+            Route("/api/session", self._session),
+            Route("/api/cluster", _answer(self._cluster)),
+            Route("/api/brokers/{node_id:int}/configs", _answer(self._broker_configs)),
+            Route("/api/topics", _answer(self._topics)),
+            Route("/api/topics/{topic}", _answer(self._topic)),
+            Route("/api/topics/{topic}/tail", _answer(self._tail)),
+            Route(
+                "/api/topics/{topic}/records/{partition:int}/{offset:int}", _answer(self._record)
+            ),
+            Route("/api/groups", _answer(self._groups)),
+            Route("/api/groups/{group:path}", _answer(self._group)),
+            Route("/api/history", _answer(self._history)),
+        ]
+        if self.allow_changes:
+            routes = [*self._changes(), *routes]
+        files = Mount("/static", StaticFiles(directory=STATIC))
+        inner = Starlette(routes=[*routes, files])
+        return Guard(inner, sessions=self.sessions, hosts=self.hosts, cookie=self.cookie)
+
+    def _changes(self) -> list[Route]:
+        async def create(_: Request, body: dict[str, Any]) -> dict[str, Any]:
+            return await changes.create_topic(self.admin, body)
+
+        async def delete(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+            return await changes.delete_topic(self.admin, request.path_params["topic"], body)
+
+        async def produce(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+            topic = request.path_params["topic"]
+            return await changes.produce(self.servers, self.options, topic, body)
+
+        async def reset(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+            return await changes.reset_offsets(self.admin, request.path_params["group"], body)
+
+        def post(path: str, change: Callable[..., Awaitable[dict[str, Any]]]) -> Route:
+            async def endpoint(request: Request) -> Response:
+                done = await change(request, await _body(request))
+                self.sampler.refresh()
+                return JSONResponse(done)
+
+            return Route(path, _answer(endpoint), methods=["POST"])
+
+        return [
+            post("/api/topics", create),
+            post("/api/topics/{topic}/delete", delete),
+            post("/api/topics/{topic}/records", produce),
+            post("/api/groups/{group:path}/offsets", reset),
+        ]
+
+    async def _login(self, request: Request) -> Response:
+        secret = request.query_params.get("token", "")
+        if request.method == "POST":
+            form = parse_qs((await _read(request, _LOGIN_BYTES_MAX)).decode("utf-8", "replace"))
+            secret = form.get("password", [""])[0]
+        elif not secret:
+            return FileResponse(STATIC / "login.html")
+        if not await self.authenticator.accepts(secret):
+            return FileResponse(STATIC / "login-failed.html", 403)
+        return log_in(RedirectResponse("/", 303), self.sessions, self.cookie)
+
+    async def _page(self, _: Request) -> Response:
+        return FileResponse(STATIC / "index.html")
+
+    async def _session(self, request: Request) -> Response:
+        token = request.state.session.csrf_token
+        return JSONResponse({"csrf_token": token, "allow_changes": self.allow_changes})
+
+    async def _cluster(self, _: Request) -> Response:
+        return JSONResponse(views.cluster_view(await self.sampler.first()))
+
+    async def _broker_configs(self, request: Request) -> Response:
+        found = await self.admin.describe_broker_configs(request.path_params["node_id"])
+        return JSONResponse({"configs": views.configs_view(found)})
+
+    async def _topics(self, _: Request) -> Response:
+        return JSONResponse(views.topics_view(await self.sampler.first(), self.sampler.rates))
+
+    async def _topic(self, request: Request) -> Response:
+        name = request.path_params["topic"]
+        found = await self.sampler.first()
+        # The snapshot may be older than the topic.
+        topic = found.topics.get(name) or await self.admin.describe_topic(name)
+        configs = await self.admin.describe_configs(name)
+        return JSONResponse(views.topic_view(found, topic, self.sampler.rates, configs))
+
+    async def _tail(self, request: Request) -> Response:
+        wanted = TailRequest.of(request.path_params["topic"], request.query_params)
+        if self.tails.is_full:
+            return refused(503, "Too many tails are open; close one")
+        topic = await self.admin.describe_topic(wanted.topic)
+        count = len(topic.partitions)
+        if wanted.partition is not None and wanted.partition >= count:
+            raise FilterError(f"partition: {wanted.topic} has 0 to {count - 1}")
+        return _EventStream(self.tails.events(wanted, count), media_type="text/event-stream")
+
+    async def _record(self, request: Request) -> Response:
+        path = request.path_params
+        topic = await self.admin.describe_topic(path["topic"])
+        found = None
+        if path["partition"] < len(topic.partitions):
+            found = await self.tails.record(path["topic"], path["partition"], path["offset"])
+        return refused(404, "There is no such record") if found is None else JSONResponse(found)
+
+    async def _groups(self, _: Request) -> Response:
+        return JSONResponse(views.groups_view(await self.sampler.first()))
+
+    async def _group(self, request: Request) -> Response:
+        found = await self.sampler.first()
+        name = request.path_params["group"]
+        group = found.groups.get(name) or await self.admin.describe_group(name)
+        return JSONResponse(views.group_view(found, group))
+
+    async def _history(self, request: Request) -> Response:
+        series = request.query_params.get("series", "")
+        return JSONResponse(self.sampler.history.course(series))
+
+
+class _EventStream(StreamingResponse):
+    """A stream that closes what it reads from, however it ends."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self.body_iterator.aclose()  # type: ignore[attr-defined]
+
+
+def _answer(endpoint: Endpoint) -> Endpoint:
+    """The endpoint, with the status of what it raises."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except (FilterError, ConfigError) as error:
+            return refused(400, str(error))
+        except (changes.Refused, BrokerError) as error:
+            return refused(409, str(error))
+        except MillraceError as error:
+            return refused(502, str(error))
+        except TimeoutError:
+            return refused(504, "The brokers did not answer in time; try again")
+
+    return answer
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        found = json.loads(await _read(request, BODY_BYTES_MAX))
+    except (ValueError, RecursionError):
+        raise FilterError("the body is not JSON") from None
+    if not isinstance(found, dict):
+        raise FilterError("the body is not an object")
+    return found
+
+
+async def _read(request: Request, bytes_max: int) -> bytes:
+    data = bytearray()
+    chunks: AsyncIterator[bytes] = request.stream()
+    try:
+        async for chunk in chunks:
+            data += chunk
+            if len(data) > bytes_max:
+                raise FilterError(f"the body has more than {bytes_max} bytes")
+    except ClientDisconnect:
+        raise FilterError("the body ended early") from None
+    return bytes(data)

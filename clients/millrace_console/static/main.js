@@ -1,0 +1,83 @@
+/** Chooses the page by the part of the address behind `#`, and reads it anew every two seconds. */
+
+import { current } from "./api.js";
+import { h } from "./dom.js";
+import { brokerPage, clusterPage } from "./cluster.js";
+import { groupPage, groupsPage } from "./groups.js";
+import { tailPage } from "./tail.js";
+import { topicPage, topicsPage } from "./topics.js";
+
+const INTERVAL_MS = 2000;
+
+/**
+ * A page: its title, and `update`, which reads and shows it. `close` ends what it has open.
+ * @typedef {{title: string, body: Node, update?: (signal: AbortSignal) => Promise<void>,
+ *   close?: () => void}} Page
+ */
+
+/** @type {Page | null} */
+let page = null;
+let ended = new AbortController();
+
+/** @param {string[]} parts @param {boolean} canChange @returns {Page} */
+function pageOf(parts, canChange) {
+  const [kind, name, part] = parts;
+  if (kind === "topics" && part === "tail") return tailPage(name);
+  if (kind === "topics") return name ? topicPage(name, canChange) : topicsPage(canChange);
+  if (kind === "groups") return name ? groupPage(name, canChange) : groupsPage();
+  if (kind === "brokers" && name) return brokerPage(name);
+  return clusterPage();
+}
+
+/** @param {string} sentence */
+function tell(sentence) {
+  const place = document.getElementById("problem");
+  if (place.textContent !== sentence) place.textContent = sentence;
+}
+
+async function update() {
+  const { signal } = ended;
+  if (!page?.update || document.hidden) return;
+  try {
+    await page.update(signal);
+    if (!signal.aborted) tell("");
+  } catch (error) {
+    if (!signal.aborted) tell(error.message);
+  }
+}
+
+async function repeat() {
+  await update();
+  setTimeout(repeat, INTERVAL_MS);
+}
+
+async function show() {
+  ended.abort();
+  page?.close?.();
+  ended = new AbortController();
+  const parts = location.hash.replace(/^#\/?/, "").split("/").map((each) => {
+    try { return decodeURIComponent(each); } catch { return each; }
+  });
+  const { allow_changes: canChange } = await current();
+  page = pageOf(parts, canChange);
+  document.title = `${page.title} - millrace console`;
+  for (const link of document.querySelectorAll("nav a")) {
+    const isHere = link.getAttribute("href") === `#/${parts[0] === "brokers" ? "" : parts[0]}`;
+    if (isHere) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const main = document.getElementById("main");
+  main.replaceChildren(h("h1", {}, page.title), page.body);
+  tell("");
+  await update();
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("main").focus();
+});
+window.addEventListener("hashchange", async () => {
+  await show();
+  document.getElementById("main").focus();
+});
+show().then(repeat, (error) => tell(error.message));
