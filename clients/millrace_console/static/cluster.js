@@ -2,7 +2,7 @@
 
 import { get, path } from "./api.js";
 import { chart } from "./chart.js";
-import { figures, h, table } from "./dom.js";
+import { figures, h, replace, table } from "./dom.js";
 import { bytes, duration, number } from "./format.js";
 
 const BROKERS = [
@@ -45,10 +45,11 @@ export function clusterPage() {
     body,
     async update(signal) {
       const found = await get("/api/cluster", signal);
-      tables.replaceChildren(
+      replace(tables,
         problems(found.errors),
+        h("p", { class: "quiet" }, `Cluster ${found.cluster_id ?? "unknown"}`),
         figures([
-          ["Cluster", found.cluster_id ?? "-"], ["Controller", found.controller ?? "none"],
+          ["Controller", found.controller ?? "none"],
           ["Topics", number(found.topics)], ["Partitions", number(found.partitions)],
           ["Groups", number(found.groups)], ["Under-replicated", number(found.unhealthy_count)],
         ]),

@@ -38,6 +38,26 @@ export function table(caption, columns, rows) {
         h("tr", {}, ...columns.map((c) => h("td", kind(c), c.cell(row))))))));
 }
 
+/**
+ * Puts other children into a place. The focus and the scrolled tables stay where they are.
+ * @param {HTMLElement} place
+ * @param {...(Node | null)} children
+ */
+export function replace(place, ...children) {
+  const reached = () => [...place.querySelectorAll("a, button, [tabindex]")];
+  const before = reached();
+  const focused = /** @type {any} */ (document.activeElement);
+  const index = before.indexOf(focused);
+  const address = focused?.getAttribute?.("href");
+  const scrolled = [...place.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+  place.replaceChildren(...children.filter((child) => child !== null));
+  place.querySelectorAll(".scroll").forEach((each, at) => { each.scrollLeft = scrolled[at] ?? 0; });
+  if (index < 0) return;
+  const after = reached();
+  const same = after.find((each) => address && each.getAttribute("href") === address);
+  /** @type {any} */ (same ?? after[index])?.focus({ preventScroll: true });
+}
+
 /** @param {[string, string | number][]} pairs */
 export function figures(pairs) {
   return h("dl", { class: "figures" },

@@ -4,7 +4,7 @@ import { get, path } from "./api.js";
 import { chart } from "./chart.js";
 import { resetGroup } from "./changes.js";
 import { problems } from "./cluster.js";
-import { figures, h, table } from "./dom.js";
+import { figures, h, replace, table } from "./dom.js";
 import { number } from "./format.js";
 
 const GROUPS = [
@@ -37,7 +37,7 @@ export function groupsPage() {
     async update(signal) {
       const found = await get("/api/groups", signal);
       const note = found.left_out ? h("p", {}, `${number(found.left_out)} more groups are not shown.`) : null;
-      list.replaceChildren(h("div", {}, problems(found.errors), table("Groups", GROUPS, found.groups), note));
+      replace(list, h("div", {}, problems(found.errors), table("Groups", GROUPS, found.groups), note));
     },
   };
 }
@@ -57,7 +57,7 @@ export function groupPage(group, canChange) {
     async update(signal) {
       const found = await get(path("groups", group), signal);
       topics = [...new Set(found.partitions.map((each) => each.topic))];
-      tables.replaceChildren(
+      replace(tables,
         problems(found.errors),
         figures([
           ["State", found.state], ["Generation", number(found.generation)],

@@ -54,11 +54,14 @@ async function repeat() {
 async function show() {
   ended.abort();
   page?.close?.();
-  ended = new AbortController();
+  const mine = new AbortController();
+  ended = mine;
+  const { allow_changes: canChange } = await current();
+  // The address has changed again meanwhile: another call shows the page of that.
+  if (mine.signal.aborted) return;
   const parts = location.hash.replace(/^#\/?/, "").split("/").map((each) => {
     try { return decodeURIComponent(each); } catch { return each; }
   });
-  const { allow_changes: canChange } = await current();
   page = pageOf(parts, canChange);
   document.title = `${page.title} - millrace console`;
   for (const link of document.querySelectorAll("nav a")) {
@@ -77,7 +80,8 @@ document.getElementById("skip").addEventListener("click", (event) => {
   document.getElementById("main").focus();
 });
 window.addEventListener("hashchange", async () => {
+  window.scrollTo(0, 0);
   await show();
-  document.getElementById("main").focus();
+  document.getElementById("main").focus({ preventScroll: true });
 });
 show().then(repeat, (error) => tell(error.message));

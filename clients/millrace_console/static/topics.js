@@ -4,7 +4,7 @@ import { get, path } from "./api.js";
 import { chart } from "./chart.js";
 import { createTopic, deleteTopic, produce } from "./changes.js";
 import { problems, settings } from "./cluster.js";
-import { figures, h, table } from "./dom.js";
+import { figures, h, replace, table } from "./dom.js";
 import { bytes, number } from "./format.js";
 
 const TOPICS = [
@@ -36,7 +36,7 @@ export function topicsPage(canChange) {
     async update(signal) {
       const found = await get("/api/topics", signal);
       const note = found.left_out ? h("p", {}, `${number(found.left_out)} more topics are not shown.`) : null;
-      list.replaceChildren(h("div", {}, problems(found.errors), table("Topics", TOPICS, found.topics), note));
+      replace(list, h("div", {}, problems(found.errors), table("Topics", TOPICS, found.topics), note));
     },
   };
 }
@@ -61,7 +61,7 @@ export function topicPage(topic, canChange) {
       h("div", { class: "charts" }, ...charts.map((each) => each.figure)), h("h2", {}, "Settings"), configs),
     async update(signal) {
       const found = await get(path("topics", topic), signal);
-      tables.replaceChildren(
+      replace(tables,
         problems(found.errors),
         figures([
           ["Offsets", number(found.offsets)], ["Size", bytes(found.size_bytes)],
