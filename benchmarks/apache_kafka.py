@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -77,23 +77,12 @@ def apache_kafka(data: Path | None = None, **settings: object) -> Iterator[tuple
     port, controller_port = free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="kafka-") as directory:
         file = Path(directory) / "server.properties"
-        given = {
-            "process.roles": "broker,controller",
-            "node.id": 1,
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": data or f"{directory}/data",
-            "offsets.topic.replication.factor": 1,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1,
-            "group.initial.rebalance.delay.ms": 0,
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
-        file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+        where = data or Path(directory) / "data"
+        own = {name.replace("_", "."): value for name, value in settings.items()}
+        write_properties(file, where, port, controller_port, own)
         java = ["java", "-cp", jars]
-        if data is None or not (data / "meta.properties").exists():
-            _format(java, file)
+        if not (where / "meta.properties").exists():
+            format_directory(jars, file)
         log = Path(directory) / "log"
         with log.open("w") as output:
             process = subprocess.Popen(
@@ -111,10 +100,31 @@ def apache_kafka(data: Path | None = None, **settings: object) -> Iterator[tuple
             process.wait()
 
 
-def _format(java: list[str], file: Path) -> None:
+def write_properties(
+    file: Path, data: Path, port: int, controller_port: int, settings: Mapping[str, object]
+) -> None:
+    """The settings of one broker that is its own controller; `settings` are added to them."""
+    given = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": data,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        **settings,
+    }
+    file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+
+
+def format_directory(jars: str, file: Path) -> None:
+    """Makes the data directory that a file of properties names. Raises `NoKafka`."""
     identity = str(uuid.uuid4())
-    tool = [*java, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(file)]
-    done = subprocess.run(tool, capture_output=True, text=True, check=False)
+    tool = ["java", "-cp", jars, "kafka.tools.StorageTool", "format", "-t", identity]
+    done = subprocess.run([*tool, "-c", str(file)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise NoKafka(f"its directory cannot be made: {(done.stdout + done.stderr)[-300:]}")
 

@@ -54,14 +54,9 @@ def running_broker(
     session's log, a line of JSON for each event.
     """
     port = _free_port()
-    data = session.directory / name
-    # These settings override those of the environment: a figure must not depend on them.
     environment = {
-        **session.checkout.environment,
-        "MILLRACE_DATA": str(data),
-        "MILLRACE_LISTEN": f"127.0.0.1:{port}",
+        **broker_environment(session, session.directory / name, port),
         "MILLRACE_LOG_LEVEL": log_level,
-        "MILLRACE_LOG_FORMAT": "json",
         "MILLRACE_LIMITS__CONNECTIONS_MAX": str(connections_max),
         **(settings or {}),
     }
@@ -71,6 +66,17 @@ def running_broker(
         address = ("127.0.0.1", port)
         ready_s = _first_response_s(process, address, started, session.log)
         yield RunningBroker(address, process.pid, started, ready_s)
+
+
+def broker_environment(session: Session, data: Path, port: int) -> dict[str, str]:
+    """Variables that override those of the environment: a figure must not depend on them."""
+    return {
+        **session.checkout.environment,
+        "MILLRACE_DATA": str(data),
+        "MILLRACE_LISTEN": f"127.0.0.1:{port}",
+        "MILLRACE_LOG_LEVEL": "warning",
+        "MILLRACE_LOG_FORMAT": "json",
+    }
 
 
 def _free_port() -> int:

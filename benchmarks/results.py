@@ -283,7 +283,7 @@ def _group_lines(rows: Sequence[Row]) -> list[str]:
 def _comparison_lines(row: Comparison) -> list[str]:
     lines = [f"| | {row.unit}/s | {row.unit} per CPU s |", "|---|---|---|"]
     lines += [
-        f"| {one.name} | {_spread(one.per_wall_s)} | {_spread(one.per_cpu_s)} |"
+        f"| {one.name} | {spread_text(one.per_wall_s)} | {spread_text(one.per_cpu_s)} |"
         for one in row.contestants
     ]
     if row.ratios:
@@ -295,8 +295,9 @@ def _comparison_lines(row: Comparison) -> list[str]:
     for ratio in row.ratios:
         target = "" if ratio.target is None else f"≥ {ratio.target:g} by {_BY[ratio.target_by]}"
         lines.append(
-            f"| {ratio.ours} / {ratio.theirs} | {_spread(ratio.wall)} | {_spread(ratio.cpu)} "
-            f"| {_number(ratio.best)} | {target} | {_VERDICT[ratio.met]} |"
+            f"| {ratio.ours} / {ratio.theirs} | {spread_text(ratio.wall)} "
+            f"| {spread_text(ratio.cpu)} | {number_text(ratio.best)} | {target} "
+            f"| {_VERDICT[ratio.met]} |"
         )
     if row.note:
         lines += ["", row.note]
@@ -306,17 +307,17 @@ def _comparison_lines(row: Comparison) -> list[str]:
 def _fact_line(fact: Fact) -> str:
     limit = "" if fact.limit is None else f"< {fact.limit:g} {fact.unit}"
     title = f"{fact.title} ({fact.note})" if fact.note else fact.title
-    return f"| {title} | {_spread(fact.value)} {fact.unit} | {limit} | {_VERDICT[fact.met]} |"
+    return f"| {title} | {spread_text(fact.value)} {fact.unit} | {limit} | {_VERDICT[fact.met]} |"
 
 
 def _change_line(change: Change) -> str:
     title = change.title if change.measure == "lower" else f"{change.title}, by {change.measure}"
     cells = (
         title,
-        f"{_spread(change.before)} {change.unit}",
-        f"{_spread(change.after)} {change.unit}",
-        _spread(change.ratio),
-        _number(change.best),
+        f"{spread_text(change.before)} {change.unit}",
+        f"{spread_text(change.after)} {change.unit}",
+        spread_text(change.ratio),
+        number_text(change.best),
         f"≥ {change.limit:g}",
         _VERDICT[change.met],
     )
@@ -327,12 +328,14 @@ _BY = {"wall": "time", "cpu": "CPU"}
 _VERDICT = {True: "met", False: "**missed**", None: ""}
 
 
-def _spread(spread: Spread) -> str:
-    low, middle, high = map(_number, operator.attrgetter("low", "median", "high")(spread))
+def spread_text(spread: Spread) -> str:
+    """The median, with the lowest and the highest in brackets where they differ."""
+    low, middle, high = map(number_text, operator.attrgetter("low", "median", "high")(spread))
     return middle if low == high else f"{middle} ({low}–{high})"
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """Three digits, or all digits of a whole number in groups."""
     if value >= 1000:
         return grouped(round(value))
     return f"{value:.3g}"

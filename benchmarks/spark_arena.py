@@ -6,21 +6,17 @@ same rows. The CPU time is Spark's, with its Python workers; a note has the brok
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from statistics import median
-from typing import Any
 
 from benchmarks.batches import FILL_IN_FLIGHT, LATEST
 from benchmarks.broker import RunningBroker, running_broker
 from benchmarks.checkout import ROOT
-from benchmarks.processes import child, process_cpu_s, python_module, read_line
+from benchmarks.processes import child, process_cpu_s, python_module
 from benchmarks.results import By, Fact, Row, compare
 from benchmarks.samples import Sample, Spread, interleave
 from benchmarks.session import Session
@@ -33,6 +29,7 @@ from benchmarks.spark_job import (
     WRITTEN_TOPIC,
     Job,
 )
+from benchmarks.spark_process import SparkDriver
 from benchmarks.spark_rows import TIMESTAMP_MS, Shape, values
 from benchmarks.wire import BrokerConnection, UnexpectedResponse, produce_frame, pump
 from millrace_protocol.api import ApiKey
@@ -71,26 +68,6 @@ def measure(session: Session, group: str) -> Iterator[Row]:
             yield from arena.reads(shape)
         yield from arena.writes(shapes)
         yield from arena.stream()
-
-
-class SparkDriver:
-    """The other end of `spark_driver.main`."""
-
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        self._process = process
-        self._log = log
-        self.response()
-
-    def ask(self, command: str, *parameters: Any) -> Any:
-        """What the driver responds to a command. Raises `ProcessFailed` when it ends instead."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([command, *parameters]) + "\n")
-        self._process.stdin.flush()
-        return self.response()
-
-    def response(self) -> Any:
-        """The next line of the driver."""
-        return json.loads(read_line(self._process, self._log))
 
 
 @contextmanager
