@@ -1,6 +1,7 @@
 """The one command: `python -m benchmarks [--quick] [--only GROUP] [--out DIRECTORY]`.
 
-With `--against DIRECTORY` it measures another checkout and this one in turns.
+With `--against DIRECTORY` it measures another checkout and this one in turns. With `--peers` it
+measures millrace beside Apache Kafka, Redis Streams and NATS JetStream; see `--peers --help`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from benchmarks import (
 from benchmarks.checkout import ROOT, checkout_at
 from benchmarks.machine import machine_facts, revision
 from benchmarks.pairs import AFTER, BEFORE, run_pairs
+from benchmarks.peers.command import main as compare_peers
 from benchmarks.processes import raise_open_files_limit
 from benchmarks.results import Results, Row, Skipped, to_json, to_markdown
 from benchmarks.session import SCALES, Scale, Session, open_session
@@ -88,6 +90,9 @@ def compare_checkouts(options: argparse.Namespace, scale: Scale, chosen: list[st
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs what the arguments ask for; returns 1 when a group broke down."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if "--peers" in arguments:  # It has options of its own.
+        return compare_peers([argument for argument in arguments if argument != "--peers"])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_const", const="quick", dest="scale")
     parser.add_argument("--scale", choices=SCALES, help="how much to do; --quick is --scale quick")
