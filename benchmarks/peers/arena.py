@@ -70,12 +70,15 @@ class Arena:
         self._numbers = itertools.count(1)
 
     def contest(
-        self, workload: str, case: str, entries: Sequence[Entry], rounds: int
+        self, workload: str, case: str, entries: Sequence[Entry], rounds: int, warm_ups: int = 0
     ) -> Iterator[Row]:
-        """Runs the entries in turns, the first one another in each round; a row for each."""
+        """Runs the entries in turns, the first one another in each round; a row for each.
+
+        Before the rounds that count come `warm_ups`, for a JVM's compiler.
+        """
         running = list(entries)
         found: dict[str, list[Measured]] = {entry.way.name: [] for entry in entries}
-        for number in range(-self.scale.warm_ups, rounds):
+        for number in range(-warm_ups, rounds):
             turn = number % max(len(running), 1)
             for entry in running[turn:] + running[:turn]:
                 self.session.say(f"{workload}, {case}: {entry.way.name}, round {number + 1}")

@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     """The options; those of the matrix replace its default values."""
     made = argparse.ArgumentParser(prog="python -m benchmarks --peers", description=__doc__)
     made.add_argument("--quick", action="store_const", const="quick", dest="scale")
-    made.add_argument("--scale", choices=SCALES, default="full", help="how much to do")
+    made.add_argument("--scale", choices=SCALES, help="how much to do: full")
     made.add_argument("--rounds", type=_positive, help="of every case, instead of the scale's")
     made.add_argument(
         "--workload", action="append", choices=WORKLOADS, help="one to run; may be repeated"
@@ -58,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, help="where to write the page, its plots and its figures")
     made.add_argument("--data", type=Path, help="a directory on the disk to measure on")
     made.add_argument("--render", type=Path, help="figures to write the page of, without a run")
+    made.set_defaults(scale="full")
     return made
 
 

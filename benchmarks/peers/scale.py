@@ -107,21 +107,21 @@ class Scale:
 
 FULL = Scale(
     rounds=5,
-    side_rounds=3,
+    side_rounds=2,
     warm_ups=1,
-    round_records=1_000_000,
-    round_bytes=200 * MIB,
-    paced_records=4_000,
-    starts=5,
+    round_records=600_000,
+    round_bytes=128 * MIB,
+    paced_records=3_000,
+    starts=3,
     idle_s=5.0,
     fan_outs=(1, 4, 16),
     many_partitions=(1, 100, 1_000),
     group_partitions=64,
     group_members=4,
-    restart_bytes=512 * MIB,
+    restart_bytes=128 * MIB,
     disk_bytes=256 * MIB,
     spark_rows=1_000_000,
-    spark_rounds=5,
+    spark_rounds=4,
 )
 QUICK = Scale(
     rounds=2,

@@ -58,6 +58,12 @@ def test_a_run_measures_a_real_broker_and_writes_the_page(tmp_path: Path) -> Non
     assert "durability=fsync" in page
 
 
+def test_a_run_is_a_full_one_unless_it_is_told_otherwise() -> None:
+    parser = command.parser()
+    assert parser.parse_args([]).scale == "full"
+    assert parser.parse_args(["--quick"]).scale == "quick"
+
+
 def test_a_peer_that_cannot_be_had_is_skipped_with_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,10 @@ class Native(Client):
             "values": self._values,
             "iterate": self._iterate,
         }
+        if task.method == "arrow":
+            # Imported on first use, which would take longer than a short round.
+
+            import millrace_protocol.records.arrow  # noqa: F401
 
     async def open_producer(self) -> None:
         task = self.task
@@ -41,9 +45,6 @@ class Native(Client):
         await self._producer.start()
 
     async def open_consumer(self) -> None:
-        if self.task.method == "arrow":
-            # Imported on first use, which would take longer than a short round.
-            import pyarrow.compute  # noqa: F401
         self._consumer = self._opened = Consumer(self.task.servers)
         await self._consumer.start()
         partitions = [(self.task.topic, partition) for partition in self.task.partitions]

@@ -51,8 +51,9 @@ def _case(arena: Arena, case: Case, *, is_base: bool) -> Iterator[Row]:
                 count = min(filled, arena.scale.records(case.value_bytes, way.share))
                 runs = partial(consume_round, arena, contestant, way, case, topic, count)
                 entries.append(Entry(contestant, way, runs))
-        rounds = arena.scale.rounds if is_base else arena.scale.side_rounds
-        yield from arena.contest(NAME, case.title, entries, rounds)
+        scale = arena.scale
+        rounds, warm_ups = (scale.rounds, scale.warm_ups) if is_base else (scale.side_rounds, 0)
+        yield from arena.contest(NAME, case.title, entries, rounds, warm_ups)
 
 
 def consume_round(

@@ -32,17 +32,18 @@ def run(arena: Arena) -> Iterator[Row]:
         for contestant in arena.contestants
         for way in contestant.paced
     ]
-    yield from arena.contest(NAME, STEADY, entries, arena.scale.rounds)
+    scale = arena.scale
+    yield from arena.contest(NAME, STEADY, entries, scale.rounds, scale.warm_ups)
     loaded = [entry for entry in entries if entry.way.main]
     floods = [
         Entry(one.contestant, one.way, partial(flood_round, arena, one.contestant, one.way))
         for one in loaded
     ]
-    rounds = max(arena.scale.side_rounds, 1)
+    rounds = max(scale.side_rounds, 1)
     peaks = list(arena.contest(NAME, PEAK, floods, rounds))
     yield from peaks
     rates = {row.way: median(row.figures["records/s"]) for row in peaks}
-    for load in LOADS if arena.scale.side_rounds else ():
+    for load in LOADS if scale.side_rounds else ():
         entries = [
             Entry(
                 one.contestant,
@@ -91,7 +92,7 @@ def paced_round(
 def flood_round(arena: Arena, contestant: Contestant, way: Way) -> Measured:
     """One round without a schedule: the rate at which records arrive."""
     shares = {writer.client: writer.share for writer in contestant.writers}
-    records = arena.scale.records(100, 4 * shares[way.client])
+    records = arena.scale.records(100, 2 * shares[way.client])
     task = Task(contestant.servers, "", records=records, warm_up=records // 5)
     _, received, server_cpu_s = _both(arena, contestant, way, task)
     return Measured(

@@ -19,11 +19,13 @@ HEADING = "Produce"
 
 def run(arena: Arena) -> Iterator[Row]:
     """All ways in the base cases, and the main ways in the others."""
+    scale = arena.scale
     for case in arena.base_cases:
-        yield from arena.contest(NAME, case.title, _entries(arena, case), arena.scale.rounds)
+        entries = _entries(arena, case)
+        yield from arena.contest(NAME, case.title, entries, scale.rounds, scale.warm_ups)
     for case in arena.side_cases:
         entries = [entry for entry in _entries(arena, case) if entry.way.main]
-        yield from arena.contest(NAME, case.title, entries, arena.scale.side_rounds)
+        yield from arena.contest(NAME, case.title, entries, scale.side_rounds)
 
 
 def _entries(arena: Arena, case: Case) -> list[Entry]:

@@ -89,7 +89,8 @@ def _contest(
     arena: Arena, case: str, rounds: Sequence[tuple[Contestant, Callable[[], Measured]]]
 ) -> Iterator[Row]:
     entries = [Entry(one, WAYS[one.name], run_one) for one, run_one in rounds]
-    yield from arena.contest(NAME, case, entries, arena.scale.spark_rounds)
+    scale = arena.scale
+    yield from arena.contest(NAME, case, entries, scale.spark_rounds, scale.warm_ups)
 
 
 def _check_digest(driver: SparkDriver, one: Contestant, topic: str, records: int) -> None:
