@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, get_args, get_type_hints
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, get_args, get_origin, get_type_hints
 
 from manual.markdown import plain, table
 from millrace._kafka_settings import NAMES, NOTES
@@ -127,13 +127,22 @@ def _values(hint: Any) -> str:
     >>> _values(int), _values(bool)
     ('whole number', '`True` or `False`')
     """
-    kinds = {int: "whole number", str: "text", bool: "`True` or `False`", type(None): "`None`"}
+    kinds: dict[Any, str] = {
+        int: "whole number",
+        str: "text",
+        bool: "`True` or `False`",
+        type(None): "`None`",
+        Callable: "function",
+    }
     members = list(_members(hint))
     return ", ".join(kinds.get(each, f"`{each!r}`") for each in members)
 
 
 def _members(hint: Any) -> Iterator[Any]:
     """The types of a union and the words of a literal."""
+    if get_origin(hint) is Callable:
+        yield Callable
+        return
     for each in get_args(hint):
         yield from _members(each)
     if not get_args(hint):

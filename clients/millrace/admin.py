@@ -1,7 +1,7 @@
 """The admin client: topics, their settings, their records, and where they are.
 
 The calls about groups are `_group.admin`'s, those about brokers `_cluster.admin`'s, those that move
-replicas `_cluster.replica_admin`'s.
+replicas `_cluster.replica_admin`'s, those about users `_cluster.user_admin`'s.
 
 Owns the calls and their values. Every change of several topics answers for each of them; the
 calls for a single one raise instead.
@@ -17,19 +17,21 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Generic, Literal, Self, TypeVar, Unpack
 
+from millrace._broker_error import broker_error
 from millrace._cluster.admin import ClusterAdmin, config_values
 from millrace._cluster.cluster import Cluster
 from millrace._cluster.deletion import delete_records
 from millrace._cluster.offsets import list_offsets
 from millrace._cluster.ranges import split_ranges
 from millrace._cluster.replica_admin import ReplicaAdmin
-from millrace._cluster.tls import tls_context
+from millrace._cluster.security import security
+from millrace._cluster.user_admin import UserAdmin
 from millrace._group.admin import GroupAdmin
 from millrace._kafka_methods import KafkaMethodHints
 from millrace._owner import Owner, warn_if_open
 from millrace.brokers import ConfigValue
 from millrace.config import ClientConfig, ClientOptions, Servers, configure, parse_servers
-from millrace.errors import BrokerError, Closed, again, broker_error
+from millrace.errors import BrokerError, Closed, again
 from millrace.events import EventFeed, State
 from millrace.groups import Outcome
 from millrace.records import TopicPartition
@@ -133,7 +135,7 @@ class TopicOutcome(Generic[T]):
         return self.value
 
 
-class Admin(GroupAdmin, ClusterAdmin, ReplicaAdmin, KafkaMethodHints):
+class Admin(GroupAdmin, ClusterAdmin, ReplicaAdmin, UserAdmin, KafkaMethodHints):
     """Creates, describes and changes topics; describes brokers and consumer groups; moves replicas.
 
         async with Admin("localhost:9092") as admin:
@@ -156,7 +158,7 @@ class Admin(GroupAdmin, ClusterAdmin, ReplicaAdmin, KafkaMethodHints):
             parse_servers(servers),
             config,
             feed=EventFeed("admin"),
-            tls=tls_context(servers, config),
+            **security(servers, config),
             rng=rng,
         )
         self._state = State.NEW

@@ -6,9 +6,9 @@ it. Reads no environment and no files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, TypedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, TypedDict, get_args
 
 from millrace._kafka_settings import settings_in_a_dict, unknown_setting
 from millrace.errors import ConfigError
@@ -22,6 +22,10 @@ Servers = str | Iterable[str]
 before each of them connects with TLS."""
 Acks = Literal["all", 0, 1]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+Token = str | Callable[[], str | Awaitable[str]]
+"""A token of OAuth, or what returns one for each connection."""
+SaslMechanism = Literal["", "SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"]
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 OutOfRange = Literal["error", "earliest", "latest"]
 Overdue = Literal["pause", "leave"]
 
@@ -107,20 +111,58 @@ class ClientConfig:
     """PEM file of the client's certificate, which a broker may ask for; empty: it has none."""
     tls_key: str = ""
     """PEM file of the private key; empty: it is in the file of the certificate."""
+    username: str = ""
+    """Who the client is, for a listener with SASL; empty: it does not say."""
+    password: str = field(default="", repr=False)
+    """The password of the user."""
+    token: Token = field(default="", repr=False)
+    """A token of OAuth instead of a name and a password: text, or a function, also an async one,
+    that is called for each connection."""
+    sasl_mechanism: SaslMechanism = ""
+    """How the client proves who it is: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN or OAUTHBEARER. Empty:
+    SCRAM-SHA-256 with a name, OAUTHBEARER with a token."""
+
+    @property
+    def mechanism(self) -> str:
+        """`sasl_mechanism`, with its default resolved; empty without a user."""
+        if self.sasl_mechanism:
+            return self.sasl_mechanism
+        if self.token:
+            return OAUTHBEARER
+        return "SCRAM-SHA-256" if self.username else ""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "max_request_bytes" and value is None:
+        for name in (each.name for each in fields(self)):
+            value = getattr(self, name)
+            if name == "max_request_bytes" and value is None:
                 continue
-            if field.name.endswith(("_ms", "_bytes", "_records")):
-                _check_count(field.name, value, zero=field.name == "linger_ms")
+            if name.endswith(("_ms", "_bytes", "_records")):
+                _check_count(name, value, zero=name == "linger_ms")
         if self.tls_key and not self.tls_certificate:
             raise ConfigError("tls_key: needs the certificate of the key, tls_certificate")
+        self._check_user()
         if len(self.client_id.encode()) > CLIENT_ID_BYTES_MAX:
             raise ConfigError(f"client_id: longer than {CLIENT_ID_BYTES_MAX} bytes")
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
             raise ConfigError("retry_backoff_max_ms: must not be less than retry_backoff_ms")
+
+    def _check_user(self) -> None:
+        if self.sasl_mechanism not in get_args(SaslMechanism):
+            known = ", ".join(filter(None, get_args(SaslMechanism)))
+            raise ConfigError(f"sasl_mechanism: {self.sasl_mechanism!r} is none of {known}")
+        if self.mechanism == OAUTHBEARER:
+            if not self.token:
+                raise ConfigError("token: OAUTHBEARER needs one")
+            if self.username or self.password:
+                raise ConfigError("username, password: a client with a token has none")
+            return
+        if self.token:
+            raise ConfigError(f"token: is for OAUTHBEARER, and sasl_mechanism is {self.mechanism}")
+        for name, other in (("username", "password"), ("password", "username")):
+            if getattr(self, name) and not getattr(self, other):
+                raise ConfigError(f"{other}: must be set, because {name} is")
+            if self.mechanism and not getattr(self, name):
+                raise ConfigError(f"{name}: {self.mechanism} needs one")
 
 
 def _check_count(name: str, value: object, *, zero: bool) -> None:
@@ -137,6 +179,10 @@ class ClientOptions(TypedDict, total=False):
     tls_ca: str
     tls_certificate: str
     tls_key: str
+    username: str
+    password: str
+    token: Token
+    sasl_mechanism: SaslMechanism
     client_id: str
     request_timeout_ms: int
     connect_timeout_ms: int

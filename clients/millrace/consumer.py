@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, Self, Unpack
 from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import Cluster
-from millrace._cluster.tls import tls_context
+from millrace._cluster.security import security
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetcher import Fetcher
 from millrace._consumer.group_consumer import GroupConsumer, check_topics
@@ -119,7 +119,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
             receive_bytes_max=self._config.fetch_max_bytes,
             # Answers of one partition that are that large are meant to come one after the other.
             kept_bytes_max=self._config.max_partition_bytes,
-            tls=tls_context(servers, self._config),
+            **security(servers, self._config),
             rng=rng,
         )
         self._positions = Positions(self._config, rng=rng)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from millrace._cluster.cluster import Cluster
-from millrace._cluster.tls import tls_context
+from millrace._cluster.security import security
 from millrace._producer.accumulator import Accumulator
 from millrace._producer.columns import (
     check_topic,
@@ -139,7 +139,7 @@ class Producer(ProducerLife, Generic[K, V]):
                 parse_servers(servers),
                 config,
                 feed=feed,
-                tls=tls_context(servers, config),
+                **security(servers, config),
                 rng=rng,
             ),
             feed,

@@ -12,6 +12,7 @@ from enum import Flag, IntEnum, auto
 from millrace_protocol.messages import (
     admin,
     alter_partition,
+    authenticate,
     broker_hello,
     broker_lifecycle,
     configs,
@@ -34,6 +35,7 @@ from millrace_protocol.messages import (
     replica_fetch,
     replica_read,
     retirement,
+    scram_credentials,
     split_ranges,
     statistics,
 )
@@ -64,6 +66,7 @@ class ApiKey(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     DESCRIBE_LOG_DIRS = 35
+    AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -71,6 +74,8 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     VOTE = 52
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
@@ -243,6 +248,22 @@ _CLIENT_APIS = (
         ApiKey.REMOVE_RAFT_VOTER,
         raft_voters.RemoveRaftVoterRequest,
         raft_voters.RemoveRaftVoterResponse,
+        listeners=_BOTH,
+    ),
+    Api(
+        ApiKey.AUTHENTICATE,
+        authenticate.AuthenticateRequest,
+        authenticate.AuthenticateResponse,
+    ),
+    Api(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        scram_credentials.DescribeUserScramCredentialsRequest,
+        scram_credentials.DescribeUserScramCredentialsResponse,
+    ),
+    Api(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        scram_credentials.AlterUserScramCredentialsRequest,
+        scram_credentials.AlterUserScramCredentialsResponse,
         listeners=_BOTH,
     ),
 )

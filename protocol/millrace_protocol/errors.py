@@ -40,6 +40,8 @@ class ErrorCode(IntEnum):
     REBALANCE_IN_PROGRESS = 27
     INVALID_COMMIT_OFFSET_SIZE = 28
     INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -52,6 +54,7 @@ class ErrorCode(IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     INVALID_PRODUCER_EPOCH = 47
     KAFKA_STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
     REASSIGNMENT_IN_PROGRESS = 60
     NON_EMPTY_GROUP = 68
@@ -70,6 +73,9 @@ class ErrorCode(IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
     UNSTABLE_OFFSET_COMMIT = 88
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
     INCONSISTENT_VOTER_SET = 94
     INVALID_UPDATE_VERSION = 95
     SNAPSHOT_NOT_FOUND = 98
@@ -176,6 +182,12 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.INVALID_TIMESTAMP: _T(
         "A timestamp is farther from the broker's clock than the topic allows"
     ),
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: _T(
+        "The listener does not have this SASL mechanism; use one that the message names"
+    ),
+    ErrorCode.ILLEGAL_SASL_STATE: _T(
+        "The request does not fit the state of the connection's authentication"
+    ),
     ErrorCode.UNSUPPORTED_VERSION: _T(
         "The broker does not have this version of the api; use one that the error response names"
     ),
@@ -208,6 +220,9 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ),
     ErrorCode.KAFKA_STORAGE_ERROR: _T(
         "The partition is offline after a disk fault; see the broker's log"
+    ),
+    ErrorCode.SASL_AUTHENTICATION_FAILED: _T(
+        "The client has not authenticated, or its name or its password is wrong"
     ),
     ErrorCode.UNKNOWN_PRODUCER_ID: _T(
         "The partition does not know this producer id; ask InitProducerId for the next epoch"
@@ -259,6 +274,11 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.INVALID_RECORD: _T("The record batch has content that clients may not write"),
     ErrorCode.UNSTABLE_OFFSET_COMMIT: _T(
         "A commit for this partition is being written; ask again", retriable=True
+    ),
+    ErrorCode.RESOURCE_NOT_FOUND: _T("There is no such thing; list what there is"),
+    ErrorCode.DUPLICATE_RESOURCE: _T("The request names something twice; name each once"),
+    ErrorCode.UNACCEPTABLE_CREDENTIAL: _T(
+        "The name, the salt or the number of iterations of a user is not allowed"
     ),
     ErrorCode.INCONSISTENT_VOTER_SET: _T(
         "The receiver is not a voter by this id and directory; look at the configured quorum"

@@ -16,8 +16,8 @@ Every version is read for ever, because a directory that an older broker wrote m
 are written in the newest version.
 
 Sources: Kafka's metadata records (RegisterBrokerRecord.json, TopicRecord.json,
-PartitionRecord.json, PartitionChangeRecord.json, VotersRecord.json), KIP-455, KIP-500, KIP-630,
-KIP-853, KIP-858, KIP-966.
+PartitionRecord.json, PartitionChangeRecord.json, VotersRecord.json), KIP-455, KIP-500, KIP-554,
+KIP-630, KIP-853, KIP-858, KIP-966.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from millrace_protocol.codec import Buffer, decode_leading, encode
 from millrace_protocol.errors import WireError
 from millrace_protocol.primitives import (
     BOOLEAN,
+    BYTES,
     INT8,
     INT16,
     INT32,
@@ -314,6 +315,33 @@ class LeaderChangeRecord(MetadataRecord):
     voter_ids: tuple[int, ...] = wire(array_of(INT32), "broker ids of the voters in force")
 
 
+@dataclass(slots=True)
+class ScramCredentialRecord(MetadataRecord):
+    """A user has a password (KIP-554). The record lets a broker check it, and does not tell it."""
+
+    user: str = wire(STRING, "name of the user")
+    mechanism: int = wire(INT8, "1: SCRAM-SHA-256, 2: SCRAM-SHA-512")
+    salt: bytes = wire(BYTES, "the salt of the password")
+    stored_key: bytes = wire(BYTES, "StoredKey of RFC 5802")
+    server_key: bytes = wire(BYTES, "ServerKey of RFC 5802")
+    iterations: int = wire(INT32, "how often the password is hashed")
+
+
+@dataclass(slots=True)
+class RemoveScramCredentialRecord(MetadataRecord):
+    """A user has no password any more for a mechanism."""
+
+    user: str = wire(STRING, "name of the user")
+    mechanism: int = wire(INT8, "1: SCRAM-SHA-256, 2: SCRAM-SHA-512")
+
+
+@dataclass(slots=True)
+class ScramSecretRecord(MetadataRecord):
+    """What brokers derive the salts from that they name for users that there are not."""
+
+    secret: bytes = wire(BYTES, "random bytes, made with the first user")
+
+
 RECORD_TYPES: dict[int, tuple[type[MetadataRecord], int]] = {
     1: (ClusterRecord, 0),
     2: (RegisterBrokerRecord, 2),
@@ -332,6 +360,9 @@ RECORD_TYPES: dict[int, tuple[type[MetadataRecord], int]] = {
     15: (LeaderChangeRecord, 0),
     16: (AccessControlEntryRecord, 0),
     17: (RemoveAccessControlEntryRecord, 0),
+    18: (ScramCredentialRecord, 0),
+    19: (RemoveScramCredentialRecord, 0),
+    21: (ScramSecretRecord, 0),
 }
 """Type id to the record and its newest version."""
 _TYPE_IDS = {cls: (type_id, version) for type_id, (cls, version) in RECORD_TYPES.items()}
@@ -346,8 +377,7 @@ def record_class(type_id: int, version: int) -> type[MetadataRecord]:
     known = RECORD_TYPES.get(type_id)
     if known is None:
         raise NewerMetadata(
-            f"metadata record type {type_id} is not known; the known ones are 1 to "
-            f"{max(RECORD_TYPES)}",
+            f"metadata record type {type_id} is not known; the newest known is {max(RECORD_TYPES)}",
             position=0,
         )
     cls, newest = known

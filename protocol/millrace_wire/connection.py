@@ -82,11 +82,18 @@ class ConnectionConfig:
 
 
 async def connect(
-    dial: Dial, address: Address, config: ConnectionConfig, *, scratch: Scratch | None = None
+    dial: Dial,
+    address: Address,
+    config: ConnectionConfig,
+    *,
+    scratch: Scratch | None = None,
+    then: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> Connection:
-    """Connects and exchanges Hello, within `connect_timeout_ms`.
+    """Connects and exchanges Hello, and awaits `then`, all within `connect_timeout_ms`.
 
-    Raises `ConnectFailed`, and `RequestRefused` where the broker takes no further connection.
+    `then` is what comes before all other requests, such as an authentication. Raises
+    `ConnectFailed`, what `then` raises, and `RequestRefused` where the broker takes no further
+    connection.
     Connections of one event loop may share a `scratch`, of `SCRATCH_BYTES`.
     """
     connection = Connection(address, config, scratch or Scratch(SCRATCH_BYTES))
@@ -95,6 +102,8 @@ async def connect(
         async with asyncio.timeout(timeout_ms / 1000):
             await dial(lambda: connection, *address)
             await connection._exchange_hello(config)
+            if then is not None:
+                await then(connection)
     except (TimeoutError, RequestTimedOut):
         connection.close()
         raise ConnectFailed(f"no response from {connection} within {timeout_ms} ms") from None

@@ -48,6 +48,7 @@ from millrace_server.replicas.replica_manager import ReplicaManager
 from millrace_server.replication.config import ReplicationConfig
 from millrace_server.services import broker_gauges
 from millrace_server.services.administration import AdministrationService
+from millrace_server.services.authentication import AuthenticationService
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.delete_records import DeleteRecordsService
@@ -67,6 +68,7 @@ from millrace_server.services.services import Services
 from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
+from millrace_server.services.users import UserService
 from millrace_server.services.voters import VoterService
 from millrace_server.statistics import Registry
 
@@ -100,6 +102,7 @@ class Broker:
         )
         self.scheduler = FairScheduler(asyncio.get_running_loop())
         self.statistics = Registry()
+        self.authentication = AuthenticationService(env, self.cache, self.statistics, config)
         self.lookups = BatchLookups(env.spawn, self.scheduler)
         self._produce_purgatory = Purgatory(env)
         self._fetch_purgatory = Purgatory(env)
@@ -228,6 +231,10 @@ class Broker:
             catch_up_bytes_per_second=self.config.catch_up_bytes_per_second,
         )
 
+    def _produce_service(self) -> ProduceService:
+        waiting, ids = self._produce_purgatory, self.producer_ids
+        return ProduceService(self.partitions, self.env, self.scheduler, waiting, ids, self.lookups)
+
     def _fetch_service(self) -> FetchService:
         replicas = ReadReplicas(self.partitions, self.cache, self.config.node_id)
         return FetchService(self.partitions, replicas, self.scheduler, self._fetch_purgatory)
@@ -267,14 +274,7 @@ class Broker:
             until=lambda condition: self.metadata.publisher.until(condition),
         )
         self.services = Services(
-            produce=ProduceService(
-                self.partitions,
-                self.env,
-                self.scheduler,
-                self._produce_purgatory,
-                self.producer_ids,
-                self.lookups,
-            ),
+            produce=self._produce_service(),
             fetch=self._fetch_service(),
             offsets=OffsetService(self.partitions, self.scheduler, self.lookups),
             topics=self.topics,
@@ -288,6 +288,8 @@ class Broker:
             quorum=self.quorum,
             administration=self._administration(),
             voters=VoterService(self.active),
+            authentication=self.authentication,
+            users=UserService(self.env, self.active, self.cache, self.controller),
             controller=self.controller,
             requests=self.requests,
             replica_fetch=self.replica_fetch,

@@ -41,8 +41,9 @@ class BrokerConfig:
     listen: str = setting(
         "127.0.0.1:9092",
         "HOST:PORT to listen on; port 0 lets the system choose. Several listeners have commas "
-        "between them. tls:// before HOST:PORT makes a listener with TLS, NAME= before both gives "
-        "a listener a name: `internal=127.0.0.1:9092, public=tls://0.0.0.0:9093`.",
+        "between them. tls:// before HOST:PORT makes a listener with TLS, sasl:// one whose "
+        "clients must authenticate, sasl+tls:// one with both. NAME= before all that gives a "
+        "listener a name: `internal=127.0.0.1:9092, public=sasl+tls://0.0.0.0:9093`.",
     )
     advertise: str = setting(
         "",
@@ -51,7 +52,23 @@ class BrokerConfig:
     )
     insecure_listen: bool = setting(
         False,
-        "Allows listening beyond loopback, where every peer that can connect can read and write.",
+        "Allows listening beyond loopback without TLS, or without the authentication of clients: "
+        "by `sasl+tls://`, or by `tls://` with `tls_client_ca`.",
+    )
+    sasl_mechanisms: str = setting(
+        "SCRAM-SHA-256,SCRAM-SHA-512",
+        "Mechanisms of the listeners with SASL, with commas between them: SCRAM-SHA-256, "
+        "SCRAM-SHA-512, and PLAIN, which is offered with TLS only.",
+    )
+    failed_authentication_delay_ms: int = setting(
+        100,
+        "A client that fails to authenticate hears of it after so long; other connections do not "
+        "wait. Kafka's `connection.failed.authentication.delay.ms`.",
+    )
+    connections_max_reauth_ms: int = setting(
+        0,
+        "How long a connection may stay without authenticating again (KIP-368); 0: for ever. "
+        "Kafka's `connections.max.reauth.ms`.",
     )
     tls_certificate: str = setting(
         "",
@@ -211,6 +228,11 @@ class BrokerConfig:
         listeners = parse_listeners(self.listen)
         advertised = parse_advertised(self.advertise, listeners)
         return tuple(replace(each, advertised=advertised.get(each.name)) for each in listeners)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """Those of `sasl_mechanisms`."""
+        return tuple(filter(None, map(str.strip, self.sasl_mechanisms.split(","))))
 
     @property
     def listen_address(self) -> Address:

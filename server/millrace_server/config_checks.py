@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 
+from millrace_protocol.scram import SCRAM_MECHANISMS
 from millrace_server.api_error import ApiError
 from millrace_server.config import NODE_ID_MAX, BrokerConfig, ConfigError
 from millrace_server.listeners import (
@@ -19,6 +20,7 @@ from millrace_server.listeners import (
 )
 from millrace_server.topic_config import TopicConfig
 
+SASL_MECHANISMS = (*SCRAM_MECHANISMS, "PLAIN")
 _WORDS = {
     "loop": ("uvloop", "asyncio"),
     "log_level": ("debug", "info", "warning", "error"),
@@ -26,6 +28,8 @@ _WORDS = {
 }
 _LEAST = {
     "node_id": 0,
+    "failed_authentication_delay_ms": 0,
+    "connections_max_reauth_ms": 0,
     "start_wait_ms": 0,
     "scrub_bytes_per_second": 0,
     "catch_up_bytes_per_second": 0,
@@ -84,14 +88,17 @@ def _check_addresses(config: BrokerConfig) -> None:
     for listener in config.listeners:
         _check_listener(listener, config)
     _check_tls_files(config)
+    _check_mechanisms(config)
     _check_listener_for_metrics(config)
     _check_quorum(config)
 
 
 def _check_listener(listener: ListenerConfig, config: BrokerConfig) -> None:
     # The certificate of a client is its authentication.
-    if not (listener.is_tls and config.tls_client_ca):
-        _check_exposure("listen", listener.address, config)
+    has_authentication = listener.is_sasl or bool(listener.is_tls and config.tls_client_ca)
+    if not (listener.is_tls and has_authentication):
+        missing = "encryption" if has_authentication else "authentication"
+        _check_exposure("listen", listener.address, config, missing=missing)
     # Kafka refuses it too: on another machine this address is that machine.
     advertised, _ = listener.advertised or listener.address
     if advertised in _ALL_ADDRESSES:
@@ -114,6 +121,23 @@ def _check_tls_files(config: BrokerConfig) -> None:
     for name in ("tls_certificate", "tls_key", "tls_client_ca"):
         if getattr(config, name) and not has_tls:
             raise _error(name, "no listener has TLS; put tls:// before an address of listen")
+
+
+def _check_mechanisms(config: BrokerConfig) -> None:
+    for mechanism in config.mechanisms:
+        if mechanism not in SASL_MECHANISMS:
+            raise _error(
+                "sasl_mechanisms",
+                f"there is no {mechanism!r}; there are {', '.join(SASL_MECHANISMS)}",
+            )
+    for listener in config.listeners:
+        usable = [each for each in config.mechanisms if listener.is_tls or each in SCRAM_MECHANISMS]
+        if listener.is_sasl and not usable:
+            raise _error(
+                "sasl_mechanisms",
+                f"listener {listener.name!r} has none of {config.sasl_mechanisms or 'no mechanism'}"
+                "; add SCRAM-SHA-256, or TLS to the listener",
+            )
 
 
 def _check_listener_for_metrics(config: BrokerConfig) -> None:
@@ -189,13 +213,16 @@ def _check_listener_for_brokers(config: BrokerConfig, address: Address) -> None:
         )
 
 
-def _check_exposure(name: str, address: Address, config: BrokerConfig) -> None:
+def _check_exposure(
+    name: str, address: Address, config: BrokerConfig, *, missing: str = "authentication"
+) -> None:
     host, _ = address
     if not config.insecure_listen and not _is_loopback(host):
+        secure = ", put sasl+tls:// before the address" if name == "listen" else ""
         raise _error(
             name,
-            f"{host} is reachable from other machines and there is no authentication; listen on "
-            "127.0.0.1, or say insecure_listen (--insecure-listen) if you mean it",
+            f"{host} is reachable from other machines and there is no {missing}; listen on "
+            f"127.0.0.1{secure}, or say insecure_listen (--insecure-listen) if you mean it",
         )
 
 

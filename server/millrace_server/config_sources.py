@@ -36,7 +36,15 @@ NUMBER_MAX = 2**53
 _TABLES = ("topic", "limits")
 _ENVIRONMENT, _FLAG = "environment", "flag"
 # Read by the clients, from the same environment: not the broker's to refuse.
-_CLIENT_VARIABLES = frozenset({"MILLRACE_SERVERS"})
+_CLIENT_VARIABLES = frozenset(
+    {
+        "MILLRACE_SERVERS",
+        "MILLRACE_USERNAME",
+        "MILLRACE_PASSWORD",
+        "MILLRACE_SASL_MECHANISM",
+        "MILLRACE_TOKEN",
+    }
+)
 
 
 def load(

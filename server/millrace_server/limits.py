@@ -56,6 +56,12 @@ class Limits:
         5_000, "From connect to the first whole request: a silent peer holds a descriptor."
     )
 
+    authentication_timeout_ms: int = setting(
+        10_000,
+        "From connect to the end of the authentication, on listeners with SASL: a peer that goes "
+        "on with its first requests holds a descriptor.",
+    )
+
     frame_timeout_ms: int = setting(
         60_000,
         "From the first byte of a request to its last: an unfinished frame holds memory, and one "

@@ -2,10 +2,16 @@
 
 Owns the text of the settings `listen` and `advertise`, entries with commas between them:
 
-    listen     [NAME=][tls://]HOST:PORT     "127.0.0.1:9092, public=tls://0.0.0.0:9093"
+    listen     [NAME=][SCHEME]HOST:PORT     "127.0.0.1:9092, public=sasl+tls://0.0.0.0:9093"
     advertise  [NAME=]HOST:PORT             "public=broker-1.example.com:9093"
 
-A listener without a name is named `plain` or `tls`. A client learns the addresses of all brokers
+    scheme       the connections have          Kafka's name    name of the listener without one
+    (none)       neither TLS nor SASL          PLAINTEXT       plain
+    tls://       TLS                           SSL             tls
+    sasl://      SASL                          SASL_PLAINTEXT  sasl
+    sasl+tls://  TLS, and SASL behind it       SASL_SSL        sasl-tls
+
+A client learns the addresses of all brokers
 on the listener that it has connected to (KIP-103), so a name means the same on each broker.
 """
 
@@ -16,21 +22,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 Address = tuple[str, int]
-PLAIN, TLS = "plain", "tls"
-"""The names of listeners that are given none."""
+PLAIN = "plain"
+"""The name of a listener that is given none and has no scheme."""
 LISTENERS_MAX = 16
-_TLS_SCHEME = "tls://"
+_SCHEMES = {
+    "": (PLAIN, False, False),
+    "tls://": ("tls", True, False),
+    "sasl://": ("sasl", False, True),
+    "sasl+tls://": ("sasl-tls", True, True),
+}
+"""The name of a listener that is given none, whether it has TLS, and whether it has SASL."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """One listener. `advertised` is where clients find it; None: at the address listened on."""
+    """One listener. `advertised` is where clients find it; None: at the address listened on.
+
+    `is_sasl`: a client proves who it is before it may ask for anything else.
+    """
 
     name: str
     address: Address
     is_tls: bool = False
     advertised: Address | None = None
+    is_sasl: bool = False
+
+    @property
+    def scheme(self) -> str:
+        """As it stands before HOST:PORT: `sasl+tls://`."""
+        kind = (self.is_tls, self.is_sasl)
+        return next(scheme for scheme, (_, *known) in _SCHEMES.items() if tuple(known) == kind)
 
 
 def parse_listeners(listen: str) -> tuple[ListenerConfig, ...]:
@@ -79,11 +101,14 @@ def host_and_port(text: str) -> Address:
 
 def _listeners(listen: str) -> Iterator[ListenerConfig]:
     for name, text in _entries(listen):
-        is_tls = text.startswith(_TLS_SCHEME)
-        if "://" in text and not is_tls:
-            raise ValueError(f"{text!r} has a scheme that is not known; there is {_TLS_SCHEME}")
-        address = host_and_port(text.removeprefix(_TLS_SCHEME))
-        yield ListenerConfig(name or (TLS if is_tls else PLAIN), address, is_tls)
+        scheme, separator, _ = text.rpartition("://")
+        scheme += separator
+        if scheme not in _SCHEMES:
+            known = ", ".join(filter(None, _SCHEMES))
+            raise ValueError(f"{text!r} has a scheme that is not known; there are {known}")
+        default_name, is_tls, is_sasl = _SCHEMES[scheme]
+        address = host_and_port(text.removeprefix(scheme))
+        yield ListenerConfig(name or default_name, address, is_tls, is_sasl=is_sasl)
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:

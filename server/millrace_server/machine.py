@@ -76,6 +76,7 @@ def this_machine(
         clock=SystemClock(),
         disk=OsDisk(Path(data_directory)),
         net=OsNet(tls),
-        rng=random.Random(),
+        # Nonces and secrets must not be guessed from numbers that were drawn before.
+        rng=random.SystemRandom(),  # noqa: TID251
         spawn=spawn,
     )

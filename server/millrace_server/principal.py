@@ -21,6 +21,15 @@ _SHORT_NAMES = {
 _ESCAPED = frozenset(',+"\\<>;')
 
 
+def user_principal(name: str) -> str:
+    """The principal of a user.
+
+    >>> user_principal("loader")
+    'User:loader'
+    """
+    return f"User:{name}"
+
+
 def certificate_principal(subject: Iterable[Iterable[tuple[str, Any]]]) -> str:
     """The principal of a certificate: its subject as `ssl.SSLSocket.getpeercert` gives it.
 

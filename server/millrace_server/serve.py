@@ -273,7 +273,7 @@ def _announce(node: Node) -> None:
     shown = []
     for listener in node.config.listeners:
         host, port = node.addresses[listener.name]
-        scheme = "tls://" if listener.is_tls else ""
+        scheme = listener.scheme
         shown.append(f"{scheme}[{host}]:{port}" if ":" in host else f"{scheme}{host}:{port}")
     # Who started the broker may have stopped listening; that is no reason not to serve.
     with suppress(BrokenPipeError):

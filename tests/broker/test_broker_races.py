@@ -20,6 +20,7 @@ from millrace_protocol.messages.admin import (
     PartitionCount,
     TopicConfig,
 )
+from millrace_protocol.messages.authenticate import AuthenticateRequest
 from millrace_protocol.messages.configs import (
     AlterConfigsRequest,
     ConfigChanges,
@@ -44,6 +45,12 @@ from millrace_protocol.messages.reassignments import (
     PartitionReassignment,
 )
 from millrace_protocol.messages.retirement import RetireBrokerRequest
+from millrace_protocol.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    CredentialDeletion,
+    CredentialUpsertion,
+    DescribeUserScramCredentialsRequest,
+)
 from millrace_protocol.messages.split_ranges import PartitionRange, SplitRangesRequest
 from millrace_protocol.messages.statistics import DescribeStatisticsRequest
 from millrace_protocol.schema import Message
@@ -82,6 +89,12 @@ MUTATED: dict[ApiKey, Message] = {
     ApiKey.RETIRE_BROKER: RetireBrokerRequest(9),
     ApiKey.ADD_RAFT_VOTER: AddRaftVoterRequest(9, uuid.UUID(int=0)),
     ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterRequest(9, uuid.UUID(int=0)),
+    ApiKey.AUTHENTICATE: AuthenticateRequest("SCRAM-SHA-256", b"n,,n=a,r=b"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest(("a", "b")),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
+        (CredentialDeletion("a", 1),),
+        (CredentialUpsertion("b", 1, 4096, b"salt" * 4, b"password" * 4),),
+    ),
     **group_requests("group", "member", topic="t", states=("Stable",)),
 }
 

@@ -20,6 +20,7 @@ from millrace_protocol.messages.admin import (
     NewTopic,
     PartitionCount,
 )
+from millrace_protocol.messages.authenticate import AuthenticateRequest
 from millrace_protocol.messages.configs import (
     AlterConfigsRequest,
     ConfigChanges,
@@ -49,6 +50,12 @@ from millrace_protocol.messages.reassignments import (
     PartitionReassignment,
 )
 from millrace_protocol.messages.retirement import RetireBrokerRequest
+from millrace_protocol.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    CredentialDeletion,
+    CredentialUpsertion,
+    DescribeUserScramCredentialsRequest,
+)
 from millrace_protocol.messages.split_ranges import PartitionRange, SplitRangesRequest
 from millrace_protocol.messages.statistics import DescribeStatisticsRequest
 from millrace_protocol.schema import Message, wire_fields
@@ -85,10 +92,17 @@ SAMPLES: dict[ApiKey, Message] = {
     ApiKey.RETIRE_BROKER: RetireBrokerRequest(0),
     ApiKey.ADD_RAFT_VOTER: AddRaftVoterRequest(9, uuid.UUID(int=0)),
     ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterRequest(9, uuid.UUID(int=0)),
+    ApiKey.AUTHENTICATE: AuthenticateRequest("SCRAM-SHA-256", b"n,,n=a,r=b"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest(("a",)),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
+        (CredentialDeletion("a", 1),), (CredentialUpsertion("b", 1, 4096, b"salt", b"password"),)
+    ),
     **group_requests("g", ""),
 }
 ABOUT_A_MEMBER = {ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_DELETE}
 """ApiError as a whole, because the group has no member."""
+WITH_SASL = {ApiKey.AUTHENTICATE}
+"""The same, because the listener has no SASL."""
 NAMED_ONCE = group_requests("g", "").keys() - {
     ApiKey.FIND_COORDINATOR,
     ApiKey.DESCRIBE_GROUPS,
@@ -156,7 +170,7 @@ async def test_every_api_answers_a_whole_request(wire: Wire, key: ApiKey) -> Non
     sent = wire.send(SAMPLES[key])
     header, _ = await wire.receive()
     assert (header.api, header.version, header.correlation_id) == (key, 0, sent)
-    assert (header.error_code == 0) is (key not in ABOUT_A_MEMBER)
+    assert (header.error_code == 0) is (key not in ABOUT_A_MEMBER | WITH_SASL)
 
 
 @EVERY_API
@@ -314,13 +328,18 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
         ApiKey.RETIRE_BROKER: RetireBrokerRequest(2**31 - 1),
         ApiKey.ADD_RAFT_VOTER: AddRaftVoterRequest(2**31 - 1, uuid.UUID(int=9)),
         ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterRequest(2**31 - 1, uuid.UUID(int=9)),
+        ApiKey.AUTHENTICATE: AuthenticateRequest(name, name.encode()),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest((name,)),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
+            (CredentialDeletion(name, 1),), ()
+        ),
         **group_requests(name, name, topic=name, states=(name,)),
     }
     await wire.ask(SAMPLES[ApiKey.FIND_COORDINATOR], FindCoordinatorResponse)
     sent = wire.send(requests[key])
     header, body = await wire.receive()
     assert header.correlation_id == sent
-    assert (header.error_code == 0) is (key not in NAMED_ONCE)
+    assert (header.error_code == 0) is (key not in NAMED_ONCE | WITH_SASL)
     assert len(body) < 32_767 + 4_096
 
 

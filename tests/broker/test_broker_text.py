@@ -34,7 +34,7 @@ async def test_help_lists_every_command(text: Text) -> None:
     lines = await text.ask("HELP")
     assert lines[-1] == "OK"
     named = {line.split()[0] for line in lines[:-1]}
-    assert named == {*COMMANDS, "TAIL", "QUIT"}
+    assert named == {*COMMANDS, "AUTH", "TAIL", "QUIT"}
 
 
 @pytest.mark.parametrize("command", ["topics", "Topics", "TOPICS "])

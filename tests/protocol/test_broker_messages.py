@@ -65,6 +65,7 @@ def test_a_listener_has_its_own_apis_and_both_have_what_brokers_pass_on() -> Non
         ApiKey.RETIRE_BROKER,
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     }
     assert clients.keys() | brokers.keys() == APIS.keys()
 

@@ -164,7 +164,7 @@ def test_text_commands_in_the_document_are_those_of_the_broker(text: str) -> Non
     rows = re.findall(r"^\| ([A-Z].*?) \|", table, re.M)
     typed = [command.usage for command in COMMANDS.values()]
     assert set(typed) <= set(rows)
-    assert {row.split()[0] for row in set(rows) - set(typed)} <= {"TAIL", "QUIT"}
+    assert {row.split()[0] for row in set(rows) - set(typed)} <= {"AUTH", "TAIL", "QUIT"}
 
 
 def test_a_frame_explained_by_the_document_has_the_header_it_draws() -> None:

@@ -22,7 +22,10 @@ from millrace_protocol.metadata_records import (
     RegisteredListener,
     RemoveAccessControlEntryRecord,
     RemovedTopicsRecord,
+    RemoveScramCredentialRecord,
     RemoveTopicRecord,
+    ScramCredentialRecord,
+    ScramSecretRecord,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
     TopicRecord,
@@ -83,6 +86,12 @@ SAMPLES: list[tuple[MetadataRecord, str]] = [
         RemoveAccessControlEntryRecord(2, 4, "t", "User:u", "*", 3, 3),
         "0011 0000 02 04 0001 74 0006 557365723a75 0001 2a 03 03",
     ),
+    (
+        ScramCredentialRecord("u", 1, b"s", b"k", b"l", 4096),
+        "0012 0000 0001 75 01 00000001 73 00000001 6b 00000001 6c 00001000",
+    ),
+    (RemoveScramCredentialRecord("u", 2), "0013 0000 0001 75 02"),
+    (ScramSecretRecord(b"s"), "0015 0000 00000001 73"),
 ]
 OLDER: list[tuple[MetadataRecord, str]] = [
     (
@@ -164,7 +173,7 @@ def test_a_value_without_type_and_version_is_malformed(value: bytes | None) -> N
 
 @pytest.mark.parametrize(
     "shown",
-    ["0012 0000", "0000 0000", "ffff 0000", "0001 0001", "0005 0003", "0001 ffff", "7b22 7479"],
+    ["0014 0000", "0000 0000", "ffff 0000", "0001 0001", "0005 0003", "0001 ffff", "7b22 7479"],
 )
 def test_an_unknown_type_or_version_names_a_newer_millrace(shown: str) -> None:
     """W-9.5"""

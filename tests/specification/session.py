@@ -40,6 +40,7 @@ from millrace_protocol.messages import (
     raft_voters,
     reassignments,
     retirement,
+    scram_credentials,
     split_ranges,
     statistics,
 )
@@ -47,6 +48,7 @@ from millrace_protocol.messages import group_membership as groups
 from millrace_protocol.records import BatchHeader, Codec, seal
 from millrace_protocol.records.varint import varint
 from millrace_protocol.schema import Message
+from millrace_protocol.scram import ITERATIONS_MIN, ScramMechanism, salt_password
 from millrace_protocol.spec.message_tables import slug
 from millrace_server.testing import Broker
 
@@ -59,6 +61,7 @@ GZIPPED = bytes.fromhex(
 """`_records()` through gzip; written down, because versions of gzip make different bytes."""
 SUBSCRIPTION = encode_subscription(ConsumerSubscription(("clicks",), None))
 ASSIGNMENT = encode_assignment(ConsumerAssignment((TopicPartitions("clicks", (0,)),), None))
+SALT = b"salt of a user  "
 MEMBER = (45_000, 300_000)
 KEYS = {api.request: key for key, api in APIS.items()}
 
@@ -216,7 +219,11 @@ def _changes() -> Iterable[Message]:
         reassignments.PartitionReassignment("clicks", 0, (0,)),
         reassignments.PartitionReassignment("clicks", 1, (0, 9)),
     )
+    pencil = salt_password(ScramMechanism.SCRAM_SHA_256, "pencil", SALT, ITERATIONS_MIN)
+    ada = scram_credentials.CredentialUpsertion("ada", 1, ITERATIONS_MIN, SALT, pencil)
     return (
+        scram_credentials.AlterUserScramCredentialsRequest((), (ada,)),
+        scram_credentials.DescribeUserScramCredentialsRequest(None),
         reassignments.AlterPartitionReassignmentsRequest(wanted, may_replace=False),
         reassignments.ListPartitionReassignmentsRequest(None),
         elections.ElectLeadersRequest((elections.ElectionPartition("clicks", 0),), False),

@@ -24,6 +24,7 @@ from tests.wire import (
     statistics,
     text,
     topics,
+    users,
 )
 from tests.wire.check import CHECKS, Check, Target, chosen
 from tests.wire.unseen import UNSEEN
@@ -32,6 +33,7 @@ CHAPTERS = (
     frames,
     session,
     topics,
+    users,
     producing,
     deleting,
     batch_rules,

@@ -174,6 +174,22 @@ APIS = {
         f"partitions [topic string, partition int32, {_RESULT}, leader_epoch int32, "
         "pieces [end_offset int64, size_bytes int64]]",
     ),
+    "Authenticate": _api(
+        36,
+        "mechanism string, auth_bytes bytes",
+        "auth_bytes bytes, is_complete boolean, session_lifetime_ms int64",
+    ),
+    "DescribeUserScramCredentials": _api(
+        50,
+        "users [string ?]",
+        f"users [user string, {_RESULT}, credentials [mechanism int8, iterations int32]]",
+    ),
+    "AlterUserScramCredentials": _api(
+        51,
+        "deletions [user string, mechanism int8], upsertions [user string, mechanism int8, "
+        "iterations int32, salt bytes, salted_password bytes]",
+        f"users [user string, {_RESULT}]",
+    ),
     "DescribeStatistics": _api(
         1001,
         "prefix string",

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
+from millrace._broker_error import broker_error
 from millrace._cluster.cluster import Cluster
 from millrace.brokers import (
     BrokerDescription,
@@ -22,13 +23,7 @@ from millrace.brokers import (
     QuorumDescription,
     QuorumReplica,
 )
-from millrace.errors import (
-    BrokerError,
-    ConnectionFailed,
-    ConnectionLost,
-    RequestTimedOut,
-    broker_error,
-)
+from millrace.errors import BrokerError, ConnectionFailed, ConnectionLost, RequestTimedOut
 from millrace.records import TopicPartition
 from millrace.statistics import BrokerStatistics, of_response
 from millrace_protocol.messages.configs import (

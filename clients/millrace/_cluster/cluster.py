@@ -16,10 +16,12 @@ from typing import Any, TypeVar
 
 from millrace._backoff import backoff_ms
 from millrace._cluster.connection import Connection
+from millrace._cluster.login import Login
 from millrace._cluster.metadata_cache import MetadataCache
 from millrace._cluster.port_probe import first_contact
 from millrace.config import ClientConfig
 from millrace.errors import (
+    AuthenticationFailed,
     Closed,
     ConnectionFailed,
     ForeignPort,
@@ -63,6 +65,7 @@ class Cluster:
         receive_bytes_max: int = FRAME_BYTES_MAX,
         kept_bytes_max: int = KEPT_BYTES_MAX,
         tls: ssl.SSLContext | None = None,
+        login: Login | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.config = config
@@ -70,6 +73,7 @@ class Cluster:
         self.metadata = MetadataCache()
         self._servers = servers
         self._tls = tls
+        self._login = login
         self._feed = feed
         self._receive_bytes_max = max(receive_bytes_max, FRAME_BYTES_MAX) + _RECEIVE_SLACK_BYTES
         self._kept_bytes_max = max(kept_bytes_max, KEPT_BYTES_MAX) + _RECEIVE_SLACK_BYTES
@@ -164,6 +168,9 @@ class Cluster:
         for candidate in self._candidates():
             try:
                 return await candidate(request)
+            except AuthenticationFailed:
+                # The other brokers have the same users.
+                raise
             except MillraceError as error:
                 failures.append(again(error))
         is_foreign = all(isinstance(each, ForeignPort) for each in failures)
@@ -263,6 +270,8 @@ class Cluster:
         for node_id in sorted(self.metadata.brokers, key=lambda node_id: node_id == avoid):
             try:
                 return await self.connection(node_id)
+            except AuthenticationFailed:
+                raise
             except MillraceError as error:
                 failures.append(again(error))
         raise ConnectionFailed("; ".join(map(str, failures)) or "the cluster has no brokers")
@@ -306,6 +315,7 @@ class Cluster:
             connect_timeout_ms=self.config.connect_timeout_ms,
             receive_bytes_max=self._receive_bytes_max,
             tls=self._tls,
+            login=self._login,
             kept_bytes_max=self._kept_bytes_max,
             scratch=self._scratch,
         )

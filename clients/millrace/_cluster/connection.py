@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import ssl
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
+from millrace._broker_error import broker_error
+from millrace._cluster.login import Login
 from millrace.errors import (
     BufferFull,
     Closed,
@@ -22,7 +25,6 @@ from millrace.errors import (
     ProtocolViolation,
     RequestTimedOut,
     UnsupportedVersion,
-    broker_error,
 )
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.schema import Message
@@ -33,6 +35,9 @@ from millrace_wire.frame_buffers import KEPT_BYTES_MAX
 from millrace_wire.frame_reader import Scratch
 
 M = TypeVar("M", bound=Message)
+SESSION_USED = 0.85
+"""A client authenticates again when so much of its session is over; Kafka's does between 0.85 and
+0.95."""
 
 _ERRORS: dict[type[wire.RequestFailed], type[MillraceError]] = {
     wire.ConnectFailed: ConnectionFailed,
@@ -58,9 +63,13 @@ def software_version() -> str:
 class Connection:
     """A live connection; make one with `open`. `node_id` is the broker's, from Hello."""
 
-    def __init__(self, connection: WireConnection) -> None:
+    def __init__(self, connection: WireConnection, login: Login | None = None) -> None:
         self.node_id = connection.node_id
         self._connection = connection
+        self._login = login
+        self._session_s = math.inf
+        """Loop time at which the client authenticates again."""
+        self._renewal = asyncio.Lock()
 
     @classmethod
     async def open(
@@ -71,10 +80,14 @@ class Connection:
         connect_timeout_ms: int,
         receive_bytes_max: int,
         tls: ssl.SSLContext | None = None,
+        login: Login | None = None,
         kept_bytes_max: int = KEPT_BYTES_MAX,
         scratch: Scratch | None = None,
     ) -> Connection:
-        """Connects and exchanges Hello. Raises `ConnectionFailed` with the reason."""
+        """Connects, exchanges Hello, and authenticates where there is a `login`.
+
+        Raises `ConnectionFailed` with the reason, and `AuthenticationFailed`.
+        """
         config = ConnectionConfig(
             software="millrace-python",
             software_version=software_version(),
@@ -85,10 +98,20 @@ class Connection:
         )
         create_connection = asyncio.get_running_loop().create_connection
         dial = create_connection if tls is None else functools.partial(create_connection, ssl=tls)
+        lifetime_ms = 0
+
+        async def authenticate(made: WireConnection) -> None:
+            nonlocal lifetime_ms
+            if login is not None:
+                lifetime_ms = await login.authenticate(made, timeout_ms=connect_timeout_ms)
+
         try:
-            return cls(await connect(dial, address, config, scratch=scratch))
+            made = await connect(dial, address, config, scratch=scratch, then=authenticate)
         except wire.RequestFailed as error:
             raise client_error(error) from error.__cause__
+        connection = cls(made, login)
+        connection._begin_session(lifetime_ms)
+        return connection
 
     @property
     def is_open(self) -> bool:
@@ -118,6 +141,8 @@ class Connection:
         the whole request.
         """
         try:
+            if asyncio.get_running_loop().time() >= self._session_s:
+                await self._renew_session(timeout_ms)
             return await self._connection.call(request, response, timeout_ms=timeout_ms)
         except wire.RequestFailed as error:
             raise client_error(error) from error.__cause__
@@ -131,6 +156,21 @@ class Connection:
             await self._connection.post(request, timeout_ms=timeout_ms)
         except wire.RequestFailed as error:
             raise client_error(error) from error.__cause__
+
+    async def _renew_session(self, timeout_ms: int) -> None:
+        """Authenticates again, once for all requests that wait for it (KIP-368)."""
+        async with self._renewal:
+            if asyncio.get_running_loop().time() < self._session_s or self._login is None:
+                return
+            lifetime_ms = await self._login.authenticate(self._connection, timeout_ms=timeout_ms)
+            self._begin_session(lifetime_ms)
+
+    def _begin_session(self, lifetime_ms: int) -> None:
+        if lifetime_ms:
+            now_s = asyncio.get_running_loop().time()
+            self._session_s = now_s + lifetime_ms / 1000 * SESSION_USED
+        else:
+            self._session_s = math.inf
 
     def close(self) -> None:
         """Closes at once. Pending requests fail with `Closed`."""

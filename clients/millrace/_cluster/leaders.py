@@ -10,16 +10,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
+from millrace._broker_error import broker_error
 from millrace._cluster.cluster import Cluster
 from millrace._cluster.connection import Connection
-from millrace.errors import (
-    BrokerError,
-    MillraceError,
-    ProtocolViolation,
-    RequestTimedOut,
-    again,
-    broker_error,
-)
+from millrace.errors import BrokerError, MillraceError, ProtocolViolation, RequestTimedOut, again
 from millrace.records import TopicPartition
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.schema import Request

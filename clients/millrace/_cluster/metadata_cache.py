@@ -9,7 +9,8 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from millrace.errors import BrokerError, UnknownTopicOrPartition, broker_error
+from millrace._broker_error import broker_error
+from millrace.errors import BrokerError, UnknownTopicOrPartition
 from millrace_protocol.messages.metadata import MetadataResponse, TopicMetadata
 from millrace_wire.connection import Address
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from millrace._broker_error import broker_error
 from millrace._cluster.cluster import Cluster
 from millrace.brokers import Reassignment, Retirement
-from millrace.errors import broker_error
 from millrace.groups import Outcome
 from millrace.records import TopicPartition
 from millrace_protocol.messages.elections import (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from millrace._broker_error import broker_error
 from millrace._consumer.fetch_plan import Lookup
 from millrace._consumer.positions import Positions
-from millrace.errors import MillraceError, broker_error
+from millrace.errors import MillraceError
 from millrace_protocol.messages.list_offsets import LATEST, ListOffsetsResult
 
 

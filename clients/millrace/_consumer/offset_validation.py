@@ -6,11 +6,12 @@ consumer has read, and have others in their place, so that an offset alone does 
 
 from __future__ import annotations
 
+from millrace._broker_error import broker_error
 from millrace._consumer.fetch_plan import OffsetReset, Validation
 from millrace._consumer.partition_state import PartitionState
 from millrace._consumer.positions import Positions
 from millrace._consumer.read_epochs import NO_EPOCH
-from millrace.errors import LogTruncated, MillraceError, UnsupportedVersion, broker_error
+from millrace.errors import LogTruncated, MillraceError, UnsupportedVersion
 from millrace_protocol.messages.leader_epochs import EpochEndResult
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from millrace._backoff import Rng, backoff_ms
+from millrace._broker_error import broker_error
 from millrace._consumer.fetch_plan import (
     Fetch,
     OffsetReset,
@@ -43,7 +44,6 @@ from millrace.errors import (
     MillraceError,
     OffsetOutOfRange,
     StorageFailed,
-    broker_error,
 )
 from millrace.records import TopicPartition
 from millrace_protocol.errors import ErrorCode

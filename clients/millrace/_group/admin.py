@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from millrace._broker_error import broker_error
 from millrace._cluster.cluster import Cluster
 from millrace._group.commits import Commits
 from millrace._group.coordinator import Coordinator
 from millrace.assignors import Subscription, decode_assigned
-from millrace.errors import GroupNotFound, broker_error
+from millrace.errors import GroupNotFound
 from millrace.groups import (
     CommittedOffset,
     GroupDescription,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from millrace._broker_error import broker_error
 from millrace._cluster.cluster import UNKNOWN_TOPIC_TRIES, Cluster
 from millrace._cluster.leaders import PartitionResult
 from millrace._group.coordinator import Coordinator
@@ -22,7 +23,6 @@ from millrace.errors import (
     RebalanceInProgress,
     UnknownTopicOrPartition,
     again,
-    broker_error,
 )
 from millrace.groups import CommitOutcome, CommittedOffset
 from millrace.records import TopicPartition

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
+from millrace._broker_error import broker_error
 from millrace._cluster.cluster import LANE_CALLS, Cluster
 from millrace.assignors import decode_assigned
 from millrace.errors import (
@@ -20,7 +21,6 @@ from millrace.errors import (
     MillraceError,
     ProtocolViolation,
     RequestTimedOut,
-    broker_error,
 )
 from millrace.records import TopicPartition
 from millrace_protocol.errors import WireError

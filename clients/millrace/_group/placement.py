@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
+from millrace._wording import counted
 from millrace.assignors import Assignor, Placement, Subscription, encode_assigned
-from millrace.errors import AssignorFailed, counted
+from millrace.errors import AssignorFailed
 from millrace.records import TopicPartition
 from millrace_protocol.errors import WireError
 from millrace_protocol.messages.group_membership import JoinedMember, MemberAssignment

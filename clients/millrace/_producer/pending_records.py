@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from millrace._producer.batch import Owner
 from millrace._producer.columns import Columns
 from millrace._producer.receipts import Deliveries, Run
-from millrace.errors import BufferFull, counted
+from millrace._wording import counted
+from millrace.errors import BufferFull
 
 if TYPE_CHECKING:
     from millrace._producer.arrow_columns import ArrowColumns

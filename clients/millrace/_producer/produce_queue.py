@@ -18,11 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millrace._backoff import Rng, backoff_ms
+from millrace._broker_error import broker_error
 from millrace._producer.batch import NO_SEQUENCE, Batch
 from millrace._producer.partition_queue import PartitionQueue
 from millrace._producer.produce_requests import Drained, RequestDraft, Send
 from millrace._producer.producer_epoch import ProducerEpoch
 from millrace._producer.splitting import split
+from millrace._wording import counted
 from millrace.config import ProducerConfig
 from millrace.errors import (
     ConnectionFailed,
@@ -32,8 +34,6 @@ from millrace.errors import (
     ProducerFenced,
     UnknownProducerId,
     UnsupportedVersion,
-    broker_error,
-    counted,
 )
 from millrace_protocol.errors import ERROR_TRAITS, ErrorCode
 from millrace_protocol.messages.produce import ProducePartitionResult

@@ -22,13 +22,13 @@ from millrace._producer.produce_queue import ProduceQueue
 from millrace._producer.sender import Sender
 from millrace._producer.settlement import Settlement
 from millrace._producer.waiters import Waiters
+from millrace._wording import counted
 from millrace.config import ProducerConfig
 from millrace.errors import (
     ClientFailed,
     Closed,
     DeliveryFailed,
     MillraceError,
-    counted,
 )
 from millrace.events import Event, EventFeed, EventKind, ProducerHealth, State
 

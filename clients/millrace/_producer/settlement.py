@@ -11,7 +11,8 @@ from millrace._producer.accumulator import Accumulator
 from millrace._producer.batch import Batch
 from millrace._producer.produce_queue import ProduceQueue
 from millrace._producer.waiters import Waiters
-from millrace.errors import DeliveryFailed, MillraceError, counted
+from millrace._wording import counted
+from millrace.errors import DeliveryFailed, MillraceError
 from millrace.events import EventFeed, EventKind
 
 FAILURES_KEPT = 100

@@ -28,6 +28,8 @@ from millrace.config import ClientOptions, Servers
 from millrace.groups import CommittedOffset, GroupDescription, GroupListing, Outcome
 from millrace.records import TopicPartition
 from millrace.statistics import BrokerStatistics
+from millrace.users import UserDescription
+from millrace_protocol.scram import ITERATIONS_MIN
 
 P = TypeVar("P", bound=tuple[str, int])
 
@@ -179,6 +181,20 @@ class Admin(BlockingClient):
     def retire_broker(self, broker: int) -> Retirement:
         """Takes the next step of a broker's retirement; to be repeated until it is retired."""
         return self._run(self._admin.retire_broker(broker))
+
+    # Users
+
+    def list_users(self) -> dict[str, UserDescription]:
+        """All users that have a password, by name."""
+        return self._run(self._admin.list_users())
+
+    def set_password(self, user: str, password: str, *, iterations: int = ITERATIONS_MIN) -> None:
+        """Sets the password of a user; makes a new user."""
+        self._run(self._admin.set_password(user, password, iterations=iterations))
+
+    def delete_user(self, user: str) -> None:
+        """Takes the passwords of a user away; its connections stay."""
+        self._run(self._admin.delete_user(user))
 
     # Groups
 

@@ -83,6 +83,18 @@ from millrace_protocol.kafka.reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from millrace_protocol.kafka.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from millrace_protocol.kafka.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from millrace_protocol.kafka.topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -112,6 +124,7 @@ class KafkaApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -121,6 +134,7 @@ class KafkaApiKey(IntEnum):
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -128,6 +142,8 @@ class KafkaApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -184,6 +200,7 @@ _ALL = (
     _api(_KEY.SYNC_GROUP, SyncGroupRequest, SyncGroupResponse, range(6)),
     _api(_KEY.DESCRIBE_GROUPS, DescribeGroupsRequest, DescribeGroupsResponse, range(7)),
     _api(_KEY.LIST_GROUPS, ListGroupsRequest, ListGroupsResponse, range(6)),
+    _api(_KEY.SASL_HANDSHAKE, SaslHandshakeRequest, SaslHandshakeResponse, range(2)),
     _api(_KEY.API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse, range(5)),
     _api(_KEY.CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, range(2, 8)),
     _api(_KEY.DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicsResponse, range(1, 7)),
@@ -198,6 +215,7 @@ _ALL = (
     _api(_KEY.DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse, range(1, 5)),
     _api(_KEY.ALTER_CONFIGS, AlterConfigsRequest, AlterConfigsResponse, range(3)),
     _api(_KEY.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse, range(1, 6)),
+    _api(_KEY.SASL_AUTHENTICATE, SaslAuthenticateRequest, SaslAuthenticateResponse, range(3)),
     _api(_KEY.CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse, range(4)),
     _api(_KEY.DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse, range(3)),
     _api(_KEY.ELECT_LEADERS, ElectLeadersRequest, ElectLeadersResponse, range(3)),
@@ -220,6 +238,18 @@ _ALL = (
         range(1),
     ),
     _api(_KEY.OFFSET_DELETE, OffsetDeleteRequest, OffsetDeleteResponse, range(1)),
+    _api(
+        _KEY.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        DescribeUserScramCredentialsRequest,
+        DescribeUserScramCredentialsResponse,
+        range(1),
+    ),
+    _api(
+        _KEY.ALTER_USER_SCRAM_CREDENTIALS,
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+        range(1),
+    ),
     _api(_KEY.DESCRIBE_QUORUM, DescribeQuorumRequest, DescribeQuorumResponse, range(3)),
     _api(_KEY.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, range(3)),
     _api(_KEY.DESCRIBE_PRODUCERS, DescribeProducersRequest, DescribeProducersResponse, range(1)),

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from millrace_protocol.dissect import dissect_frames, render
 from millrace_protocol.spec.broker_examples import BROKER_EXAMPLES
 from millrace_protocol.spec.captures import EXAMPLES as CAPTURED_EXAMPLES
+from millrace_protocol.spec.login_examples import LOGIN_EXAMPLES
 
-EXAMPLES = {**CAPTURED_EXAMPLES, **BROKER_EXAMPLES}
+EXAMPLES = {**CAPTURED_EXAMPLES, **LOGIN_EXAMPLES, **BROKER_EXAMPLES}
 """Whole frames by name: those between clients and a broker, and those between brokers."""
 _ROW_BYTES = 32
 _HEADING = re.compile(r" [0-9a-f]{8} +\d+ {20,}\S.*: (array of )?[A-Z]\w*")

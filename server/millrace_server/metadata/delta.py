@@ -9,7 +9,7 @@ code, so both give the same image. The image before the delta stays as it is.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -31,11 +31,15 @@ from millrace_protocol.metadata_records import (
     RegisteredListener,
     RemoveAccessControlEntryRecord,
     RemovedTopicsRecord,
+    RemoveScramCredentialRecord,
     RemoveTopicRecord,
+    ScramCredentialRecord,
+    ScramSecretRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     VotersRecord,
 )
+from millrace_protocol.scram import ScramCredential, ScramMechanism
 from millrace_server.listeners import PLAIN
 from millrace_server.metadata.acls import AclEntry, AclSet
 from millrace_server.metadata.image import (
@@ -83,6 +87,9 @@ class Delta:
         self._next_producer_id = before.next_producer_id
         self._voters = before.voters
         self._acls: dict[AclEntry, None] | None = None
+        self._credentials: dict[str, dict[ScramMechanism, ScramCredential]] = {}
+        """Of each user that the records touch, what they leave."""
+        self._scram_secret = before.scram_secret
         self._brokers = dict(before.brokers)
         self._topics: dict[uuid.UUID, _TopicDelta] = {}
         self._created: dict[str, uuid.UUID] = {}
@@ -127,6 +134,8 @@ class Delta:
             self._next_producer_id,
             self._voters,
             before.acls if self._acls is None else AclSet(self._acls),
+            self._users(),
+            self._scram_secret,
         )
 
     def replay(self, record: MetadataRecord) -> None:
@@ -162,6 +171,12 @@ class Delta:
                 self._changed_acls()[_entry(record)] = None
             case RemoveAccessControlEntryRecord():
                 self._changed_acls().pop(_entry(record), None)
+            case ScramCredentialRecord():
+                self._replay_credential(record)
+            case RemoveScramCredentialRecord():
+                self._replay_credential_removal(record)
+            case ScramSecretRecord():
+                self._scram_secret = record.secret
             case LeaderChangeRecord():
                 pass
             case _:
@@ -277,6 +292,31 @@ class Delta:
             self._acls = dict(self.before.acls.entries)
         return self._acls
 
+    def _users(self) -> Mapping[str, Mapping[ScramMechanism, ScramCredential]]:
+        if not self._credentials:
+            return self.before.users
+        users = {**self.before.users, **self._credentials}
+        return MappingProxyType({name: kept for name, kept in users.items() if kept})
+
+    def _credentials_of(self, user: str) -> dict[ScramMechanism, ScramCredential]:
+        found = self._credentials.get(user)
+        if found is None:
+            found = self._credentials[user] = dict(self.before.users.get(user, {}))
+        return found
+
+    def _replay_credential(self, record: ScramCredentialRecord) -> None:
+        mechanism = _mechanism(record.mechanism)
+        self._credentials_of(record.user)[mechanism] = ScramCredential(
+            mechanism, record.salt, record.stored_key, record.server_key, record.iterations
+        )
+
+    def _replay_credential_removal(self, record: RemoveScramCredentialRecord) -> None:
+        left = self._credentials_of(record.user)
+        if left.pop(_mechanism(record.mechanism), None) is None:
+            raise UnreadableMetadata(
+                f"a record removes a password of user {record.user!r}, which does not exist"
+            )
+
     def _topic(self, topic_id: uuid.UUID) -> _TopicDelta:
         found = self._topics.get(topic_id)
         if found is None:
@@ -309,6 +349,13 @@ def _entry(record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) ->
         )
     except ValueError as error:
         raise UnreadableMetadata(f"an entry of access control is not known: {error}") from error
+
+
+def _mechanism(number: int) -> ScramMechanism:
+    try:
+        return ScramMechanism(number)
+    except ValueError:
+        raise UnreadableMetadata(f"a record names SASL mechanism {number}") from None
 
 
 def _either(new: tuple[T, ...] | None, old: tuple[T, ...]) -> tuple[T, ...]:

@@ -21,6 +21,7 @@ from millrace_protocol.metadata_records import (
     QuorumVoter,
     RegisteredListener,
 )
+from millrace_protocol.scram import ScramCredential, ScramMechanism
 from millrace_server.api_error import ApiError, quoted
 from millrace_server.metadata.acls import NO_ACLS, AclSet
 
@@ -149,6 +150,12 @@ class ClusterImage:
     voters: tuple[QuorumVoter, ...] = ()
     """Those of the last record of voters; none for a broker without a quorum."""
     acls: AclSet = field(default_factory=lambda: NO_ACLS)
+    users: Mapping[str, Mapping[ScramMechanism, ScramCredential]] = field(
+        default_factory=lambda: EMPTY
+    )
+    """The credentials of each user, at least one, by its name."""
+    scram_secret: bytes = field(default=b"", repr=False)
+    """What the salts of names without a user are derived from; empty until there is a user."""
 
     @property
     def partition_count(self) -> int:

@@ -19,6 +19,8 @@ from millrace_protocol.metadata_records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemovedTopicsRecord,
+    ScramCredentialRecord,
+    ScramSecretRecord,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
     TopicRecord,
@@ -107,8 +109,24 @@ def _records(image: ClusterImage) -> Iterator[MetadataRecord]:
         yield from _topic_records(topic)
     for entry in image.acls.entries:
         yield AccessControlEntryRecord(*entry)
+    yield from _user_records(image)
     if image.next_producer_id:
         yield ProducerIdsRecord(_NO_BROKER, _NO_BROKER, image.next_producer_id)
+
+
+def _user_records(image: ClusterImage) -> Iterator[MetadataRecord]:
+    if image.scram_secret:
+        yield ScramSecretRecord(image.scram_secret)
+    for user, credentials in image.users.items():
+        for each in credentials.values():
+            yield ScramCredentialRecord(
+                user,
+                each.mechanism,
+                each.salt,
+                each.stored_key,
+                each.server_key,
+                each.iterations,
+            )
 
 
 def _topic_records(topic: Topic) -> Iterator[MetadataRecord]:

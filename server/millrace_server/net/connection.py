@@ -12,7 +12,6 @@ work: `RequestInput` cuts the input into requests, `ResponseQueue` keeps the ord
 Everything that makes progress possible (bytes arrived, a response is ready, the peer read, memory
 was granted) leads to `_advance`, which takes requests while there is room and sends what can be
 sent. A connection has no task, timer or lock.
-
 A small request is handled in the pass of the loop in which it arrives. A connection that sends
 more than `REQUESTS_AT_ONCE`, or what takes longer than `ADVANCE_MS`, continues when the fair
 scheduler calls it, and is not read meanwhile: requests of quiet connections are handled in between.
@@ -25,6 +24,7 @@ import enum
 from typing import Protocol, cast
 
 from millrace_server.environment.seams import Response
+from millrace_server.listeners import ListenerConfig
 from millrace_server.loop.completion import Completion
 from millrace_server.net.connection_timeouts import Activity, ConnectionTimeouts
 from millrace_server.net.dialect import Session
@@ -100,17 +100,15 @@ class Connection(asyncio.BufferedProtocol):
     _timeouts: ConnectionTimeouts
     principal: str
 
-    def __init__(self, shared: Shared, owner: Owner, listener: str) -> None:
+    def __init__(self, shared: Shared, owner: Owner, listener: ListenerConfig) -> None:
         self._owner = owner
         self._shared = shared
         self._input = RequestInput(shared, self._advance_soon)
         self._phase = Phase.OPEN
         self._drained: Completion[None] | None = None
-        self._is_handling = False
         self._is_scheduled = False  # The fair scheduler will call `_continue`.
-        self._advance_due = self._is_paused = self._is_refused = False
-        self.listener = listener
-        self.peer = self.close_reason = ""
+        self._advance_due = self._is_handling = self._is_paused = self._is_refused = False
+        self.listener, self.peer, self.close_reason = listener, "", ""
 
     # What a session calls
 
@@ -132,7 +130,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._responses.held_bytes
 
     def lift_frame_limit(self) -> None:
-        """Frames may have the size that a peer may send after its greeting."""
+        """The peer has greeted, and authenticated where it must: its frames may be large."""
+        self._timeouts.is_authenticated = True
         self._input.reader.frame_bytes_max = self._shared.limits.frame_bytes_max
 
     def stream(self) -> PendingResponse:
@@ -254,6 +253,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._responses = ResponseQueue(self._output, shared.limits, shared.memory)
         self._timeouts = ConnectionTimeouts(shared.limits, shared.clock.monotonic_ms())
+        self._timeouts.is_authenticated = not self.listener.is_sasl
         self._is_refused = not self._owner.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -47,9 +47,12 @@ class ConnectionTimeouts:
         "_scarce_from_bytes",
         "_scarce_since_ms",
         "_stalled_ms",
+        "is_authenticated",
     )
 
     def __init__(self, limits: Limits, opened_ms: int) -> None:
+        self.is_authenticated = True
+        """False until a peer that must authenticate has done so."""
         self._limits = limits
         self._opened_ms = opened_ms
         self._active_ms = opened_ms
@@ -92,6 +95,9 @@ class ConnectionTimeouts:
 
         if not activity.requests and now_ms - self._opened_ms >= limits.first_frame_timeout_ms:
             return f"no whole request within {limits.first_frame_timeout_ms} ms of connecting"
+        authentication_ms = limits.authentication_timeout_ms
+        if not self.is_authenticated and now_ms - self._opened_ms >= authentication_ms:
+            return f"not authenticated within {authentication_ms} ms of connecting"
         if self._partial_ms is not None and now_ms - self._partial_ms >= limits.frame_timeout_ms:
             return f"a request was not finished within {limits.frame_timeout_ms} ms"
         if (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from millrace_server.environment.seams import ReadBuffer, Response
+from millrace_server.listeners import ListenerConfig
 from millrace_server.loop.completion import Completion
 from millrace_server.net.pending_response import Handled as Handled
 from millrace_server.net.pending_response import PendingResponse
@@ -20,8 +21,8 @@ class Peer(Protocol):
 
     peer: str
     """Address and port of the peer."""
-    listener: str
-    """The name of the listener that it has connected to."""
+    listener: ListenerConfig
+    """That it has connected to."""
     principal: str
     """The subject of its certificate, or Kafka's name for a peer that has not authenticated."""
 

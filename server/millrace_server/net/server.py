@@ -35,6 +35,7 @@ _TICK_S = SWEEP_MS / 1000 / _TICKS_PER_SWEEP
 _FEW = 200
 """So many are looked at in one go, well under a millisecond: an idle broker wakes once a second."""
 
+_ANY_LISTENER = ListenerConfig(PLAIN, ("127.0.0.1", 0))
 _STOPPING = "the broker is stopping"
 
 
@@ -132,7 +133,7 @@ class Server:
     async def _listen(self, listener: ListenerConfig) -> Address:
         try:
             listening = await self._env.net.listen(
-                partial(self.connection, listener.name),
+                partial(self.connection, listener),
                 *listener.address,
                 silent_ms_max=self.limits.first_frame_timeout_ms,
                 first_frame_bytes_max=self.limits.frame_bytes_max_before_hello,
@@ -144,8 +145,8 @@ class Server:
         host, port, *_ = listening.sockets[0].getsockname()
         return host, port
 
-    def connection(self, listener: str = PLAIN) -> Connection:
-        """A new connection for a transport; the protocol factory of the listener of that name."""
+    def connection(self, listener: ListenerConfig = _ANY_LISTENER) -> Connection:
+        """A new connection for a transport; the protocol factory of a listener."""
         return Connection(self._shared, self, listener)
 
     def sweep(self) -> None:

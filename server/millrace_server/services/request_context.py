@@ -4,8 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millrace_server.authentication.exchange import Exchange
 from millrace_server.listeners import PLAIN
 from millrace_server.principal import ANONYMOUS
+
+
+@dataclass(slots=True)
+class SaslState:
+    """How far the authentication of one connection is; `services.authentication` writes it."""
+
+    has_tls: bool
+    exchange: Exchange | None = None
+    """The one in progress."""
+    is_busy: bool = False
+    """A step of it is being taken."""
+    session_end_ms: int | None = None
+    """Monotonic: the client must authenticate again before; None for a session without an end."""
+    is_refused: bool = False
+    """The connection ends with the response to the request at hand."""
 
 
 @dataclass(slots=True)
@@ -24,3 +40,12 @@ class RequestContext:
     """What the broker at the other end fetches: `services.replica_fetch.FollowerSession`."""
     parked_fetches: int = 0
     """Fetches of the connection that wait for more to read."""
+    sasl: SaslState | None = None
+    """None on a listener without SASL."""
+    is_authenticated: bool = True
+    """False on a listener with SASL until the client has authenticated."""
+
+    def authenticate(self, principal: str) -> None:
+        """The client has proved that it is `principal`."""
+        self.principal = principal
+        self.is_authenticated = True

@@ -12,6 +12,7 @@ from millrace_server.controller.controller_requests import ControllerRequests
 from millrace_server.environment.seams import Environment
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.services.administration import AdministrationService
+from millrace_server.services.authentication import AuthenticationService
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.delete_records import DeleteRecordsService
@@ -28,6 +29,7 @@ from millrace_server.services.replica_read import ReplicaReadService
 from millrace_server.services.split_ranges import SplitRangeService
 from millrace_server.services.statistics import StatisticsService
 from millrace_server.services.topics import Topics
+from millrace_server.services.users import UserService
 from millrace_server.services.voters import VoterService
 
 T = TypeVar("T")
@@ -50,6 +52,8 @@ class Services:
     log_dirs: LogDirService
     administration: AdministrationService
     voters: VoterService
+    authentication: AuthenticationService
+    users: UserService
     controller: ControllerCalls
     replica_fetch: ReplicaFetchService
     replica_read: ReplicaReadService

@@ -82,6 +82,13 @@ REFUSED = Metric(
     Kind.COUNTER,
     "connections beyond the limit, which the broker refused",
 )
+AUTHENTICATIONS = Metric(
+    "millrace_authentications_total",
+    Kind.COUNTER,
+    "exchanges of SASL that ended, with `success` or `failure`",
+    labels=("mechanism", "result"),
+    kafka="kafka.server:type=socket-server-metrics successful-authentication-total",
+)
 REQUEST_MEMORY = Metric(
     "millrace_request_memory_bytes",
     Kind.GAUGE,
@@ -280,6 +287,7 @@ METRICS = (
     CONNECTIONS,
     ACCEPTED,
     REFUSED,
+    AUTHENTICATIONS,
     REQUEST_MEMORY,
     REQUEST_MEMORY_LIMIT,
     REQUEST_MEMORY_WAITING,

@@ -83,7 +83,7 @@ class Broker:
     def servers_of(self, listener: str) -> str:
         """The address of a listener of `listen`, as clients take it."""
         (found,) = (each for each in self.config.listeners if each.name == listener)
-        scheme = "tls://" if found.is_tls else ""
+        scheme = "tls://" if found.is_tls else ""  # That of SASL is no part of an address.
         return f"{scheme}{found.address[0]}:{self._ports[listener]}"
 
     @property
@@ -148,8 +148,7 @@ class Broker:
     def _listen(self) -> str:
         """`listen` with the ports that the broker had before."""
         return ", ".join(
-            f"{each.name}={'tls://' if each.is_tls else ''}"
-            f"{each.address[0]}:{self._ports[each.name]}"
+            f"{each.name}={each.scheme}{each.address[0]}:{self._ports[each.name]}"
             for each in self.config.listeners
         )
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
+from millrace._broker_error import broker_error
 from millrace._cluster.cluster import Cluster
 from millrace._group.commits import CommitIdentity, Commits
 from millrace.config import ClientConfig
@@ -15,7 +16,6 @@ from millrace.errors import (
     MemberFenced,
     MetadataTooLarge,
     MillraceError,
-    broker_error,
 )
 from millrace.events import EventFeed
 from millrace.records import TopicPartition

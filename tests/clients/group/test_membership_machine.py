@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from millrace._broker_error import broker_error
 from millrace._group.effects import (
     Assign,
     Effect,
@@ -31,7 +32,7 @@ from millrace._group.member_identity import MemberConfig
 from millrace._group.member_states import MemberState, Step
 from millrace._group.membership import Membership
 from millrace.assignors import chosen, decode_assigned
-from millrace.errors import ConnectionLost, InstanceFenced, MillraceError, broker_error
+from millrace.errors import ConnectionLost, InstanceFenced, MillraceError
 from millrace.records import TopicPartition
 from millrace_protocol.messages.group_membership import (
     JoinedMember,

@@ -13,3 +13,5 @@ class KafkaContext(RequestContext):
     """A connection, and the fetch sessions of all connections."""
 
     fetch_sessions: FetchSessions
+    has_bare_tokens: bool = False
+    """The messages of the exchange of SASL in progress have no headers."""

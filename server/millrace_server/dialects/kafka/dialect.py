@@ -26,11 +26,13 @@ from millrace_protocol.kafka.framing import (
 )
 from millrace_protocol.kafka.produce import ProduceRequest
 from millrace_protocol.schema import Message
+from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
 from millrace_server.dialects.kafka.context import KafkaContext
 from millrace_server.dialects.kafka.fetch_sessions import FetchSessions
 from millrace_server.dialects.kafka.handlers import HANDLERS
 from millrace_server.dialects.kafka.handlers.api_versions import unsupported_version
+from millrace_server.dialects.login import context_of
 from millrace_server.dialects.response_body import Body, BodyParts, CloseConnection
 from millrace_server.environment.seams import ReadBuffer, Response
 from millrace_server.limits import FRAME_BYTES_MIN
@@ -46,6 +48,12 @@ LONG_BODY_BYTES = 4 << 10
 CHUNK_ENTRIES = 100
 """Array elements decoded or encoded in one chunk, some 200 us."""
 _KEY_END = LENGTH_SIZE + 2
+BEFORE_LOGIN = (
+    KafkaApiKey.API_VERSIONS,
+    KafkaApiKey.SASL_HANDSHAKE,
+    KafkaApiKey.SASL_AUTHENTICATE,
+)
+"""What a client may ask for on a listener with SASL before it has authenticated."""
 
 log = get_logger("millrace.kafka")
 
@@ -93,10 +101,7 @@ class KafkaSession:
         self._services = dialect.services
         self._connection = connection
         self._context = KafkaContext(
-            client_host=connection.peer,
-            principal=connection.principal,
-            listener=connection.listener,
-            fetch_sessions=dialect.fetch_sessions,
+            **context_of(connection), fetch_sessions=dialect.fetch_sessions
         )
         self._now_ns = dialect.services.env.clock.monotonic_ns
 
@@ -118,6 +123,8 @@ class KafkaSession:
     def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         """Handles one whole frame."""
         frame = memoryview(request)
+        if self._context.has_bare_tokens:
+            return self._take_token(bytes(frame[LENGTH_SIZE:]))
         try:
             header = read_kafka_header(frame)
         except WireError as error:
@@ -126,7 +133,10 @@ class KafkaSession:
         api = header.api
         if api is None or not header.is_supported:
             return self._unsupported(header)
-        self._connection.lift_frame_limit()
+        if self._context.sasl is not None and not self._may_request(header):
+            return None
+        if self._context.is_authenticated:
+            self._connection.lift_frame_limit()
         self._context.client_id = header.client_id
         counted = self._dialect.apis[header.key]
         requests = counted.requests
@@ -148,6 +158,7 @@ class KafkaSession:
             if handled is not None and not isinstance(handled, (Message, BodyParts)):
                 return self._respond(header, handled, counted, began_ns)
             response = [] if handled is None else _encoded(header, handled)
+            self._note_login()
         except Exception as error:
             return self._failed(header, counted, error)
         if began_ns:
@@ -169,6 +180,7 @@ class KafkaSession:
                 if isinstance(body, Message):
                     body = await self._encoded_in_chunks(header, body)
                 response = _encoded(header, body)
+            self._note_login()
         except Exception as error:
             response = self._failed(header, counted, error)
         if began_ns:
@@ -208,6 +220,37 @@ class KafkaSession:
         while not encoder.step(CHUNK_ENTRIES):
             await self._services.scheduler.yield_()
         return BodyParts([*encoder.parts], sum(map(len, encoder.parts)))
+
+    def _may_request(self, header: KafkaRequestHeader) -> bool:
+        """Whether the client has authenticated, or is about to; else the connection is closed."""
+        if header.key not in BEFORE_LOGIN:
+            try:
+                self._services.authentication.check_may_request(self._context)
+            except ApiError as error:
+                self._abort(error.message)
+                return False
+        return True
+
+    def _note_login(self) -> None:
+        """Ends the connection of a client that was refused; one that is accepted has new limits."""
+        sasl = self._context.sasl
+        if sasl is None:
+            return
+        if sasl.is_refused:
+            self._connection.finish("the client was not authenticated")
+        elif self._context.is_authenticated:
+            self._connection.lift_frame_limit()
+
+    async def _take_token(self, token: bytes) -> Response:
+        """A message of SASL without a header (SaslHandshake 0); a refusal has no response."""
+        try:
+            progress = await self._services.authentication.advance(self._context, token)
+        except ApiError as error:
+            self._connection.finish(error.message)
+            return []
+        self._context.has_bare_tokens = not progress.is_complete
+        self._note_login()
+        return [len(progress.message).to_bytes(LENGTH_SIZE, "big") + progress.message]
 
     def _unsupported(self, header: KafkaRequestHeader) -> Handled:
         """Closes the connection, as Kafka does, but for ApiVersions."""

@@ -31,6 +31,7 @@ from millrace_protocol.messages.produce import ProduceRequest
 from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
+from millrace_server.dialects.login import context_of
 from millrace_server.dialects.native.handlers import HANDLERS, Handler
 from millrace_server.dialects.native.request_statistics import RESULTS, api_table, count_errors
 from millrace_server.dialects.response_body import Body, BodyParts, CloseConnection
@@ -43,6 +44,8 @@ from millrace_server.services.services import Services
 from millrace_server.statistics.requests import UNTIMED, ApiStatistics
 from millrace_wire.frame_reader import FrameLengthError, FrameReader, FramingError
 
+BEFORE_LOGIN = (ApiKey.HELLO, ApiKey.AUTHENTICATE)
+"""What a client may ask for on a listener with SASL before it has authenticated."""
 LONG_BODY_BYTES = 4 << 10
 """A longer body is decoded in chunks: it names more than a hundred things."""
 LONG_PRODUCE_BYTES = 1 << 10
@@ -95,11 +98,7 @@ class NativeSession:
         self._dialect = dialect
         self._services = dialect.services
         self._connection = connection
-        self._context = RequestContext(
-            client_host=connection.peer,
-            principal=connection.principal,
-            listener=connection.listener,
-        )
+        self._context = RequestContext(**context_of(connection))
         self._apis = dialect.apis
         self._routes = dialect.routes
         self._now_ns = dialect.services.env.clock.monotonic_ns
@@ -158,6 +157,8 @@ class NativeSession:
             kept = frame if owned else memoryview(bytearray(frame))
             return self._respond_in_chunks(header, kept, counted, began_ns)
         try:
+            if self._context.sasl is not None and header.api not in BEFORE_LOGIN:
+                self._services.authentication.check_may_request(self._context)
             request_type, handle = _route(self._routes, header)
             try:
                 message = decode(request_type, frame[header.body_position :], header.version)
@@ -188,6 +189,8 @@ class NativeSession:
         """The response that a handler's coroutine leads to."""
         try:
             body = await handled
+            if header.api == ApiKey.AUTHENTICATE:
+                self._note_greeting(header)
             response: Response = []
             if body is not None:
                 count_errors(counted, header.api, body)
@@ -206,6 +209,8 @@ class NativeSession:
         """The response to a long request, whose frame is kept."""
         scheduler = self._services.scheduler
         try:
+            if self._context.sasl is not None and header.api not in BEFORE_LOGIN:
+                self._services.authentication.check_may_request(self._context)
             await scheduler.yield_()
             request_type, handle = _route(self._routes, header)
             decoder = Decoder(request_type, frame[header.body_position :], header.version)
@@ -239,8 +244,8 @@ class NativeSession:
         return BodyParts([*encoder.parts], sum(map(len, encoder.parts)))
 
     def _note_greeting(self, header: RequestHeader) -> None:
-        """Lifts the limit that holds for frames before Hello."""
-        if header.api == ApiKey.HELLO:
+        """Lifts the limit for frames before Hello, with SASL before the client's login."""
+        if header.api in BEFORE_LOGIN and self._context.is_authenticated:
             self._connection.lift_frame_limit()
 
     def _failed(self, header: RequestHeader, error: Exception) -> Response:
@@ -253,6 +258,8 @@ class NativeSession:
             return []
         if isinstance(error, ApiError):
             counted.count_error(error.code)
+            if self._context.sasl is not None and self._context.sasl.is_refused:
+                self._connection.finish(error.message)
             return [_refusal(header, error)]
         counted.count_error(ErrorCode.UNKNOWN_SERVER_ERROR)
         if (suppressed := self._dialect.refused_frames.take()) is not None:

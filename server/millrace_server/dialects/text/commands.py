@@ -236,6 +236,8 @@ def usage_error(reason: str) -> ApiError:
 
 
 CONVERSATIONS = (
+    ("AUTH PLAIN USER PASSWORD", "say who you are, with TLS"),
+    ("AUTH MECHANISM BASE64", "the same by the messages of SCRAM, one line for each"),
     ("TAIL TOPIC PARTITION", "new records as they come, until you hang up"),
     ("QUIT", "end the connection"),
 )

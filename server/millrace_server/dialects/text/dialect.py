@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Coroutine
 from typing import Any
 
@@ -12,6 +13,8 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import TEXT_OPENINGS
 from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig
+from millrace_server.dialects.login import context_of
+from millrace_server.dialects.text.authentication import auth_message
 from millrace_server.dialects.text.commands import (
     COMMANDS,
     CONVERSATIONS,
@@ -24,10 +27,13 @@ from millrace_server.dialects.text.tail import follow
 from millrace_server.environment.seams import ReadBuffer, Response
 from millrace_server.net.dialect import Handled, Peer
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
+from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 from millrace_server.statistics.requests import UNTIMED, ApiStatistics, ApiTable
 from millrace_wire.frame_reader import FrameReader, FramingError
 
+BEFORE_LOGIN = ("HELP", "AUTH")
+"""What may be typed on a listener with SASL before the client has authenticated, beside QUIT."""
 _OFF = "The text dialect is switched off on this broker (text_dialect = false)"
 
 
@@ -56,7 +62,7 @@ class TextSession:
     FETCH expects to see the record.
     """
 
-    __slots__ = ("_connection", "_dialect", "_is_following", "_services")
+    __slots__ = ("_connection", "_context", "_dialect", "_is_following", "_services")
 
     is_sequential = True
 
@@ -64,6 +70,7 @@ class TextSession:
         self._dialect = dialect
         self._services = dialect.services
         self._connection = connection
+        self._context = RequestContext(**context_of(connection))
         self._is_following = False
 
     def next_request(self, reader: FrameReader) -> bytes | None:
@@ -98,12 +105,14 @@ class TextSession:
         if name == "QUIT":
             self._connection.finish("quit")
             return encoded(["OK bye"])
-        if name == "TAIL":
-            return self._tail(rest, counted)
         try:
-            answer = self._run(name, rest)
+            if name not in BEFORE_LOGIN:
+                self._services.authentication.check_may_request(self._context)
+            if name == "TAIL":
+                return self._tail(rest, counted)
+            answer = self._authenticate(rest) if name == "AUTH" else self._run(name, rest)
         except CORE_ERRORS as error:
-            return _failed(counted, error)
+            return self._failed(counted, error)
         if not isinstance(answer, list):
             return self._answered(answer, counted, began_ns)
         self._time(counted, began_ns)
@@ -127,7 +136,7 @@ class TextSession:
         try:
             response = encoded(await answer)
         except CORE_ERRORS as error:
-            response = _failed(counted, error)
+            response = self._failed(counted, error)
         self._time(counted, began_ns)
         return response
 
@@ -151,18 +160,33 @@ class TextSession:
             finally:
                 self._is_following = False
         except CORE_ERRORS as error:
-            return _failed(counted, error)
+            return self._failed(counted, error)
         return []
+
+    async def _authenticate(self, rest: str) -> Lines:
+        """`AUTH PLAIN USER PASSWORD`, or `AUTH MECHANISM BASE64` for each message."""
+        self._check_on()
+        mechanism, _, message = rest.strip().partition(" ")
+        progress = await self._services.authentication.authenticate(
+            self._context, mechanism.upper(), auth_message(mechanism.upper(), message)
+        )
+        shown = [b64encode(progress.message).decode()] if progress.message else []
+        if progress.is_complete:
+            self._connection.lift_frame_limit()
+            shown.append(f"authenticated as {self._context.principal}")
+        return [" ".join(["OK", *shown])]
+
+    def _failed(self, counted: ApiStatistics, error: Exception) -> Response:
+        refused = as_api_error(error)
+        counted.count_error(refused.code)
+        sasl = self._context.sasl
+        if sasl is not None and sasl.is_refused:
+            self._connection.finish(refused.message)
+        return encoded([error_line(refused)])
 
     def _check_on(self) -> None:
         if not self._dialect.config.text_dialect:
             raise ApiError(ErrorCode.INVALID_REQUEST, _OFF)
-
-
-def _failed(counted: ApiStatistics, error: Exception) -> Response:
-    refused = as_api_error(error)
-    counted.count_error(refused.code)
-    return encoded([error_line(refused)])
 
 
 def _invalid(message: str) -> str:

@@ -27,8 +27,10 @@ from millrace_server.dialects.kafka.handlers import (
     producer_id,
     quorum,
     replicas,
+    sasl,
     topic_partitions,
     topics,
+    users,
 )
 from millrace_server.dialects.response_body import Handled
 from millrace_server.services.services import Services
@@ -49,6 +51,7 @@ HANDLERS: dict[int, Handler] = {
     KafkaApiKey.SYNC_GROUP: group_membership.sync,
     KafkaApiKey.DESCRIBE_GROUPS: group_admin.describe,
     KafkaApiKey.LIST_GROUPS: group_admin.list_groups,
+    KafkaApiKey.SASL_HANDSHAKE: sasl.handshake,
     KafkaApiKey.API_VERSIONS: api_versions.handle,
     KafkaApiKey.CREATE_TOPICS: topics.create,
     KafkaApiKey.DELETE_TOPICS: topics.delete,
@@ -58,6 +61,7 @@ HANDLERS: dict[int, Handler] = {
     KafkaApiKey.DESCRIBE_CONFIGS: configs.describe,
     KafkaApiKey.ALTER_CONFIGS: configs.alter,
     KafkaApiKey.DESCRIBE_LOG_DIRS: log_dirs.handle,
+    KafkaApiKey.SASL_AUTHENTICATE: sasl.authenticate,
     KafkaApiKey.CREATE_PARTITIONS: partitions.create,
     KafkaApiKey.DELETE_GROUPS: group_admin.delete,
     KafkaApiKey.ELECT_LEADERS: replicas.elect,
@@ -65,6 +69,8 @@ HANDLERS: dict[int, Handler] = {
     KafkaApiKey.ALTER_PARTITION_REASSIGNMENTS: replicas.reassign,
     KafkaApiKey.LIST_PARTITION_REASSIGNMENTS: replicas.list_reassignments,
     KafkaApiKey.OFFSET_DELETE: group_admin.delete_offsets,
+    KafkaApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe,
+    KafkaApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter,
     KafkaApiKey.DESCRIBE_QUORUM: quorum.describe,
     KafkaApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
     KafkaApiKey.DESCRIBE_PRODUCERS: active_producers.handle,

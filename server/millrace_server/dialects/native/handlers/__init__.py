@@ -7,6 +7,7 @@ from typing import Any
 
 from millrace_protocol.api import ApiKey
 from millrace_server.dialects.native.handlers import (
+    authenticate,
     configs,
     delete_records,
     elections,
@@ -28,6 +29,7 @@ from millrace_server.dialects.native.handlers import (
     split_ranges,
     statistics,
     topics,
+    users,
 )
 from millrace_server.dialects.native.handlers.forwarding import forwarded
 from millrace_server.dialects.response_body import Handled
@@ -71,5 +73,8 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.RETIRE_BROKER: forwarded(retirement.retire),
     ApiKey.ADD_RAFT_VOTER: forwarded(raft_voters.add),
     ApiKey.REMOVE_RAFT_VOTER: forwarded(raft_voters.remove),
+    ApiKey.AUTHENTICATE: authenticate.handle,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter,
 }
 """The apis of the listener for clients."""

@@ -11,6 +11,7 @@ from millrace_server.dialects.native.handlers import (
     reassignments,
     retirement,
     topics,
+    users,
 )
 from millrace_server.dialects.native.handlers import quorum as quorum_for_clients
 from millrace_server.dialects.native.peer_handlers import (
@@ -48,4 +49,5 @@ PEER_HANDLERS: dict[int, Handler] = {
     ApiKey.RETIRE_BROKER: introduced(controller.passed_on(retirement.retire)),
     ApiKey.ADD_RAFT_VOTER: introduced(controller.passed_on(raft_voters.add)),
     ApiKey.REMOVE_RAFT_VOTER: introduced(controller.passed_on(raft_voters.remove)),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: introduced(controller.passed_on(users.alter)),
 }
