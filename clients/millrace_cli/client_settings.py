@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from millrace_cli.client_identity import identity
+
 if TYPE_CHECKING:
     from millrace.config import ClientConfig
 
@@ -45,7 +47,6 @@ Settings = Annotated[
         help="A setting of the client, such as linger_ms=100; may be repeated.",
     ),
 ]
-CLIENT_ID = "millrace-cli"
 
 
 def client_settings(pairs: Iterable[str] | None, config: type[ClientConfig]) -> dict[str, Any]:
@@ -61,7 +62,10 @@ def client_settings(pairs: Iterable[str] | None, config: type[ClientConfig]) -> 
     from millrace.errors import ConfigError
 
     hints = get_type_hints(config)
-    settings: dict[str, Any] = {"client_id": CLIENT_ID}
+    try:
+        settings: dict[str, Any] = {**identity()}
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None
     assignors: dict[str, list[str]] = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
@@ -70,6 +74,10 @@ def client_settings(pairs: Iterable[str] | None, config: type[ClientConfig]) -> 
             raise typer.BadParameter(f"-X {pair!r} is not NAME=VALUE")
         if name == "assignors" and name in config.parameters:
             assignors = {name: [each.strip() for each in value.split(",")]}
+        elif name in ("password", "token"):
+            raise typer.BadParameter(
+                f"-X {name}: each user of the machine sees it; set MILLRACE_{name.upper()} instead"
+            )
         elif name in config.parameters:
             raise typer.BadParameter(
                 f"-X {name} is no setting: see --help for its flag or argument"

@@ -16,6 +16,7 @@ from millrace.admin import Admin
 from millrace.consumer import Consumer, Start
 from millrace.records import RecordBatch, TopicPartition
 from millrace_cli.broker_watch import ConsumerSilence, watching
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import BrokerUnavailable, Exit, tell
 from millrace_cli.formats.record_text import Formatter, records_before
 from millrace_cli.interruption import SAY_AFTER_S, finish
@@ -102,7 +103,7 @@ class GroupConsumer:
     async def _ends(
         self, consumer: Consumer[bytes, bytes], servers: str
     ) -> dict[TopicPartition, int]:
-        async with Admin(servers, client_id="millrace-cli") as admin:
+        async with Admin(servers, **identity()) as admin:
             topics = [found.unwrap() for found in await admin.describe_topics(self.topics)]
         wanted = [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
         return await end_offsets(consumer, wanted, self.until_ms)

@@ -29,6 +29,7 @@ from millrace_cli.commands.spark import spark
 from millrace_cli.commands.sql import sql
 from millrace_cli.commands.tls import tls
 from millrace_cli.commands.topic import topic
+from millrace_cli.commands.user import user
 from millrace_cli.demo.command import demo
 from millrace_cli.exits import EXIT_CODES, Exit, output_closed, output_failed
 from millrace_cli.standard_output import install
@@ -50,6 +51,7 @@ app.command()(consume)
 app.add_typer(group)
 app.add_typer(cluster)
 app.add_typer(broker)
+app.add_typer(user)
 app.command()(console)
 app.command()(nc)
 app.command()(dissect)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from millrace.records import RecordBatch, TopicPartition
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import CommandError
 from millrace_cli.formats.input_format import BeforeEpoch, timestamp_ms
 from millrace_cli.name_patterns import expand, is_pattern
@@ -93,7 +94,7 @@ async def matching_topics(servers: str, names: Sequence[str]) -> tuple[str, ...]
     if any(map(is_pattern, names)):
         from millrace.admin import Admin
 
-        async with Admin(servers, client_id="millrace-cli") as admin:
+        async with Admin(servers, **identity()) as admin:
             known = await admin.list_topics()
     return expand(names, known, kind="topic")
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from millrace_cli.client_identity import CREDENTIALS_HELP
+
 Servers = Annotated[
     str,
     typer.Option(
@@ -14,7 +16,7 @@ Servers = Annotated[
         metavar="HOST:PORT,...",
         envvar="MILLRACE_SERVERS",
         show_default=True,
-        help="Brokers to connect to first.",
+        help=f"Brokers to connect to first. {CREDENTIALS_HELP}",
     ),
 ]
 DEFAULT_SERVERS = "localhost:9092"

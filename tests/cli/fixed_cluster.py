@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import millrace.admin
+from millrace._broker_error import broker_error
 from millrace.admin import ListedOffset, PartitionDescription, TopicDescription, TopicOutcome
 from millrace.brokers import (
     BrokerDescription,
@@ -23,7 +24,6 @@ from millrace.brokers import (
     QuorumDescription,
     QuorumReplica,
 )
-from millrace.errors import broker_error
 from millrace.groups import (
     CommittedOffset,
     GroupDescription,

@@ -26,6 +26,8 @@ NEEDS_CLUSTER = {
     ("cluster", "remove-voter"),
 }
 """Checked in `test_cli_cluster_changes.py`."""
+NEEDS_USER = {("user", "list")}
+"""Checked in `test_cli_user.py`."""
 NEEDS_BACKUP = {("backup", "create"), ("backup", "verify"), ("restore",)}
 """Checked in `tests/backup/test_backup_commands.py`."""
 CASES = {
@@ -81,7 +83,13 @@ def place(millrace: Millrace, topic: str, tmp_path: Path) -> dict[str, str]:
 
 
 def test_every_command_is_documented_or_an_exception_with_a_reason() -> None:
-    assert set(documented()) == {*CASES, *NEEDS_SPARK, *NEEDS_CLUSTER, *NEEDS_BACKUP}
+    assert set(documented()) == {
+        *CASES,
+        *NEEDS_SPARK,
+        *NEEDS_CLUSTER,
+        *NEEDS_USER,
+        *NEEDS_BACKUP,
+    }
     assert len(BLOCK.findall(PAGE.read_text("utf-8"))) == len(documented())
     assert exceptions().isdisjoint(documented())
     assert {*documented(), *exceptions()} == set(COMMANDS)

@@ -16,7 +16,7 @@ from millrace_cli.bench.measurement import Measurement
 from millrace_cli.bench.random_values import RandomValues
 from millrace_cli.bench.schedule import Schedule
 from millrace_cli.broker_watch import ConsumerSilence, watching
-from millrace_cli.client_settings import CLIENT_ID
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import BrokerUnavailable
 from millrace_cli.progress_display import displayed
 from millrace_cli.read_range import ReadStart, seek_to_start
@@ -45,7 +45,7 @@ class LatencyRun:
         self, servers: str, settings: Mapping[str, Any], *, broker_timeout_s: float
     ) -> None:
         """Sends and receives all records; `settings` are those of the producer."""
-        consumer = Consumer(servers, self._topic, client_id=CLIENT_ID)
+        consumer = Consumer(servers, self._topic, **identity())
         silence = ConsumerSilence(consumer, servers=servers)
         producing = watched_producer(servers, settings, unacked=lambda: self._pending)
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from millrace.admin import Admin
 from millrace.errors import MillraceError, UnknownTopicOrPartition
-from millrace_cli.client_settings import CLIENT_ID
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import tell
 
 PREFIX = "bench-"
@@ -38,7 +38,7 @@ async def used_topic(
         yield name
         return
     name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
-    async with Admin(servers, client_id=CLIENT_ID) as admin:
+    async with Admin(servers, **identity()) as admin:
         try:
             await admin.create_topic(name, partitions=settings.partitions, configs=settings.configs)
             yield name

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import Exit, run
 from millrace_cli.json_output import Json, print_json
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
@@ -55,7 +56,7 @@ def retire(
     async def work() -> Exit:
         from millrace.admin import Admin
 
-        async with Admin(servers, client_id="millrace-cli") as admin:
+        async with Admin(servers, **identity()) as admin:
             found = await admin.retire_broker(node_id)
             while not (found.is_retired or no_wait):
                 if found.replicas:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.commands.cluster_info import info
 from millrace_cli.commands.cluster_start import start
 from millrace_cli.commands.cluster_status import status
@@ -150,7 +151,7 @@ _PARTITION_COLUMNS = ("broker #", "topic", "partition #", "size #", "lag #", "er
 def _admin(servers: str) -> Admin:
     from millrace.admin import Admin
 
-    return Admin(servers, client_id="millrace-cli")
+    return Admin(servers, **identity())
 
 
 async def _brokers(admin: Admin, wanted: int | None) -> Sequence[BrokerDescription]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import Exit, run, unanswered
 from millrace_cli.json_output import Json, print_json
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
@@ -51,7 +52,7 @@ def info(
         from millrace.admin import Admin
         from millrace_cli.each_broker import ask_each
 
-        async with Admin(servers, client_id="millrace-cli") as admin:
+        async with Admin(servers, **identity()) as admin:
             described = await admin.describe_cluster()
             found = await ask_each(
                 described.brokers,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import Exit, run
 from millrace_cli.json_output import Json, print_json
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
@@ -64,7 +65,7 @@ def status(
     async def work() -> Exit:
         from millrace.admin import Admin
 
-        async with Admin(servers, client_id="millrace-cli", request_timeout_ms=TIMEOUT_MS) as admin:
+        async with Admin(servers, **(identity() | {"request_timeout_ms": TIMEOUT_MS})) as admin:
             if watch:
                 await _watch(admin, interval_s, as_json=as_json)
             found = await _state(admin)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import Exit, run
 from millrace_cli.json_output import Json, print_json
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
@@ -60,7 +61,7 @@ def _change(
     async def work() -> Exit:
         from millrace.admin import Admin
 
-        async with Admin(servers, client_id="millrace-cli") as admin:
+        async with Admin(servers, **identity()) as admin:
             change = admin.add_voter if is_added else admin.remove_voter
             await change(node_id, directory_id=directory_id)
         if as_json:

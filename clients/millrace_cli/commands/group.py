@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.commands.group_offsets import delete_offsets, reset
 from millrace_cli.exits import CommandError, Exit, confirm, refused, run
 from millrace_cli.json_output import Json, print_json, print_objects
@@ -195,7 +196,7 @@ _LAG_COLUMNS = ("group", "topic", "partition #", "committed #", "end #", "lag #"
 def _admin(servers: str) -> Admin:
     from millrace.admin import Admin
 
-    return Admin(servers, client_id="millrace-cli")
+    return Admin(servers, **identity())
 
 
 async def _listed(admin: Admin, names: list[str]) -> list[GroupListing]:

@@ -16,7 +16,8 @@ Listen = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         help="Address to listen on; port 0: any. Several with commas between them, tls:// before "
-        "those with TLS.  [default: 127.0.0.1:9092]",
+        "those with TLS, sasl:// or sasl+tls:// where clients authenticate.  "
+        "[default: 127.0.0.1:9092]",
     ),
 ]
 Advertise = Annotated[
@@ -61,7 +62,7 @@ InsecureListen = Annotated[
     bool | None,
     typer.Option(
         "--insecure-listen",
-        help="Listen beyond loopback. Any client can then connect, read and write.",
+        help="Listen beyond loopback without TLS or without authentication.",
     ),
 ]
 Rack = Annotated[

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.commands.topic_describe import describe
 from millrace_cli.commands.topic_elect_leaders import elect_leaders
 from millrace_cli.commands.topic_reassign import reassign
@@ -219,7 +220,7 @@ def delete(
 def _admin(servers: str) -> Admin:
     from millrace.admin import Admin
 
-    return Admin(servers, client_id="millrace-cli")
+    return Admin(servers, **identity())
 
 
 def topic_configs(pairs: list[str] | None) -> dict[str, str | None]:

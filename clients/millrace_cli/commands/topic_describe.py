@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import Exit, run
 from millrace_cli.json_output import Json, print_json
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
@@ -42,7 +43,7 @@ def describe(
         from millrace.admin import Admin
         from millrace_cli.topic_sizes import partition_sizes
 
-        async with Admin(servers, client_id="millrace-cli") as admin:
+        async with Admin(servers, **identity()) as admin:
             found = await admin.describe_topic(name)
             configs = await admin.describe_configs(name)
             starts = await _offsets(admin, found, "earliest")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import CommandError, Exit, confirm, refused, run
 from millrace_cli.json_output import Json, print_objects
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
@@ -53,7 +54,7 @@ def elect_leaders(
     async def find() -> Exit:
         from millrace.admin import Admin
 
-        async with Admin(servers, client_id="millrace-cli") as admin:
+        async with Admin(servers, **identity()) as admin:
             chosen.extend(await _chosen(admin, names or [], partition or [], unclean=unclean))
         return Exit.OK
 
@@ -81,7 +82,7 @@ async def _elect(
 
     if not chosen:
         return []
-    async with Admin(servers, client_id="millrace-cli") as admin:
+    async with Admin(servers, **identity()) as admin:
         outcomes = await admin.elect_leaders(chosen, unclean=unclean)
     return [
         (*where, each.value, None if each.error is None else str(each.error))

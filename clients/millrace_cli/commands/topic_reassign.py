@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import CommandError, Exit, refused, run
 from millrace_cli.json_output import Json, print_objects
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
@@ -81,7 +82,7 @@ def reassign(
     async def work() -> Exit:
         from millrace.admin import Admin
 
-        async with Admin(servers, client_id="millrace-cli") as admin:
+        async with Admin(servers, **identity()) as admin:
             places = await _places(admin, name, partition or [])
             if brokers is not None:
                 rows = await _move(admin, places, brokers, replace=replace, is_awaited=not no_wait)

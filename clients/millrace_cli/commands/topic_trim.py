@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import CommandError, Exit, confirm, refused, run
 from millrace_cli.json_output import Json, print_objects
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
@@ -161,4 +162,4 @@ def _show(rows: list[tuple[object, ...]], as_json: bool) -> Exit:
 def _admin(servers: str) -> Admin:
     from millrace.admin import Admin
 
-    return Admin(servers, client_id="millrace-cli")
+    return Admin(servers, **identity())

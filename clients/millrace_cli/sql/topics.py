@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millrace.sync import Admin, read_arrow, topic_dataset
+from millrace_cli.client_identity import identity
 from millrace_cli.sql.value_fields import arrow_fields, infer_schema
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class TopicTable:
             end=self.ends,
             partitions=[*self.starts],
             fields=arrow_fields(self.schema),
-            client_id=CLIENT_ID,
+            **identity(CLIENT_ID),
         )
 
 
@@ -51,7 +52,7 @@ CLIENT_ID = "millrace-sql"
 
 def list_topics(servers: str) -> list[str]:
     """The names of all topics."""
-    with Admin(servers, client_id=CLIENT_ID) as admin:
+    with Admin(servers, **identity(CLIENT_ID)) as admin:
         return admin.list_topics(internal=True)
 
 
@@ -72,7 +73,7 @@ def open_table(
         servers,
         start="earliest" if start_ms is None else start_ms,
         end="latest" if end_ms is None else end_ms,
-        client_id=CLIENT_ID,
+        **identity(CLIENT_ID),
     ).ranges
     starts = {where.partition: first for where, (first, _) in ranges.items()}
     ends = {where.partition: last for where, (_, last) in ranges.items()}
@@ -94,7 +95,7 @@ def _inferred(
         end=stops,
         partitions=[*starts],
         columns=["partition", "offset", "value"],
-        client_id=CLIENT_ID,
+        **identity(CLIENT_ID),
     ).read_all()
     # In order, so that the columns are in the same order every time.
     order = [("partition", "ascending"), ("offset", "ascending")]
@@ -103,7 +104,7 @@ def _inferred(
 
 def current_ends(topics: Collection[str], servers: str) -> dict[tuple[str, int], int]:
     """The ends of all partitions of the topics."""
-    with Admin(servers, client_id=CLIENT_ID) as admin:
+    with Admin(servers, **identity(CLIENT_ID)) as admin:
         wheres = [
             (topic.name, partition.partition)
             for topic in (outcome.unwrap() for outcome in admin.describe_topics(topics))
