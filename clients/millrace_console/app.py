@@ -24,6 +24,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     FileResponse,
+    HTMLResponse,
     JSONResponse,
     RedirectResponse,
     Response,
@@ -45,6 +46,10 @@ from millrace_console.tail import TailRequest, Tails
 STATIC = Path(__file__).parent / "static"
 BODY_BYTES_MAX = 1 << 20
 _LOGIN_BYTES_MAX = 4096
+_PROBLEM_MARKER = "<!-- problem -->"
+_WRONG_SECRET = (
+    '<p class="problem" role="alert">That is not the password or token of this console.</p>'
+)
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -126,7 +131,7 @@ class Console:
         elif not secret:
             return FileResponse(STATIC / "login.html")
         if not await self.authenticator.accepts(secret):
-            return FileResponse(STATIC / "login-failed.html", 403)
+            return _login_failed()
         return log_in(RedirectResponse("/", 303), self.sessions, self.cookie)
 
     async def _page(self, _: Request) -> Response:
@@ -194,6 +199,11 @@ class _EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             await self.body_iterator.aclose()  # type: ignore[attr-defined]
+
+
+def _login_failed() -> Response:
+    page = (STATIC / "login.html").read_text("utf-8")
+    return HTMLResponse(page.replace(_PROBLEM_MARKER, _WRONG_SECRET), 403)
 
 
 def _answer(endpoint: Endpoint) -> Endpoint:

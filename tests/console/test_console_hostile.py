@@ -54,6 +54,9 @@ async def test_nothing_is_read_without_a_login(console: RunningConsole) -> None:
         assert (await console.http.get(f"/api/{path}")).status_code == 401
     wrong = await console.http.get("/login?token=wrong")
     assert wrong.status_code == 403 and "set-cookie" not in wrong.headers
+    sentence = "That is not the password or token of this console."
+    assert sentence in wrong.text
+    assert sentence not in (await console.http.get("/login")).text
     console.http.cookies.set("millrace-console-1", "x")
     assert (await console.http.get("/api/cluster")).status_code == 401
 
