@@ -276,18 +276,13 @@ class VotersRecord(MetadataRecord):
     voters: tuple[QuorumVoter, ...] = wire(array_of(QuorumVoter), "all of them, by rising id")
 
 
-_TYPE = "type of the resource (W-9.5)"
-_PATTERN = "literal or prefixed (W-9.5)"
-_NAME = "name of the resource, or its beginning"
-
-
 @dataclass(slots=True)
-class AccessControlEntryRecord(MetadataRecord):
-    """An entry of access control is added."""
+class _AccessControlEntryFields(MetadataRecord):
+    """The fields of an entry of access control."""
 
-    resource_type: int = wire(INT8, _TYPE)
-    pattern_type: int = wire(INT8, _PATTERN)
-    name: str = wire(STRING, _NAME)
+    resource_type: int = wire(INT8, "type of the resource (W-9.5)")
+    pattern_type: int = wire(INT8, "literal or prefixed (W-9.5)")
+    name: str = wire(STRING, "name of the resource, or its beginning")
     principal: str = wire(STRING, "the principal that it is about")
     host: str = wire(STRING, "the address of the client that it is about; * for each")
     operation: int = wire(INT8, "what is done with the resource (W-9.5)")
@@ -295,16 +290,16 @@ class AccessControlEntryRecord(MetadataRecord):
 
 
 @dataclass(slots=True)
-class RemoveAccessControlEntryRecord(MetadataRecord):
+class AccessControlEntryRecord(_AccessControlEntryFields):
+    """An entry of access control is added."""
+
+
+@dataclass(slots=True)
+class RemoveAccessControlEntryRecord(_AccessControlEntryFields):
     """The entry with exactly these fields is removed."""
 
-    resource_type: int = wire(INT8, _TYPE)
-    pattern_type: int = wire(INT8, _PATTERN)
-    name: str = wire(STRING, _NAME)
     principal: str = wire(STRING, "the principal that it was about")
     host: str = wire(STRING, "the address of the client that it was about")
-    operation: int = wire(INT8, "what is done with the resource (W-9.5)")
-    permission: int = wire(INT8, "allowed or denied (W-9.5)")
 
 
 @dataclass(slots=True)
