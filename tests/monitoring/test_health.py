@@ -187,7 +187,7 @@ async def test_a_replica_that_is_lost_is_counted_by_its_leader() -> None:
                 pass
 
 
-async def test_a_leader_counts_the_replicas_that_leave_and_join_an_isr() -> None:
+async def test_a_leader_counts_the_changes_that_shrink_and_expand_an_isr() -> None:
     async with Cluster(3, metrics_listen="0") as cluster:
         controller = await cluster.controller()
         leader, follower = (each for each in cluster.running if each != controller)

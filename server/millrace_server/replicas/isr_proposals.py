@@ -51,9 +51,9 @@ class IsrProposals:
         self._broker_epoch = broker_epoch
         self._on_ended = on_ended
         self.shrinks = 0
-        """Replicas that accepted proposals took out."""
+        """Accepted proposals that took replicas out of an ISR."""
         self.expands = 0
-        """Replicas that accepted proposals took in."""
+        """Accepted proposals that took replicas into an ISR."""
         self._proposed: dict[LedPartition, ProposeIsr] = {}
         self._sending: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -112,8 +112,9 @@ class IsrProposals:
                 partition=led.partition.number,
                 isr=list(result.isr),
             )
-            self.shrinks += len(before.difference(result.isr))
-            self.expands += len(frozenset(result.isr) - before)
+            after = frozenset(result.isr)
+            self.shrinks += bool(before - after)
+            self.expands += bool(after - before)
             effects = core.on_accepted(proposal, result.isr, result.partition_epoch, now_ms)
         elif result.error_code in _REFUSED:
             effects = core.on_refused(proposal, now_ms)

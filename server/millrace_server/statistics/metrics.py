@@ -208,14 +208,14 @@ BELOW_MIN_ISR = Metric(
 ISR_SHRINKS = Metric(
     "millrace_isr_shrinks_total",
     Kind.COUNTER,
-    "replicas that leaders of this broker took out of an ISR because they lagged behind; one whose "
-    "broker is gone is taken out by the active controller",
+    "changes of an ISR by which a leader of this broker took out replicas that lagged behind; one "
+    "whose broker is gone is taken out by the active controller",
     kafka="kafka.server:type=ReplicaManager,name=IsrShrinksPerSec",
 )
 ISR_EXPANDS = Metric(
     "millrace_isr_expands_total",
     Kind.COUNTER,
-    "replicas that leaders of this broker took into an ISR because they had caught up",
+    "changes of an ISR by which a leader of this broker took in replicas that had caught up",
     kafka="kafka.server:type=ReplicaManager,name=IsrExpandsPerSec",
 )
 GROUPS = Metric(
