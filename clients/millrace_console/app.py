@@ -38,8 +38,8 @@ from millrace.admin import Admin
 from millrace.errors import BrokerError, ConfigError, MillraceError
 from millrace_console import changes, views
 from millrace_console.access import Authenticator, Sessions
+from millrace_console.errors import InputError, Refused
 from millrace_console.guard import Guard, log_in, refused
-from millrace_console.record_view import FilterError
 from millrace_console.sampler import Sampler
 from millrace_console.tail import TailRequest, Tails
 
@@ -166,7 +166,7 @@ class Console:
         topic = await self.admin.describe_topic(wanted.topic)
         count = len(topic.partitions)
         if wanted.partition is not None and wanted.partition >= count:
-            raise FilterError(f"partition: {wanted.topic} has 0 to {count - 1}")
+            raise InputError(f"partition: {wanted.topic} has 0 to {count - 1}")
         return _EventStream(self.tails.events(wanted, count), media_type="text/event-stream")
 
     async def _record(self, request: Request) -> Response:
@@ -212,9 +212,9 @@ def _answer(endpoint: Endpoint) -> Endpoint:
     async def answer(request: Request) -> Response:
         try:
             return await endpoint(request)
-        except (FilterError, ConfigError) as error:
+        except (InputError, ConfigError) as error:
             return refused(400, str(error))
-        except (changes.Refused, BrokerError) as error:
+        except (Refused, BrokerError) as error:
             return refused(409, str(error))
         except MillraceError as error:
             return refused(502, str(error))
@@ -228,9 +228,9 @@ async def _body(request: Request) -> dict[str, Any]:
     try:
         found = json.loads(await _read(request, BODY_BYTES_MAX))
     except (ValueError, RecursionError):
-        raise FilterError("the body is not JSON") from None
+        raise InputError("the body is not JSON") from None
     if not isinstance(found, dict):
-        raise FilterError("the body is not an object")
+        raise InputError("the body is not an object")
     return found
 
 
@@ -241,7 +241,7 @@ async def _read(request: Request, bytes_max: int) -> bytes:
         async for chunk in chunks:
             data += chunk
             if len(data) > bytes_max:
-                raise FilterError(f"the body has more than {bytes_max} bytes")
+                raise InputError(f"the body has more than {bytes_max} bytes")
     except ClientDisconnect:
-        raise FilterError("the body ended early") from None
+        raise InputError("the body ended early") from None
     return bytes(data)

@@ -12,20 +12,17 @@ from millrace.admin import Admin
 from millrace.errors import GroupNotFound
 from millrace.producer import Producer
 from millrace.records import TopicPartition
-from millrace_console.record_view import FilterError, parsed_record
+from millrace_console.errors import InputError, Refused
+from millrace_console.record_view import parsed_record
 
 DELIVERY_TIMEOUT_MS = 10_000
-
-
-class Refused(Exception):
-    """A change that would do what the user cannot want; the message says what to do."""
 
 
 async def create_topic(admin: Admin, body: Mapping[str, Any]) -> dict[str, Any]:
     """Creates a topic: `topic`, and perhaps `partitions`, `replication_factor`, `configs`."""
     configs = body.get("configs") or {}
     if not isinstance(configs, dict):
-        raise FilterError("configs: give an object, such as {'retention.ms': '60000'}")
+        raise InputError("configs: give an object, such as {'retention.ms': '60000'}")
     partitions = await admin.create_topic(
         _text(body, "topic"),
         partitions=_count(body, "partitions"),
@@ -57,7 +54,7 @@ async def reset_offsets(admin: Admin, group: str, body: Mapping[str, Any]) -> di
     """Moves a group without members, all partitions or none.
 
     `topic` and perhaps `partition`; `to` is "earliest", "latest", or an object with `offset` or
-    `time_ms`. With `dry_run` it says what would be done. Raises `Refused`, `FilterError`.
+    `time_ms`. With `dry_run` it says what would be done. Raises `Refused`, `InputError`.
     """
     await _refuse_members(admin, group)
     topic, partition, target = _text(body, "topic"), body.get("partition"), body.get("to")
@@ -66,7 +63,7 @@ async def reset_offsets(admin: Admin, group: str, body: Mapping[str, Any]) -> di
     if partition is not None:
         wheres = [where for where in wheres if where.partition == partition]
         if not wheres:
-            raise FilterError(f"partition: {topic} has 0 to {len(described.partitions) - 1}")
+            raise InputError(f"partition: {topic} has 0 to {len(described.partitions) - 1}")
     committed = await admin.list_group_offsets(group, wheres)
     moves = await _moves(admin, wheres, target)
     if not body.get("dry_run"):
@@ -110,7 +107,7 @@ async def _moves(
                 where: found[where].offset if found[where].offset >= 0 else ends[where].offset
                 for where in wheres
             }
-    raise FilterError("to: give 'earliest', 'latest', {'offset': N} or {'time_ms': N}")
+    raise InputError("to: give 'earliest', 'latest', {'offset': N} or {'time_ms': N}")
 
 
 async def _refuse_members(admin: Admin, group: str) -> None:
@@ -128,7 +125,7 @@ async def _refuse_members(admin: Admin, group: str) -> None:
 def _text(body: Mapping[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str) or not value:
-        raise FilterError(f"{name}: give a text")
+        raise InputError(f"{name}: give a text")
     return value
 
 
@@ -137,5 +134,5 @@ def _count(body: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if type(value) is not int or value < 1:
-        raise FilterError(f"{name}: give a number of 1 or more, or nothing for the default")
+        raise InputError(f"{name}: give a number of 1 or more, or nothing for the default")
     return value

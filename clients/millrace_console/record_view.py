@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millrace.records import Record
+from millrace_console.errors import InputError
 from millrace_protocol.dissect import Limits, render
 from millrace_protocol.dissect.batches import dissect_batch
 from millrace_protocol.records.header import batch_ranges
@@ -25,10 +26,6 @@ RECORD_BYTES_MAX = 256 * 1024
 HEADERS_MAX = 50
 DISSECTED_LINES_MAX = 400
 _LIMITS = Limits(elements_max=50, records_max=50, batches_max=1, decompressed_bytes_max=4 << 20)
-
-
-class FilterError(ValueError):
-    """A filter that cannot be used; the message is for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +42,10 @@ class RecordFilter:
 
     @classmethod
     def of(cls, text: str, header: str) -> RecordFilter:
-        """A filter as it is typed. Raises `FilterError`."""
+        """A filter as it is typed. Raises `InputError`."""
         name, equals, part = header.partition("=")
         if equals and not name:
-            raise FilterError("header: name a header, as NAME or NAME=PART")
+            raise InputError("header: name a header, as NAME or NAME=PART")
         return cls(text.encode(), name, part.encode())
 
     def matches(self, record: AnyRecord) -> bool:
@@ -127,17 +124,17 @@ def dissected(batches: memoryview, offset: int) -> list[str]:
 
 
 def parsed_record(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of `Producer.send` from an object of the page. Raises `FilterError`.
+    """Arguments of `Producer.send` from an object of the page. Raises `InputError`.
 
     `key` and `value` are text or null, `key_base64` and `value_base64` bytes. `headers` is an
     object of texts, `partition` a number or null.
     """
     partition = body.get("partition")
     if partition is not None and (type(partition) is not int or partition < 0):
-        raise FilterError("partition: give a number, or nothing for the partitioner's choice")
+        raise InputError("partition: give a number, or nothing for the partitioner's choice")
     headers = body.get("headers") or {}
     if not isinstance(headers, dict) or not all(isinstance(v, str) for v in headers.values()):
-        raise FilterError("headers: give an object of texts, such as {'source': 'console'}")
+        raise InputError("headers: give an object of texts, such as {'source': 'console'}")
     return {
         "key": _bytes(body, "key"),
         "value": _bytes(body, "value"),
@@ -152,11 +149,11 @@ def _bytes(body: Mapping[str, Any], name: str) -> bytes | None:
         try:
             return base64.b64decode(encoded, validate=True)
         except (TypeError, ValueError):
-            raise FilterError(f"{name}_base64: is not base64") from None
+            raise InputError(f"{name}_base64: is not base64") from None
     if text is None:
         return None
     if not isinstance(text, str):
-        raise FilterError(f"{name}: give a text, or null")
+        raise InputError(f"{name}: give a text, or null")
     return text.encode("utf-8", "surrogatepass")
 
 

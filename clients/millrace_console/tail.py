@@ -22,11 +22,11 @@ from typing import Any
 from millrace.consumer import Consumer, Start
 from millrace.errors import MillraceError
 from millrace.records import TopicPartition
+from millrace_console.errors import InputError
 from millrace_console.record_view import (
     RECORD_BYTES_MAX,
     TAIL_BYTES_MAX,
     AnyRecord,
-    FilterError,
     RecordFilter,
     dissected,
     hex_dump,
@@ -55,11 +55,11 @@ class TailRequest:
 
     @classmethod
     def of(cls, topic: str, query: Mapping[str, str]) -> TailRequest:
-        """From the query of the page. Raises `FilterError`."""
+        """From the query of the page. Raises `InputError`."""
         partition = _number(query, "partition")
         offset = _number(query, "offset")
         if offset is not None and partition is None:
-            raise FilterError("offset: choose the partition that it is in")
+            raise InputError("offset: choose the partition that it is in")
         start: Start = "latest"
         if query.get("start") == "earliest":
             start = "earliest"
@@ -177,5 +177,5 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise FilterError(f"{name}: {text[:40]!r} is not a number of 0 or more")
+        raise InputError(f"{name}: {text[:40]!r} is not a number of 0 or more")
     return int(text)
