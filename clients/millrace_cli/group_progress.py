@@ -14,7 +14,6 @@ from millrace.admin import Admin
 from millrace.groups import GroupDescription
 from millrace.records import TopicPartition
 from millrace_cli.exits import CommandError
-from millrace_cli.offset_reset import PartitionOffsets
 
 GROUPS_PER_ROUND = 50
 """Groups that are asked for at once."""
@@ -96,38 +95,17 @@ async def committed_of(
     return dict(sorted(found.items()))
 
 
-async def partition_offsets(
-    admin: Admin,
-    group: str,
-    chosen: Mapping[str, list[int] | None],
-    time_ms: int | None,
-) -> dict[TopicPartition, PartitionOffsets]:
-    """The offsets of the given partitions, or of all with a committed offset.
+async def reset_partitions(
+    admin: Admin, group: str, chosen: Mapping[str, list[int] | None]
+) -> list[TopicPartition]:
+    """The partitions that are chosen, or all with a committed offset, in order.
 
     Raises `CommandError` for unknown partitions, and when there is no partition.
     """
-    committed = await admin.list_group_offsets(group)
-    if chosen:
-        partitions = await _chosen(admin, chosen)
-    else:
-        partitions = sorted(committed)
+    partitions = await _chosen(admin, chosen) if chosen else await admin.list_group_offsets(group)
     if not partitions:
         raise CommandError(f"group {group} has no committed offsets; name topics with --topic")
-    starts = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
-    ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))
-    at_time: dict[TopicPartition, int] = {}
-    if time_ms is not None:
-        found = await admin.list_offsets(dict.fromkeys(partitions, time_ms))
-        at_time = {where: answer.offset for where, answer in found.items() if answer.offset >= 0}
-    return {
-        where: PartitionOffsets(
-            committed[where].offset if where in committed else None,
-            starts[where].offset,
-            ends[where].offset,
-            at_time.get(where),
-        )
-        for where in partitions
-    }
+    return sorted(partitions)
 
 
 async def _progress(admin: Admin, groups: Sequence[GroupDescription]) -> list[list[Progress]]:

@@ -1,6 +1,6 @@
 """What the console changes, if it may: topics, records, and the offsets of groups.
 
-Owns the bodies of these requests and the plan of a reset. A body is an object of JSON.
+Owns the bodies of these requests. A body is an object of JSON.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from millrace._group.offset_reset import NoSuchOffset, Target
+from millrace._group_reset import planned_moves
 from millrace.admin import Admin
 from millrace.errors import GroupNotFound
 from millrace.producer import Producer
@@ -56,57 +58,44 @@ async def reset_offsets(admin: Admin, group: str, body: Mapping[str, Any]) -> di
     `topic` and perhaps `partition`; `to` is "earliest", "latest", or an object with `offset` or
     `time_ms`. With `dry_run` it says what would be done. Raises `Refused`, `InputError`.
     """
+    topic, partition, target = _text(body, "topic"), body.get("partition"), _target(body.get("to"))
     await _refuse_members(admin, group)
-    topic, partition, target = _text(body, "topic"), body.get("partition"), body.get("to")
     described = await admin.describe_topic(topic)
     wheres = [TopicPartition(topic, each.partition) for each in described.partitions]
     if partition is not None:
         wheres = [where for where in wheres if where.partition == partition]
         if not wheres:
             raise InputError(f"partition: {topic} has 0 to {len(described.partitions) - 1}")
-    committed = await admin.list_group_offsets(group, wheres)
-    moves = await _moves(admin, wheres, target)
+    try:
+        moves = await planned_moves(admin, group, wheres, target)
+    except NoSuchOffset as error:
+        raise Refused(str(error)) from None
     if not body.get("dry_run"):
-        for outcome in (await admin.alter_group_offsets(group, moves)).values():
+        outcomes = await admin.alter_group_offsets(group, {each.where: each.to for each in moves})
+        for outcome in outcomes.values():
             outcome.unwrap()
     return {
         "group": group,
         "moves": [
             {
-                "topic": where.topic,
-                "partition": where.partition,
-                "committed": committed[where].offset if where in committed else None,
-                "to": offset,
+                "topic": each.where.topic,
+                "partition": each.where.partition,
+                "committed": each.committed,
+                "to": each.to,
             }
-            for where, offset in moves.items()
+            for each in moves
         ],
     }
 
 
-async def _moves(
-    admin: Admin, wheres: list[TopicPartition], target: object
-) -> dict[TopicPartition, int]:
-    starts = await admin.list_offsets(dict.fromkeys(wheres, "earliest"))
-    ends = await admin.list_offsets(dict.fromkeys(wheres, "latest"))
-    match target:
-        case "earliest":
-            return {where: starts[where].offset for where in wheres}
-        case "latest":
-            return {where: ends[where].offset for where in wheres}
+def _target(to: object) -> Target:
+    match to:
+        case "earliest" | "latest":
+            return Target(end=to)
         case {"offset": int(offset)}:
-            for where in wheres:
-                if not starts[where].offset <= offset <= ends[where].offset:
-                    raise Refused(
-                        f"{where} has offsets from {starts[where].offset} to "
-                        f"{ends[where].offset}; give one of them"
-                    )
-            return dict.fromkeys(wheres, offset)
+            return Target(offset=offset)
         case {"time_ms": int(time_ms)} if time_ms >= 0:
-            found = await admin.list_offsets(dict.fromkeys(wheres, time_ms))
-            return {
-                where: found[where].offset if found[where].offset >= 0 else ends[where].offset
-                for where in wheres
-            }
+            return Target(time_ms=time_ms)
     raise InputError("to: give 'earliest', 'latest', {'offset': N} or {'time_ms': N}")
 
 

@@ -162,6 +162,11 @@ async def test_offsets_are_reset_after_a_dry_run(
     await console.read_until("groups/readers", lambda found: found["lag"] == 0)
     beyond = await console.change("groups/readers/offsets", {**body, "to": {"offset": 9}}, token)
     assert beyond.status_code == 409 and "from 0 to 3" in beyond.json()["error"]
+    later = {"time_ms": 9_999_999_999_999}
+    at_time = await console.change("groups/readers/offsets", {**body, "to": later}, token)
+    assert at_time.json()["moves"] == [{**move, "committed": 3}]
+    unknown = await console.change("groups/readers/offsets", {**body, "to": "middle"}, token)
+    assert unknown.status_code == 400 and "'earliest'" in unknown.json()["error"]
 
 
 async def test_a_console_outlives_its_broker(broker: Broker, console: RunningConsole) -> None:

@@ -1,6 +1,7 @@
 """`millrace group reset` and `delete-offsets`: change the committed offsets of a group.
 
-Owns the flags and the output. `group_progress` asks the broker; `offset_reset` plans a reset.
+Owns the flags and the output. `group_progress` asks the broker; `millrace._group_reset` plans a
+reset.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from millrace_cli.table import show
 from millrace_cli.visible_text import counted
 
 if TYPE_CHECKING:
+    from millrace._group.offset_reset import Move, Target
     from millrace.admin import Admin
     from millrace.records import TopicPartition
-    from millrace_cli.offset_reset import Move, Target
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Group name.")]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
@@ -72,7 +73,7 @@ def reset(
     If one partition cannot be moved, none is moved. Prints topic, partition, the committed offset
     before, and the one after.
     """
-    from millrace_cli.offset_reset import chosen_partitions
+    from millrace_cli.partition_names import chosen_partitions
 
     target = _target(
         to_earliest=to_earliest,
@@ -87,12 +88,17 @@ def reset(
         raise typer.BadParameter(f"--topic: {error}") from None
 
     async def work() -> Exit:
-        from millrace_cli.group_progress import partition_offsets
-        from millrace_cli.offset_reset import plan
+        from millrace._group.offset_reset import NoSuchOffset
+        from millrace._group_reset import planned_moves
+        from millrace_cli.group_progress import reset_partitions
 
         async with _admin(servers) as admin:
             await _refuse_members(admin, name)
-            moves = plan(target, await partition_offsets(admin, name, chosen, target.time_ms))
+            partitions = await reset_partitions(admin, name, chosen)
+            try:
+                moves = await planned_moves(admin, name, partitions, target)
+            except NoSuchOffset as error:
+                raise CommandError(str(error)) from None
             if not dry_run:
                 outcomes = await admin.alter_group_offsets(name, {m.where: m.to for m in moves})
                 for outcome in outcomes.values():
@@ -127,7 +133,7 @@ def delete_offsets(
     The group then begins there as a new one does. Prints topic, partition, and the committed offset
     that was deleted.
     """
-    from millrace_cli.offset_reset import chosen_partitions
+    from millrace_cli.partition_names import chosen_partitions
 
     try:
         chosen = chosen_partitions(topic)
@@ -185,8 +191,8 @@ def _target(
     to_timestamp: str | None,
     shift_by: int | None,
 ) -> Target:
+    from millrace._group.offset_reset import Target
     from millrace_cli.formats.input_format import timestamp_ms
-    from millrace_cli.offset_reset import Target
 
     targets = []
     if to_earliest:

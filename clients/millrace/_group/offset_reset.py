@@ -1,17 +1,20 @@
-"""The plan of `millrace group reset`: the target, and the new offset of each partition.
+"""The plan of a reset: where it leads, and the new offset of a group in each partition.
 
-Owns the targets, their offsets in each partition, and the errors. Asks no broker: the caller passes
+Owns the targets, their offsets in each partition, and the error. Asks no broker: the caller passes
 the offsets of the partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from millrace.records import TopicPartition
-from millrace_cli.exits import CommandError
+
+
+class NoSuchOffset(Exception):
+    """A partition has no offset that the target names; the sentence is for the user."""
 
 
 class PartitionOffsets(NamedTuple):
@@ -45,7 +48,7 @@ class Target:
 
 
 def plan(target: Target, known: Mapping[TopicPartition, PartitionOffsets]) -> list[Move]:
-    """A move for each partition, in order. Raises `CommandError` where no such offset exists."""
+    """A move for each partition, in order. Raises `NoSuchOffset`."""
     return [
         Move(where, known[where].committed, _offset(target, where, known[where]))
         for where in sorted(known)
@@ -55,44 +58,18 @@ def plan(target: Target, known: Mapping[TopicPartition, PartitionOffsets]) -> li
 def _offset(target: Target, where: TopicPartition, known: PartitionOffsets) -> int:
     if target.shift is not None:
         if known.committed is None:
-            raise CommandError(
+            raise NoSuchOffset(
                 f"the group has no committed offset for {where} to shift; reset it to an offset, "
                 "to the earliest, or to the latest"
             )
         return min(max(known.committed + target.shift, known.start), known.end)
     if target.offset is not None:
         if not known.start <= target.offset <= known.end:
-            raise CommandError(
+            raise NoSuchOffset(
                 f"{where} has offsets from {known.start} to {known.end}; {target.offset} is not "
-                "among them. Give another offset, or other partitions with --topic"
+                "among them. Give another offset, or other partitions"
             )
         return target.offset
     if target.time_ms is not None:
         return known.end if known.at_time is None else known.at_time
     return known.start if target.end == "earliest" else known.end
-
-
-def chosen_partitions(named: Sequence[str]) -> dict[str, list[int] | None]:
-    """The selected partitions of each topic; None for all.
-
-    Raises `ValueError` for a text that is neither a topic nor a topic with numbers.
-
-    >>> chosen_partitions(["clicks:2,0", "views", "clicks:1"])
-    {'clicks': [0, 1, 2], 'views': None}
-    """
-    chosen: dict[str, list[int] | None] = {}
-    for text in named:
-        topic, colon, numbers = text.partition(":")
-        if not topic:
-            raise ValueError(f"{text!r} names no topic")
-        if not colon:
-            chosen[topic] = None
-            continue
-        wanted = []
-        for number in numbers.split(","):
-            if not (number.isascii() and number.isdigit() and len(number) < 10):
-                raise ValueError(f"{text!r}: {number!r} is not a partition; type {topic}:0,1")
-            wanted.append(int(number))
-        before = chosen.get(topic, [])
-        chosen[topic] = None if before is None else sorted({*before, *wanted})
-    return chosen

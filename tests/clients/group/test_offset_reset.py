@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace._group.offset_reset import Move, NoSuchOffset, PartitionOffsets, Target, plan
 from millrace.records import TopicPartition
-from millrace_cli.exits import CommandError
-from millrace_cli.offset_reset import Move, PartitionOffsets, Target, chosen_partitions, plan
 
 FIRST, SECOND = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 
@@ -53,7 +52,7 @@ def test_one_partition_that_cannot_be_moved_keeps_all_where_they_are(
         FIRST: PartitionOffsets(committed=50, start=0, end=100),
         SECOND: PartitionOffsets(committed=None, start=10, end=90),
     }
-    with pytest.raises(CommandError, match=sentence):
+    with pytest.raises(NoSuchOffset, match=sentence):
         plan(goal, known)
 
 
@@ -69,14 +68,3 @@ def test_a_shift_never_leaves_the_partition(
     (move,) = plan(Target(shift=shift), {FIRST: PartitionOffsets(committed, start, start + size)})
     assert start <= move.to <= start + size
     assert move.to in (committed + shift, start, start + size)
-
-
-def test_a_topic_without_numbers_stands_for_all_of_it() -> None:
-    assert chosen_partitions(["a:1,0,1", "b:3", "a:2"]) == {"a": [0, 1, 2], "b": [3]}
-    assert chosen_partitions(["a:1", "a"]) == chosen_partitions(["a", "a:1"]) == {"a": None}
-
-
-@pytest.mark.parametrize("text", ["", ":0", "a:", "a:x", "a:0,", "a:-1", "a:0:1", "a:²"])
-def test_a_malformed_partition_list_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"names no topic|is not a partition"):
-        chosen_partitions([text])
