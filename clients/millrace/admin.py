@@ -86,6 +86,11 @@ class PartitionDescription:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
 
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether it lacks a leader or an in-sync replica."""
+        return self.leader is None or len(self.isr) < len(self.replicas)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:

@@ -89,9 +89,13 @@ class ClusterState:
         return found
 
 
-def degraded(topics: Iterable[TopicDescription]) -> list[str]:
-    """The names of topics with partitions that lack a leader or an in-sync replica."""
-    return [topic.name for topic in topics if any(map(_is_degraded, topic.partitions))]
+def under_replicated(topics: Iterable[TopicDescription]) -> list[str]:
+    """The names of topics with under-replicated partitions."""
+    return [
+        topic.name
+        for topic in topics
+        if any(partition.is_under_replicated for partition in topic.partitions)
+    ]
 
 
 def cluster_state(
@@ -101,7 +105,7 @@ def cluster_state(
     *,
     min_isr: Mapping[str, int],
 ) -> ClusterState:
-    """The state of the cluster. `min_isr` has the topics that are `degraded`."""
+    """The state of the cluster. `min_isr` has the topics that are `under_replicated`."""
     partitions = [(topic.name, each) for topic in topics for each in topic.partitions]
     leaders = Counter(each.leader for _, each in partitions if each.leader is not None)
     in_sync = Counter(node for _, each in partitions for node in each.isr)
@@ -130,15 +134,11 @@ def cluster_state(
             min_isr.get(name, 1),
         )
         for name, each in partitions
-        if _is_degraded(each)
+        if each.is_under_replicated
     ]
     order = list(Fault)
     unhealthy.sort(key=lambda each: (order.index(each.faults[0]), each.where))
     return ClusterState(cluster.cluster_id, quorum, brokers, len(partitions), tuple(unhealthy))
-
-
-def _is_degraded(partition: PartitionDescription) -> bool:
-    return partition.leader is None or len(partition.isr) < len(partition.replicas)
 
 
 def _faults(partition: PartitionDescription, min_isr: int) -> tuple[Fault, ...]:

@@ -64,7 +64,7 @@ def cluster_view(found: Snapshot) -> dict[str, Any]:
         _partition(found, topic, each)
         for topic in found.topics.values()
         for each in topic.partitions
-        if each.leader is None or len(each.isr) < len(each.replicas)
+        if each.is_under_replicated
     ]
     return {
         **_head(found),

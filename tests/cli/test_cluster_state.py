@@ -11,7 +11,7 @@ from millrace.brokers import (
     QuorumDescription,
     QuorumReplica,
 )
-from millrace_cli.cluster_state import ClusterState, Fault, as_json, cluster_state, degraded
+from millrace_cli.cluster_state import ClusterState, Fault, as_json, cluster_state, under_replicated
 
 DIRECTORY = uuid.UUID(int=1)
 
@@ -41,7 +41,7 @@ def found(
     described = ClusterDescription(
         "c", 1, tuple(BrokerDescription(n, "h", 9000 + n, {1: "a"}.get(n)) for n in brokers)
     )
-    names = dict.fromkeys(degraded(topics), min_isr)
+    names = dict.fromkeys(under_replicated(topics), min_isr)
     return cluster_state(described, state, topics, min_isr=names)
 
 

@@ -78,13 +78,13 @@ def status(
 async def _state(admin: Admin) -> ClusterState:
     import asyncio
 
-    from millrace_cli.cluster_state import MIN_ISR, cluster_state, degraded
+    from millrace_cli.cluster_state import MIN_ISR, cluster_state, under_replicated
 
     quorum = await admin.describe_quorum()
     topics = await _topics(admin)
     cluster = await admin.describe_cluster()
     min_isr: dict[str, int] = {}
-    names = degraded(topics)
+    names = under_replicated(topics)
     for start in range(0, len(names), CONFIGS_AT_ONCE):
         some = names[start : start + CONFIGS_AT_ONCE]
         configs = await asyncio.gather(*map(admin.describe_configs, some), return_exceptions=True)
