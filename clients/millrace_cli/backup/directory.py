@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 from uuid import UUID
 
 import crc32c
@@ -29,10 +28,10 @@ from millrace_cli.backup.manifest import (
 )
 from millrace_cli.exits import InputError
 from millrace_server.disk.lock import LOCK_NAME, DirectoryLock
+from millrace_server.disk.os_disk import DIRECTORY_MODE, FILE_MODE, OsDisk
+from millrace_server.log.checkpoint_file import TEMPORARY_SUFFIX, replace_file
 
-DIRECTORY_MODE: Final = 0o700
-"""Records are for the owner alone, as in a data directory."""
-FILE_MODE: Final = 0o600
+_TEMPORARY_NAME = MANIFEST_NAME + TEMPORARY_SUFFIX
 
 
 class BackupDirectory:
@@ -59,7 +58,7 @@ class BackupDirectory:
             foreign = sorted(
                 entry.name
                 for entry in self.root.iterdir()
-                if entry.name not in (LOCK_NAME, "topics", _temporary(self.root).name)
+                if entry.name not in (LOCK_NAME, "topics", _TEMPORARY_NAME)
             )
             if foreign:
                 raise InputError(
@@ -81,15 +80,7 @@ class BackupDirectory:
 
     def replace(self, backup: Backup) -> None:
         """Makes a backup the one of this directory, durably. Raises `OSError`."""
-        temporary = _temporary(self.root)
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT, FILE_MODE)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(encode_manifest(backup))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.root / MANIFEST_NAME)
-        sync_directory(self.root)
+        replace_file(OsDisk(self.root), MANIFEST_NAME, encode_manifest(backup))
 
     def remove_others(self, backup: Backup | None) -> None:
         """Removes the files of records that the backup does not name. Raises `OSError`."""
@@ -119,8 +110,9 @@ class PartitionFiles:
     def __init__(
         self, root: Path, topic_id: UUID, number: int, *, run: int, file_bytes: int
     ) -> None:
-        self._directory = root / partition_path(topic_id, number)
         self._root = root
+        self._path = partition_path(topic_id, number)
+        self._directory = root / self._path
         self._run = run
         self._file_bytes = file_bytes
         self.files: list[BackupFile] = []
@@ -154,29 +146,15 @@ class PartitionFiles:
 
     def sync(self) -> None:
         """Makes the files durable, with their names. Raises `OSError`."""
+        if not self.files:
+            return
+        disk = OsDisk(self._root)
         for file in self.files:
-            descriptor = os.open(
-                self._directory / file_name(file.start_offset, self._run), os.O_RDONLY
-            )
+            written = disk.open(f"{self._path}/{file_name(file.start_offset, self._run)}")
             try:
-                os.fsync(descriptor)
+                written.sync()
             finally:
-                os.close(descriptor)
-        if self.files:
-            for directory in (self._directory, *self._directory.parents):
-                sync_directory(directory)
-                if directory == self._root:
-                    break
-
-
-def sync_directory(path: Path) -> None:
-    """Makes the names in a directory durable. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _temporary(root: Path) -> Path:
-    return root / f"{MANIFEST_NAME}.tmp"
+                written.release()
+        parts = self._path.split("/")
+        for depth in range(len(parts), -1, -1):
+            disk.sync_directory("/".join(parts[:depth]))
