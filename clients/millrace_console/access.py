@@ -100,11 +100,6 @@ def is_address(host: str) -> bool:
     return True
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only processes of this machine can connect to an address to listen on."""
-    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
-
-
 def is_same_origin(origin: str, host: str) -> bool:
     """Whether an `Origin` header names the host that a request was sent to.
 

@@ -6,8 +6,6 @@ Owns what one setting may be and what two may not be together. The bounds of `li
 
 from __future__ import annotations
 
-import ipaddress
-
 from millrace_protocol.scram import SCRAM_MECHANISMS
 from millrace_server.api_error import ApiError
 from millrace_server.config import NODE_ID_MAX, BrokerConfig, ConfigError
@@ -15,6 +13,7 @@ from millrace_server.listeners import (
     Address,
     ListenerConfig,
     host_and_port,
+    is_loopback,
     parse_advertised,
     parse_listeners,
 )
@@ -217,22 +216,13 @@ def _check_exposure(
     name: str, address: Address, config: BrokerConfig, *, missing: str = "authentication"
 ) -> None:
     host, _ = address
-    if not config.insecure_listen and not _is_loopback(host):
+    if not config.insecure_listen and not is_loopback(host):
         secure = ", put sasl+tls:// before the address" if name == "listen" else ""
         raise _error(
             name,
             f"{host} is reachable from other machines and there is no {missing}; listen on "
             f"127.0.0.1{secure}, or say insecure_listen (--insecure-listen) if you mean it",
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _error(name: str, reason: str) -> ConfigError:

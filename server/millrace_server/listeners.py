@@ -17,6 +17,7 @@ on the listener that it has connected to (KIP-103), so a name means the same on 
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -94,9 +95,19 @@ def parse_advertised(advertise: str, listeners: tuple[ListenerConfig, ...]) -> d
 def host_and_port(text: str) -> Address:
     """Splits HOST:PORT; no host means all addresses. Raises `ValueError`."""
     host, separator, port = text.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65_535:
+    if not separator or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
         raise ValueError(f"{text!r} is not HOST:PORT with a port of 0 to 65535")
     return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only processes of this machine can connect to an address to listen on."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _listeners(listen: str) -> Iterator[ListenerConfig]:

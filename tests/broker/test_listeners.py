@@ -42,6 +42,7 @@ def test_listeners_have_names_of_their_own_or_those_of_their_security() -> None:
         ("=h:1", "'' is no name of a listener"),
         ("ssl://h:1", "a scheme that is not known; there are tls://, sasl://"),
         ("tls://h", "is not HOST:PORT"),
+        ("h:²", "is not HOST:PORT"),
         (",".join(f"l{n}=h:{n}" for n in range(1, 18)), "has 17 listeners; there are at most 16"),
     ],
 )

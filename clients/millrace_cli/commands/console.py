@@ -73,19 +73,22 @@ def console(
     'millrace[console]'.
     """
     from millrace.config import ClientConfig
+    from millrace_server.listeners import host_and_port, is_loopback
 
+    try:
+        host, port = host_and_port(listen)
+    except ValueError as error:
+        raise typer.BadParameter(f"--listen: {error}") from None
     options = client_settings(setting, ClientConfig)
     password = _password(password_file)
 
     async def work() -> Exit:
         try:
-            from millrace_console.access import is_loopback
             from millrace_console.serve import serve
         except ImportError as error:
             raise CommandError(
                 f"{error.name} is not installed; pip install 'millrace[console]'"
             ) from None
-        host, port = _address(listen)
         if not is_loopback(host) and not insecure_listen:
             return ended(
                 Exit.USAGE,
@@ -129,13 +132,6 @@ def _password(file: Path | None) -> str | None:
             f"the password has fewer than {_PASSWORD_CHARS_MIN} characters; give a longer one"
         )
     return found
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise typer.BadParameter(f"--listen: {text!r} is not HOST:PORT with a port of 0 to 65535")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _listening(host: str, port: int) -> socket.socket:
