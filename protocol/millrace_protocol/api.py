@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Flag, IntEnum, auto
 
 from millrace_protocol.messages import (
+    acls,
     admin,
     alter_partition,
     authenticate,
@@ -64,6 +65,9 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     DESCRIBE_LOG_DIRS = 35
     AUTHENTICATE = 36
@@ -266,6 +270,9 @@ _CLIENT_APIS = (
         scram_credentials.AlterUserScramCredentialsResponse,
         listeners=_BOTH,
     ),
+    Api(ApiKey.DESCRIBE_ACLS, acls.DescribeAclsRequest, acls.DescribeAclsResponse),
+    Api(ApiKey.CREATE_ACLS, acls.CreateAclsRequest, acls.CreateAclsResponse, listeners=_BOTH),
+    Api(ApiKey.DELETE_ACLS, acls.DeleteAclsRequest, acls.DeleteAclsResponse, listeners=_BOTH),
 )
 
 _BROKER_APIS = tuple(

@@ -39,6 +39,9 @@ class ErrorCode(IntEnum):
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
@@ -53,6 +56,7 @@ class ErrorCode(IntEnum):
     POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     INVALID_PRODUCER_EPOCH = 47
+    SECURITY_DISABLED = 54
     KAFKA_STORAGE_ERROR = 56
     SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
@@ -179,6 +183,15 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.INVALID_COMMIT_OFFSET_SIZE: _T(
         "The commit does not fit; commit fewer partitions at a time"
     ),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _T(
+        "The client has no right to do this with the topic; ask the operator for one"
+    ),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _T(
+        "The client has no right to do this with the group; ask the operator for one"
+    ),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _T(
+        "The client has no right to do this with the cluster; ask the operator for one"
+    ),
     ErrorCode.INVALID_TIMESTAMP: _T(
         "A timestamp is farther from the broker's clock than the topic allows"
     ),
@@ -217,6 +230,9 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.INVALID_PRODUCER_EPOCH: _T(
         "A newer holder of this producer id writes; stop, and report it",
         fenced=True,
+    ),
+    ErrorCode.SECURITY_DISABLED: _T(
+        "The broker has no authorization; its setting `authorization` switches it on"
     ),
     ErrorCode.KAFKA_STORAGE_ERROR: _T(
         "The partition is offline after a disk fault; see the broker's log"

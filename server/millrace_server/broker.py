@@ -47,8 +47,10 @@ from millrace_server.replicas.corruption_repair import CorruptionRepair
 from millrace_server.replicas.replica_manager import ReplicaManager
 from millrace_server.replication.config import ReplicationConfig
 from millrace_server.services import broker_gauges
+from millrace_server.services.acls import AclService
 from millrace_server.services.administration import AdministrationService
 from millrace_server.services.authentication import AuthenticationService
+from millrace_server.services.authorizer import Authorizer
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.delete_records import DeleteRecordsService
@@ -273,6 +275,7 @@ class Broker:
             broker_epoch=lambda: self.lifecycle.epoch,
             until=lambda condition: self.metadata.publisher.until(condition),
         )
+        authorizer = Authorizer(self.cache, self.config, self.statistics, self.env.clock)
         self.services = Services(
             produce=self._produce_service(),
             fetch=self._fetch_service(),
@@ -287,9 +290,11 @@ class Broker:
             log_dirs=LogDirService(self.partitions, self.env, self.scheduler),
             quorum=self.quorum,
             administration=self._administration(),
-            voters=VoterService(self.active),
+            voters=VoterService(self.active, self.controller),
             authentication=self.authentication,
+            authorizer=authorizer,
             users=UserService(self.env, self.active, self.cache, self.controller),
+            acls=AclService(self.active, self.cache, self.controller, authorizer),
             controller=self.controller,
             requests=self.requests,
             replica_fetch=self.replica_fetch,

@@ -60,6 +60,16 @@ class BrokerConfig:
         "Mechanisms of the listeners with SASL, with commas between them: SCRAM-SHA-256, "
         "SCRAM-SHA-512, and PLAIN, which is offered with TLS only.",
     )
+    authorization: str = setting(
+        "auto",
+        "Whether clients need rights for what they do: on, off, or auto, which is on as soon as "
+        "a listener has SASL or `tls_client_ca` is set. Kafka's `authorizer.class.name`.",
+    )
+    super_users: str = setting(
+        "",
+        "Principals that may do everything, with semicolons between them: `User:admin;User:ops`. "
+        "Kafka's `super.users`.",
+    )
     failed_authentication_delay_ms: int = setting(
         100,
         "A client that fails to authenticate hears of it after so long; other connections do not "
@@ -228,6 +238,17 @@ class BrokerConfig:
         listeners = parse_listeners(self.listen)
         advertised = parse_advertised(self.advertise, listeners)
         return tuple(replace(each, advertised=advertised.get(each.name)) for each in listeners)
+
+    @property
+    def has_authorization(self) -> bool:
+        """Whether clients need rights."""
+        has_identities = self.tls_client_ca or any(each.is_sasl for each in self.listeners)
+        return self.authorization == "on" or (self.authorization == "auto" and bool(has_identities))
+
+    @property
+    def super_user_names(self) -> tuple[str, ...]:
+        """The principals of `super_users`."""
+        return tuple(filter(None, map(str.strip, self.super_users.split(";"))))
 
     @property
     def mechanisms(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from millrace_server.topic_config import TopicConfig
 SASL_MECHANISMS = (*SCRAM_MECHANISMS, "PLAIN")
 _WORDS = {
     "loop": ("uvloop", "asyncio"),
+    "authorization": ("auto", "on", "off"),
     "log_level": ("debug", "info", "warning", "error"),
     "log_format": ("auto", "json", "console"),
 }
@@ -88,6 +89,7 @@ def _check_addresses(config: BrokerConfig) -> None:
         _check_listener(listener, config)
     _check_tls_files(config)
     _check_mechanisms(config)
+    _check_super_users(config)
     _check_listener_for_metrics(config)
     _check_quorum(config)
 
@@ -120,6 +122,14 @@ def _check_tls_files(config: BrokerConfig) -> None:
     for name in ("tls_certificate", "tls_key", "tls_client_ca"):
         if getattr(config, name) and not has_tls:
             raise _error(name, "no listener has TLS; put tls:// before an address of listen")
+
+
+def _check_super_users(config: BrokerConfig) -> None:
+    for name in config.super_user_names:
+        if not name.startswith("User:") or name == "User:":
+            raise _error(
+                "super_users", f"{name!r} is no principal; write User:NAME, with ; between several"
+            )
 
 
 def _check_mechanisms(config: BrokerConfig) -> None:

@@ -12,6 +12,13 @@ import pytest
 from millrace_protocol.api import ApiKey, Listener, apis_of
 from millrace_protocol.codec import encode
 from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.acls import (
+    Acl,
+    AclFilter,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from millrace_protocol.messages.admin import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -90,6 +97,9 @@ MUTATED: dict[ApiKey, Message] = {
     ApiKey.ADD_RAFT_VOTER: AddRaftVoterRequest(9, uuid.UUID(int=0)),
     ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterRequest(9, uuid.UUID(int=0)),
     ApiKey.AUTHENTICATE: AuthenticateRequest("SCRAM-SHA-256", b"n,,n=a,r=b"),
+    ApiKey.DESCRIBE_ACLS: DescribeAclsRequest((AclFilter(2, 2, "a", None, None, 1, 1),)),
+    ApiKey.CREATE_ACLS: CreateAclsRequest((Acl(2, 3, "a", "User:b", "*", 3, 3),)),
+    ApiKey.DELETE_ACLS: DeleteAclsRequest((AclFilter(2, 2, "a", None, None, 1, 1),)),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest(("a", "b")),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
         (CredentialDeletion("a", 1),),

@@ -11,6 +11,13 @@ import pytest
 from millrace_protocol.api import APIS, ApiKey, Listener, apis_of
 from millrace_protocol.codec import encode
 from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.acls import (
+    Acl,
+    AclFilter,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from millrace_protocol.messages.admin import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -93,6 +100,9 @@ SAMPLES: dict[ApiKey, Message] = {
     ApiKey.ADD_RAFT_VOTER: AddRaftVoterRequest(9, uuid.UUID(int=0)),
     ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterRequest(9, uuid.UUID(int=0)),
     ApiKey.AUTHENTICATE: AuthenticateRequest("SCRAM-SHA-256", b"n,,n=a,r=b"),
+    ApiKey.DESCRIBE_ACLS: DescribeAclsRequest((AclFilter(2, 2, "a", None, None, 1, 1),)),
+    ApiKey.CREATE_ACLS: CreateAclsRequest((Acl(2, 3, "a", "User:b", "*", 3, 3),)),
+    ApiKey.DELETE_ACLS: DeleteAclsRequest((AclFilter(2, 2, "a", None, None, 1, 1),)),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest(("a",)),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
         (CredentialDeletion("a", 1),), (CredentialUpsertion("b", 1, 4096, b"salt", b"password"),)
@@ -101,8 +111,13 @@ SAMPLES: dict[ApiKey, Message] = {
 }
 ABOUT_A_MEMBER = {ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_DELETE}
 """ApiError as a whole, because the group has no member."""
-WITH_SASL = {ApiKey.AUTHENTICATE}
-"""The same, because the listener has no SASL."""
+WITH_SECURITY = {
+    ApiKey.AUTHENTICATE,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
+}
+"""The same, because the listener has no SASL, and the broker no authorization."""
 NAMED_ONCE = group_requests("g", "").keys() - {
     ApiKey.FIND_COORDINATOR,
     ApiKey.DESCRIBE_GROUPS,
@@ -170,7 +185,7 @@ async def test_every_api_answers_a_whole_request(wire: Wire, key: ApiKey) -> Non
     sent = wire.send(SAMPLES[key])
     header, _ = await wire.receive()
     assert (header.api, header.version, header.correlation_id) == (key, 0, sent)
-    assert (header.error_code == 0) is (key not in ABOUT_A_MEMBER | WITH_SASL)
+    assert (header.error_code == 0) is (key not in ABOUT_A_MEMBER | WITH_SECURITY)
 
 
 @EVERY_API
@@ -329,6 +344,9 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
         ApiKey.ADD_RAFT_VOTER: AddRaftVoterRequest(2**31 - 1, uuid.UUID(int=9)),
         ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterRequest(2**31 - 1, uuid.UUID(int=9)),
         ApiKey.AUTHENTICATE: AuthenticateRequest(name, name.encode()),
+        ApiKey.DESCRIBE_ACLS: DescribeAclsRequest((AclFilter(2, 2, name, name, name, 1, 1),)),
+        ApiKey.CREATE_ACLS: CreateAclsRequest((Acl(2, 3, name, name, name, 3, 3),)),
+        ApiKey.DELETE_ACLS: DeleteAclsRequest((AclFilter(2, 2, name, name, name, 1, 1),)),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest((name,)),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
             (CredentialDeletion(name, 1),), ()
@@ -339,7 +357,7 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
     sent = wire.send(requests[key])
     header, body = await wire.receive()
     assert header.correlation_id == sent
-    assert (header.error_code == 0) is (key not in NAMED_ONCE | WITH_SASL)
+    assert (header.error_code == 0) is (key not in NAMED_ONCE | WITH_SECURITY)
     assert len(body) < 32_767 + 4_096
 
 

@@ -17,6 +17,7 @@ from millrace_server.metadata.delta import Delta
 from millrace_server.partitions import opening
 from millrace_server.partitions.partition_table import OpenedAgainLater
 from millrace_server.partitions.role import Role
+from millrace_server.services.request_context import THIS_BROKER
 from millrace_simulation.disk import FaultyDisk
 from tests.broker.failing_disk import Faults, node_on
 from tests.broker.wire import batch, connect, open_files, until
@@ -35,19 +36,19 @@ async def crash_before_applying(disk: FaultyDisk, change: str) -> None:
     """A broker that dies between the commit of a change and its application."""
     broker = broker_on(disk)
     await broker.start()
-    await broker.topics.create("t")
+    await broker.topics.create(THIS_BROKER, "t")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MetadataApplier, "apply", _crash)
         with pytest.raises(Crash):
             if change == "create":
-                await broker.topics.create("u", partitions=2)
+                await broker.topics.create(THIS_BROKER, "u", partitions=2)
             elif change == "widen":
-                await broker.topics.add_partitions("t", 2)
+                await broker.topics.add_partitions(THIS_BROKER, "t", 2)
             elif change == "configure":
-                await broker.topics.change_config("t", {"segment.ms": "5"})
+                await broker.topics.change_config(THIS_BROKER, "t", {"segment.ms": "5"})
             else:
-                await broker.topics.delete("t")
+                await broker.topics.delete(THIS_BROKER, "t")
 
 
 def directories(disk: FaultyDisk) -> list[str]:
@@ -87,7 +88,7 @@ async def test_a_replica_that_was_created_and_is_missing_is_lost_and_never_begun
     disk = FaultyDisk()
     broker = broker_on(disk)
     await broker.start()
-    await broker.topics.create("t", partitions=2)
+    await broker.topics.create(THIS_BROKER, "t", partitions=2)
     await broker.stop()
     disk.remove_directory("t-0")
     broker = broker_on(disk)
@@ -113,7 +114,7 @@ async def test_a_partition_takes_records_only_once_its_directory_is_committed() 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opening.Opening, "put_in_service", noted)
-        await broker.topics.create("t", partitions=3)
+        await broker.topics.create(THIS_BROKER, "t", partitions=3)
     assert seen == [True, True, True]
     await broker.stop()
 
@@ -198,7 +199,7 @@ async def test_a_partition_leads_or_follows_in_the_epoch_that_is_committed(
     disk = FaultyDisk()
     broker = broker_on(disk)
     await broker.start()
-    topic = await broker.topics.create("t")
+    topic = await broker.topics.create(THIS_BROKER, "t")
     change = PartitionChangeRecord(topic.topic_id, 0, None, None, leader, None)
     with pytest.MonkeyPatch.context() as patch:
         if not is_applied:

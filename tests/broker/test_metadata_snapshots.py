@@ -19,6 +19,7 @@ from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.metadata.snapshot import TornSnapshot, decode_snapshot, encode_snapshot
 from millrace_server.quorum.metadata_log import MetadataLog
 from millrace_server.raft.messages import SnapshotId
+from millrace_server.services.request_context import THIS_BROKER
 from millrace_simulation.disk import FaultyDisk
 from tests.crash.durable_states import MomentDisk, Tally, states
 from tests.crash.machine_in_memory import broker_on
@@ -31,7 +32,7 @@ async def live(disk: FaultyDisk, *, create: Sequence[str] = (), snapshot_bytes: 
     broker = broker_on(disk, metadata_snapshot_bytes=snapshot_bytes)
     await broker.start()
     for name in create:
-        await broker.topics.create(name)
+        await broker.topics.create(THIS_BROKER, name)
     known = repr(broker.image.topics)
     await broker.stop()
     return known
@@ -124,7 +125,7 @@ async def test_a_power_cut_at_any_moment_of_deleting_the_log_leaves_what_a_start
     committed: list[str] = []
     disk.facts = lambda: tuple(committed)
     for name in "abcdef":
-        await broker.topics.create(name)
+        await broker.topics.create(THIS_BROKER, name)
         committed.append(name)
     disk.facts = None
     await broker.stop()

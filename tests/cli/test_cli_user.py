@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Millrace, Serve
 
 BOTH = ("--listen", "127.0.0.1:0,sasl://127.0.0.1:0")
+FREE = {"MILLRACE_AUTHORIZATION": "off"}
+"""Clients need no rights."""
 
 
 def as_user(millrace: Millrace, name: str, password: str) -> None:
@@ -33,7 +35,7 @@ def test_a_user_is_added_authenticates_and_is_removed(
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text("pencil\nno part of it\n")
-    with serve(*BOTH) as serving:
+    with serve(*BOTH, environment=FREE) as serving:
         plain, sasl = serving.first_line.removeprefix("listening on ").split(", ")
         millrace.servers = plain
         added = millrace("user", "add", "ada", "--password-file", str(secret))
@@ -54,7 +56,7 @@ def test_a_user_is_added_authenticates_and_is_removed(
 
 
 def test_a_new_password_replaces_the_old_one(millrace: Millrace, serve: Serve) -> None:
-    with serve(*BOTH) as serving:
+    with serve(*BOTH, environment=FREE) as serving:
         plain, sasl = serving.first_line.removeprefix("listening on ").split(", ")
         millrace.servers = plain
         millrace.environment[NEW_PASSWORD] = "first"
@@ -110,7 +112,7 @@ def test_what_cannot_be_done_to_a_user_says_what_can(millrace: Millrace, serve: 
 
 
 def test_a_password_is_asked_for_on_a_terminal(millrace: Millrace, serve: Serve) -> None:
-    with serve(*BOTH) as serving:
+    with serve(*BOTH, environment=FREE) as serving:
         plain, sasl = serving.first_line.removeprefix("listening on ").split(", ")
         millrace.servers = plain
         ours, theirs = pty.openpty()

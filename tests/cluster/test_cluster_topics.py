@@ -14,6 +14,7 @@ from millrace_server.partitions import opening
 from millrace_server.partitions.partition_table import OpenedAgainLater
 from millrace_server.quorum.metadata_log import NotWritten
 from millrace_server.services import topics
+from millrace_server.services.request_context import THIS_BROKER
 from millrace_server.testing import Broker, Cluster
 from tests.broker.wire import until
 from tests.cluster.records import TOPIC, create_topic, numbers, replica, send
@@ -71,7 +72,7 @@ async def test_a_topic_waits_for_brokers_that_register_for_the_first_time(
     cluster: Cluster,
 ) -> None:
     controller = await forget(cluster, 3)
-    creating = asyncio.ensure_future(controller.node.broker.topics.create(TOPIC))
+    creating = asyncio.ensure_future(controller.node.broker.topics.create(THIS_BROKER, TOPIC))
     await cluster.start(3)
     assert (await creating).replication_factor == 3
 
@@ -81,7 +82,7 @@ async def test_a_topic_waits_for_brokers_only_for_a_while(
 ) -> None:
     monkeypatch.setattr(topics, "REGISTRATION_WAIT_MS", 50)
     controller = await forget(cluster, 3)
-    assert (await controller.node.broker.topics.create(TOPIC)).replication_factor == 2
+    assert (await controller.node.broker.topics.create(THIS_BROKER, TOPIC)).replication_factor == 2
 
 
 async def test_a_replica_whose_report_was_refused_is_reported_again(

@@ -12,6 +12,7 @@ from millrace import Admin
 from millrace.errors import BrokerError, BrokerNotRegistered, InvalidRequest, VoterChangeRefused
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
+from millrace_server.services.request_context import THIS_BROKER
 from millrace_server.testing import Broker, Cluster
 from tests.broker.wire import until
 from tests.cluster.observers import OBSERVER, observing
@@ -145,7 +146,9 @@ async def test_two_changes_are_not_made_at_once(cluster: Cluster) -> None:
         other = next(each for each in cluster.brokers if each != controller)
         service = cluster.brokers[controller].node.broker.services.voters
         first, second = await asyncio.gather(
-            service.add(OBSERVER, None), service.remove(other, None), return_exceptions=True
+            service.add(THIS_BROKER, OBSERVER, None),
+            service.remove(THIS_BROKER, other, None),
+            return_exceptions=True,
         )
         assert first is None
         assert isinstance(second, ApiError)

@@ -19,6 +19,7 @@ from millrace_server.partitions.storage import is_partition, partition_directory
 from millrace_server.quorum.metadata_log import METADATA_TOPIC
 from millrace_server.services.delete_records import Deletion
 from millrace_server.services.produce import ACKS_ALL, Produced
+from millrace_server.services.request_context import THIS_BROKER
 from millrace_simulation.disk import FaultyDisk
 from tests.crash.machine_in_memory import broker_on
 
@@ -105,19 +106,19 @@ class BrokerLife:
         asked = TopicPromise(partitions, nothing, (0,) * partitions, may_be_gone=True)
         # One whose creation or deletion was refused may be in the way, and be what is found.
         self.topics.setdefault(name, asked)
-        if await self._done(self.broker.topics.create(name, partitions=partitions)):
+        if await self._done(self.broker.topics.create(THIS_BROKER, name, partitions=partitions)):
             self.topics[name] = replace(asked, may_be_gone=False)
 
     async def delete(self, name: str) -> None:
         if name in self.topics:
             self.topics[name] = replace(self.topics[name], may_be_gone=True)
-        if await self._done(self.broker.topics.delete(name)):
+        if await self._done(self.broker.topics.delete(THIS_BROKER, name)):
             del self.topics[name]
 
     async def widen(self, name: str, partitions: int) -> None:
         topic = self.topics[name]
         self.topics[name] = replace(topic, may_be_wider=partitions)
-        if await self._done(self.broker.topics.add_partitions(name, partitions)):
+        if await self._done(self.broker.topics.add_partitions(THIS_BROKER, name, partitions)):
             more = partitions - topic.partitions
             self.topics[name] = replace(
                 topic,
@@ -151,7 +152,7 @@ class BrokerLife:
         self.topics[name] = replace(topic, sent=tuple(sent))
         waiting = _begun(
             self.broker.services.produce.append(
-                [(name, partition, batch)], acks=ACKS_ALL, timeout_ms=60_000
+                THIS_BROKER, [(name, partition, batch)], acks=ACKS_ALL, timeout_ms=60_000
             )
         )
         if isinstance(waiting, list) and waiting[0].code:
@@ -163,7 +164,7 @@ class BrokerLife:
         topic = self.topics[name]
         self.topics[name] = replace(topic, may_be_deleted=max(topic.may_be_deleted, offset))
         service = self.broker.services.delete_records
-        (found,) = await service.delete([Deletion(name, 0, offset)])
+        (found,) = await service.delete(THIS_BROKER, [Deletion(name, 0, offset)])
         if isinstance(found, ApiError):
             self.refused += 1
         else:
@@ -172,7 +173,7 @@ class BrokerLife:
 
     async def give_producer_id(self) -> None:
         try:
-            given, _ = await self.broker.producer_ids.give(-1, -1)
+            given, _ = await self.broker.producer_ids.give(THIS_BROKER, -1, -1)
         except ApiError:
             self.refused += 1
             return
@@ -246,16 +247,16 @@ async def check_broker(disk: FaultyDisk, promise: BrokerPromise) -> None:
 
 async def _go_on(broker: Broker, promise: BrokerPromise) -> None:
     """Free names can be taken, logs go on, producer ids are new."""
-    given, _ = await broker.producer_ids.give(-1, -1)
+    given, _ = await broker.producer_ids.give(THIS_BROKER, -1, -1)
     assert given not in promise.producer_ids
     for name, wanted in promise.topics:
         if name not in broker.image.topics:
-            await broker.topics.create(name, partitions=wanted.partitions)
+            await broker.topics.create(THIS_BROKER, name, partitions=wanted.partitions)
             assert broker.partitions.get(name, 0).log.end_offset == 0
         batch = memoryview(bytearray(encode_batch([b"next"], timestamps_ms=1)))
         end_offset = broker.partitions.get(name, 0).log.end_offset
         results = await broker.services.produce.append(
-            [(name, 0, batch)], acks=ACKS_ALL, timeout_ms=60_000
+            THIS_BROKER, [(name, 0, batch)], acks=ACKS_ALL, timeout_ms=60_000
         )
         assert (results[0].code, results[0].base_offset) == (0, end_offset)
 

@@ -66,6 +66,8 @@ def test_a_listener_has_its_own_apis_and_both_have_what_brokers_pass_on() -> Non
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
     }
     assert clients.keys() | brokers.keys() == APIS.keys()
 

@@ -27,6 +27,7 @@ async def broker(certificates: Certificates) -> AsyncIterator[Broker]:
         tls_certificate=certificates.broker,
         sasl_mechanisms=MECHANISMS,
         failed_authentication_delay_ms=0,
+        authorization="off",
     ) as running:
         async with Admin(running.servers) as admin:
             await admin.set_password(USER, PASSWORD)
@@ -41,6 +42,7 @@ def broker_thread(certificates: Certificates) -> Iterator[BrokerThread]:
         tls_certificate=certificates.broker,
         sasl_mechanisms=MECHANISMS,
         failed_authentication_delay_ms=0,
+        authorization="off",
         auto_create_topics=True,
     ) as running:
         with sync.Admin(running.servers) as admin:

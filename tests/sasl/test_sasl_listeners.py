@@ -170,7 +170,7 @@ async def test_a_client_that_does_not_authenticate_in_time_is_closed() -> None:
     """W-6.1: however often it says Hello."""
     limits = Limits(authentication_timeout_ms=1, linger_ms=100)
     async with (
-        Broker(listen="sasl://127.0.0.1:0", limits=limits) as running,
+        Broker(listen="sasl://127.0.0.1:0", authorization="off", limits=limits) as running,
         connect(running.port) as wire,
     ):
         async with asyncio.timeout(HANG_TIMEOUT_S):
@@ -182,6 +182,7 @@ async def test_a_client_that_does_not_authenticate_in_time_is_closed() -> None:
 async def test_a_session_ends_and_is_renewed_by_the_same_user_only() -> None:
     """W-4.38.4"""
     async with Broker(
+        authorization="off",
         listen="127.0.0.1:0, sasl://127.0.0.1:0",
         connections_max_reauth_ms=3_600_000,
         failed_authentication_delay_ms=0,
@@ -206,7 +207,7 @@ async def test_a_session_ends_and_is_renewed_by_the_same_user_only() -> None:
 async def test_a_request_after_the_end_of_the_session_ends_the_connection() -> None:
     """W-4.38.4"""
     async with Broker(
-        listen="127.0.0.1:0, sasl://127.0.0.1:0", connections_max_reauth_ms=1
+        authorization="off", listen="127.0.0.1:0, sasl://127.0.0.1:0", connections_max_reauth_ms=1
     ) as running:
         async with Admin(running.servers) as admin:
             await admin.set_password(USER, PASSWORD)
@@ -224,7 +225,9 @@ async def test_a_request_after_the_end_of_the_session_ends_the_connection() -> N
 async def test_a_failed_login_is_answered_after_the_delay_and_holds_up_no_other() -> None:
     """W-4.38.2: as long as one waits, others are answered."""
     async with Broker(
-        listen="127.0.0.1:0, sasl://127.0.0.1:0", failed_authentication_delay_ms=3_600_000
+        authorization="off",
+        listen="127.0.0.1:0, sasl://127.0.0.1:0",
+        failed_authentication_delay_ms=3_600_000,
     ) as running:
         async with Admin(running.servers) as admin:
             await admin.set_password(USER, PASSWORD)

@@ -18,6 +18,7 @@ from millrace_server.metadata.delta import preview
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.producer_ids import PRODUCER_ID_BLOCK, reserve_producer_ids
 from millrace_server.services.producer_ids import FENCED, ProducerIds
+from millrace_server.services.request_context import THIS_BROKER
 
 LISTENER = RegisteredListener("plain", "localhost", 9092, False)
 START = BrokerStart(0, uuid.UUID(int=1), (LISTENER,), None, (uuid.UUID(int=2),))
@@ -67,27 +68,27 @@ def make_ids() -> tuple[ProducerIds, MetadataCache]:
 async def test_ids_begin_above_every_id_that_a_partition_knows() -> None:
     ids, cache = make_ids()
     ids.on_partition_opened([3, 7_000, 5])
-    assert await ids.give(-1, -1) == (7_001, 0)
+    assert await ids.give(THIS_BROKER, -1, -1) == (7_001, 0)
     assert cache.image.next_producer_id == 7_001 + PRODUCER_ID_BLOCK
 
 
 async def test_a_partition_that_opens_late_moves_the_next_id() -> None:
     ids, _ = make_ids()
-    assert await ids.give(-1, -1) == (0, 0)
+    assert await ids.give(THIS_BROKER, -1, -1) == (0, 0)
     ids.on_partition_opened([10])
-    assert await ids.give(-1, -1) == (11, 0)
+    assert await ids.give(THIS_BROKER, -1, -1) == (11, 0)
     ids.on_partition_opened([5 * PRODUCER_ID_BLOCK])
-    assert await ids.give(-1, -1) == (5 * PRODUCER_ID_BLOCK + 1, 0)
+    assert await ids.give(THIS_BROKER, -1, -1) == (5 * PRODUCER_ID_BLOCK + 1, 0)
 
 
 async def test_an_id_that_a_late_partition_knows_and_that_was_given_again_is_fenced() -> None:
     ids, _ = make_ids()
-    given, _ = await ids.give(-1, -1)
-    other, _ = await ids.give(-1, -1)
+    given, _ = await ids.give(THIS_BROKER, -1, -1)
+    other, _ = await ids.give(THIS_BROKER, -1, -1)
     ids.on_partition_opened([given])
     assert ids.epoch_of(given) == FENCED
     assert ids.epoch_of(other) == -1
-    replaced, epoch = await ids.give(given, 0)
+    replaced, epoch = await ids.give(THIS_BROKER, given, 0)
     assert replaced not in (given, other)
     assert epoch == 0
 
@@ -96,5 +97,5 @@ async def test_ids_that_partitions_know_below_the_next_one_change_nothing() -> N
     ids, cache = make_ids()
     cache.image = preview(cache.image, reserve_producer_ids(cache.image, 0, broker_epoch=1))
     ids.on_partition_opened(range(10))
-    assert await ids.give(-1, -1) == (PRODUCER_ID_BLOCK, 0)
+    assert await ids.give(THIS_BROKER, -1, -1) == (PRODUCER_ID_BLOCK, 0)
     assert ids.epoch_of(3) == -1

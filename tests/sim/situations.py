@@ -27,6 +27,7 @@ from millrace_server.log import (
     UnknownProducer,
 )
 from millrace_server.services.producer_ids import ProducerIds
+from millrace_server.services.request_context import RequestContext
 from millrace_simulation.broker import is_disk_error
 from millrace_simulation.log_lines import LogLines, handled
 from millrace_simulation.loop import running_process
@@ -133,8 +134,10 @@ def noticed(trace: Trace, ledger: Ledger, rot: Rot, *, one_broker: bool) -> Iter
                 trace.sometimes(what)
         return log
 
-    async def counted_give(self: ProducerIds, producer_id: int, epoch: int) -> tuple[int, int]:
-        given = await give(self, producer_id, epoch)
+    async def counted_give(
+        self: ProducerIds, context: RequestContext, producer_id: int, epoch: int
+    ) -> tuple[int, int]:
+        given = await give(self, context, producer_id, epoch)
         if given[0] == producer_id:
             trace.sometimes("a producer got a new epoch")
         return given

@@ -22,6 +22,7 @@ from millrace_protocol.consumer_protocol import (
 )
 from millrace_protocol.framing import HEADER_SIZE, request_frame
 from millrace_protocol.messages import (
+    acls,
     admin,
     configs,
     delete_records,
@@ -76,7 +77,12 @@ class Exchange(NamedTuple):
 
 def broker() -> Broker:
     """A broker as the session wants it: new, and without housekeeping of old records."""
-    return Broker(advertise="127.0.0.1:9092", housekeeping_interval_ms=86_400_000)
+    return Broker(
+        advertise="127.0.0.1:9092",
+        housekeeping_interval_ms=86_400_000,
+        authorization="on",
+        super_users="User:ANONYMOUS",
+    )
 
 
 class Client:
@@ -224,6 +230,9 @@ def _changes() -> Iterable[Message]:
     return (
         scram_credentials.AlterUserScramCredentialsRequest((), (ada,)),
         scram_credentials.DescribeUserScramCredentialsRequest(None),
+        acls.CreateAclsRequest((acls.Acl(2, 3, "clicks", "User:ada", "*", 3, 3),)),
+        acls.DescribeAclsRequest((acls.AclFilter(2, 2, "clicks", None, None, 1, 1),)),
+        acls.DeleteAclsRequest((acls.AclFilter(2, 1, None, "User:ada", None, 1, 1),)),
         reassignments.AlterPartitionReassignmentsRequest(wanted, may_replace=False),
         reassignments.ListPartitionReassignmentsRequest(None),
         elections.ElectLeadersRequest((elections.ElectionPartition("clicks", 0),), False),

@@ -32,6 +32,7 @@ def broker(certificates: Certificates) -> Iterator[BrokerThread]:
         listen="tls://127.0.0.1:0",
         tls_certificate=certificates.broker,
         tls_client_ca=certificates.ca,
+        authorization="off",
         auto_create_topics=True,
     ) as running:
         yield running

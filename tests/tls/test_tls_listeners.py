@@ -139,7 +139,10 @@ def test_a_key_of_another_certificate_is_refused(certificates: Certificates) -> 
 
 async def test_clients_are_known_by_their_certificates(certificates: Certificates) -> None:
     async with Broker(
-        listen=BOTH, tls_certificate=certificates.broker, tls_client_ca=certificates.ca
+        listen=BOTH,
+        tls_certificate=certificates.broker,
+        tls_client_ca=certificates.ca,
+        authorization="off",
     ) as running:
         servers = running.servers_of("tls")
         async with (
@@ -161,6 +164,7 @@ async def test_a_client_without_a_certificate_of_the_authority_is_refused(
         listen="tls://127.0.0.1:0",
         tls_certificate=certificates.broker,
         tls_client_ca=certificates.ca,
+        authorization="off",
     ) as running:
         with pytest.raises(ConnectionFailed):
             await Admin(running.servers, **settings).start()

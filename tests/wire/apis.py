@@ -15,6 +15,14 @@ _CONFIGS = (
 )
 _REPLICAS = "assignments [replicas [int32]]"
 _MEMBER = "generation int32, member_id string, instance_id string?"
+_ACL = (
+    "resource_type int8, pattern_type int8, resource_name string, principal string, host string, "
+    "operation int8, permission int8"
+)
+_ACL_FILTER = (
+    "resource_type int8, pattern_type int8, resource_name string?, principal string?, "
+    "host string?, operation int8, permission int8"
+)
 _OFFSET_RESULTS = f"partitions [topic string, partition int32, {_RESULT}]"
 
 
@@ -190,6 +198,9 @@ APIS = {
         "iterations int32, salt bytes, salted_password bytes]",
         f"users [user string, {_RESULT}]",
     ),
+    "DescribeAcls": _api(29, f"filters [{_ACL_FILTER}]", f"acls [{_ACL}]"),
+    "CreateAcls": _api(30, f"acls [{_ACL}]", f"results [{_RESULT}]"),
+    "DeleteAcls": _api(31, f"filters [{_ACL_FILTER}]", f"results [acls [{_ACL}]]"),
     "DescribeStatistics": _api(
         1001,
         "prefix string",

@@ -1,10 +1,11 @@
-"""Checks of W-4.38 to W-4.40: users, on a listener without SASL."""
+"""Checks of W-4.38 to W-4.41: users and rights, on a listener without SASL."""
 
 from __future__ import annotations
 
 from tests.wire.check import Target, check, codes, equal
 from tests.wire.client import Connection
 
+SECURITY_DISABLED = 54
 INVALID_REQUEST, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE = 42, 33, 34
 RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL = 91, 92, 93
 SHA_256, SHA_512 = 1, 2
@@ -69,3 +70,12 @@ def what_no_password_can_be_is_refused_for_its_user(target: Target) -> None:
         equal(codes(found), [RESOURCE_NOT_FOUND], "a refused user")
         many = [(f"{bad}-{number}", SHA_256, 4096, SALT, PASSWORD) for number in range(101)]
         equal(wire.refusal("AlterUserScramCredentials", [], many).code, INVALID_REQUEST, "101")
+
+
+@check("W-4.41.1")
+def a_broker_without_authorization_has_no_rights_to_tell_of(target: Target) -> None:
+    """SECURITY_DISABLED."""
+    anything = (1, 1, None, None, None, 1, 1)
+    with target.connect() as wire:
+        for api, body in (("DescribeAcls", [anything]), ("CreateAcls", []), ("DeleteAcls", [])):
+            equal(wire.refusal(api, body).code, SECURITY_DISABLED, api)

@@ -8,6 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from millrace_protocol.kafka.acls import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
 from millrace_protocol.kafka.active_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -131,6 +139,9 @@ class KafkaApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -212,6 +223,9 @@ _ALL = (
         OffsetForLeaderEpochResponse,
         range(2, 5),
     ),
+    _api(_KEY.DESCRIBE_ACLS, DescribeAclsRequest, DescribeAclsResponse, range(1, 4)),
+    _api(_KEY.CREATE_ACLS, CreateAclsRequest, CreateAclsResponse, range(1, 4)),
+    _api(_KEY.DELETE_ACLS, DeleteAclsRequest, DeleteAclsResponse, range(1, 4)),
     _api(_KEY.DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse, range(1, 5)),
     _api(_KEY.ALTER_CONFIGS, AlterConfigsRequest, AlterConfigsResponse, range(3)),
     _api(_KEY.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse, range(1, 6)),

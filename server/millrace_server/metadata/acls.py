@@ -15,7 +15,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
 
 from millrace_protocol.acls import (
     ANY_HOST,
@@ -73,6 +74,11 @@ class AclEntry(NamedTuple):
     def denies(self, operation: Operation) -> bool:
         """Whether the entry denies an operation."""
         return self.permission is Permission.DENY and self.operation in (operation, Operation.ALL)
+
+
+EntryNumbers = tuple[int, int, str, str, str, int, int]
+"""The fields of an entry as they are on the wire and in a record: with numbers for words."""
+FilterNumbers = tuple[int, int, str | None, str | None, str | None, int, int]
 
 
 class AclFilter(NamedTuple):
@@ -183,11 +189,44 @@ class AclDecisions:
     refused: Sequence[ApiError | None]
 
 
-def create_acls(known: AclSet, wanted: Sequence[AclEntry]) -> AclDecisions:
+def entry_of(numbers: EntryNumbers) -> AclEntry:
+    """An entry. Raises `ApiError` for a number that stands for nothing."""
+    kind, pattern, name, principal, host, operation, permission = numbers
+    return AclEntry(
+        _known(ResourceType, kind),
+        _known(PatternType, pattern),
+        name,
+        principal,
+        host,
+        _known(Operation, operation),
+        _known(Permission, permission),
+    )
+
+
+def filter_of(numbers: FilterNumbers) -> AclFilter:
+    """A filter. Raises `ApiError` for a number that stands for nothing."""
+    kind, pattern, name, principal, host, operation, permission = numbers
+    return AclFilter(
+        _known(ResourceType, kind),
+        _known(PatternType, pattern),
+        name,
+        principal,
+        host,
+        _known(Operation, operation),
+        _known(Permission, permission),
+    )
+
+
+def create_acls(known: AclSet, wanted: Sequence[EntryNumbers]) -> AclDecisions:
     """Adds entries; one that there is already stays."""
     added: dict[AclEntry, None] = {}
     refused: list[ApiError | None] = []
-    for entry in wanted:
+    for numbers in wanted:
+        try:
+            entry = entry_of(numbers)
+        except ApiError as unknown:
+            refused.append(unknown.with_traceback(None))
+            continue
         error = _invalid(entry)
         if error is None and len(known) + len(added) >= ACLS_MAX:
             error = ApiError(
@@ -210,6 +249,19 @@ def delete_acls(known: AclSet, filters: Iterable[AclFilter]) -> list[MetadataRec
     """Removes each entry that a filter chooses."""
     found = dict.fromkeys(entry for each in filters for entry in matching_acls(known, each))
     return [RemoveAccessControlEntryRecord(*entry) for entry in found]
+
+
+E = TypeVar("E", bound=IntEnum)
+
+
+def _known(words: type[E], number: int) -> E:
+    try:
+        return words(number)
+    except ValueError:
+        known = ", ".join(f"{each.value} {each.name}" for each in words)
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"There is no {words.__name__} {number}; there are {known}"
+        ) from None
 
 
 def _invalid(entry: AclEntry) -> ApiError | None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from millrace_protocol.acls import Operation, PatternType, Permission, ResourceType
 from millrace_protocol.metadata_records import (
     LEADER_UNCHANGED,
     NO_LEADER,
@@ -40,8 +39,9 @@ from millrace_protocol.metadata_records import (
     VotersRecord,
 )
 from millrace_protocol.scram import ScramCredential, ScramMechanism
+from millrace_server.api_error import ApiError
 from millrace_server.listeners import PLAIN
-from millrace_server.metadata.acls import AclEntry, AclSet
+from millrace_server.metadata.acls import AclEntry, AclSet, entry_of
 from millrace_server.metadata.image import (
     BrokerRegistration,
     ClusterImage,
@@ -338,16 +338,18 @@ def preview(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterIm
 
 def _entry(record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> AclEntry:
     try:
-        return AclEntry(
-            ResourceType(record.resource_type),
-            PatternType(record.pattern_type),
-            record.name,
-            record.principal,
-            record.host,
-            Operation(record.operation),
-            Permission(record.permission),
+        return entry_of(
+            (
+                record.resource_type,
+                record.pattern_type,
+                record.name,
+                record.principal,
+                record.host,
+                record.operation,
+                record.permission,
+            )
         )
-    except ValueError as error:
+    except ApiError as error:
         raise UnreadableMetadata(f"an entry of access control is not known: {error}") from error
 
 

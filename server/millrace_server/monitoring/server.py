@@ -29,6 +29,7 @@ from millrace_server.monitoring.http_connection import (
 )
 from millrace_server.net.server import listen_error
 from millrace_server.node import Node
+from millrace_server.services.request_context import THIS_BROKER
 
 log = get_logger("millrace.monitoring")
 CONNECTIONS_MAX = 32
@@ -110,7 +111,7 @@ class MonitoringServer:
         # Held across the waits: however many ask at once, one worker thread at most is taken from
         # the broker's own work.
         async with self._scrape:
-            found = await self._node.broker.services.statistics.read("")
+            found = await self._node.broker.services.statistics.read(THIS_BROKER, "")
             body, media_type = await self._env.spawn.blocking(encode, found, request.accept)
         return Response(HTTPStatus.OK, media_type, body)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from millrace_protocol.acls import Operation
 from millrace_protocol.metadata_records import NO_LEADER, MetadataRecord
 from millrace_server.api_error import ApiError
 from millrace_server.controller.active_controller import ActiveController
@@ -27,6 +28,7 @@ from millrace_server.services.forwarded_administration import (
     Ongoing,
 )
 from millrace_server.services.quorum import QuorumService, QuorumState
+from millrace_server.services.request_context import RequestContext
 
 log = get_logger("millrace.controller")
 
@@ -58,9 +60,10 @@ class AdministrationService:
         self._defaults = defaults
 
     async def reassign(
-        self, wanted: Sequence[Reassignment], *, may_replace: bool
+        self, context: RequestContext, wanted: Sequence[Reassignment], *, may_replace: bool
     ) -> Sequence[ApiError | None]:
         """Begins, replaces or cancels reassignments; the refusal of each, None for a success."""
+        context.check_cluster(Operation.ALTER)
         if not self._controller.is_here:
             return await self._forwarded.reassign(wanted, may_replace=may_replace)
         refused = await self._decide(
@@ -76,8 +79,11 @@ class AdministrationService:
                 )
         return refused
 
-    async def reassignments(self, topics: Collection[str] | None) -> list[Ongoing]:
+    async def reassignments(
+        self, context: RequestContext, topics: Collection[str] | None
+    ) -> list[Ongoing]:
         """What is being reassigned, by topic and number; None is all topics."""
+        context.check_cluster(Operation.DESCRIBE)
         if not self._controller.is_here:
             return await self._forwarded.reassignments(topics)
         image = await self._active.change(_no_records)
@@ -96,9 +102,13 @@ class AdministrationService:
         ]
 
     async def elect(
-        self, wanted: Sequence[tuple[str, int]] | None, election: Election
+        self,
+        context: RequestContext,
+        wanted: Sequence[tuple[str, int]] | None,
+        election: Election,
     ) -> list[Elected]:
         """Elects a leader of each partition; None is all that need the election."""
+        context.check_cluster(Operation.ALTER)
         if not self._controller.is_here:
             return await self._forwarded.elect(wanted, election)
         chosen = list(wanted or ())
@@ -120,14 +130,18 @@ class AdministrationService:
             elected.append(Elected(topic, number, leader, error))
         return elected
 
-    async def quorum(self) -> QuorumState:
+    async def quorum(self, context: RequestContext) -> QuorumState:
         """The replicas of the metadata log, as the active controller sees them."""
+        context.check_cluster(Operation.DESCRIBE)
         if not self._controller.is_here:
             return await self._forwarded.quorum()
-        return self._quorum.describe()
+        return self._quorum.describe(context)
 
-    async def retire(self, broker_id: int) -> Retirement:
-        """Takes the next step of a retirement, on the active controller. Raises `ApiError`."""
+    async def retire(self, context: RequestContext, broker_id: int) -> Retirement:
+        """Takes the next step of a retirement."""
+        context.check_cluster(Operation.ALTER)
+        if not self._controller.is_here:
+            return Retirement(*await self._forwarded.retire(broker_id))
         try:
             image = await self._active.change(
                 lambda image: retire_broker(image, self._defaults, broker_id)

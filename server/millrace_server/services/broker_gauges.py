@@ -18,6 +18,7 @@ from millrace_server.replicas.replica_manager import ReplicaManager
 from millrace_server.replication.leader import PartitionLeader
 from millrace_server.services.groups import GroupCoordinatorService
 from millrace_server.services.quorum import QuorumService
+from millrace_server.services.request_context import THIS_BROKER
 from millrace_server.statistics import Metric, Registry, Sample, metrics
 
 
@@ -96,7 +97,7 @@ def of_cluster(
     def quorum_lag() -> Iterator[Sample]:
         if controls():
             end_offset = metadata.log.end_offset
-            for replica in quorum.describe().replicas:
+            for replica in quorum.describe(THIS_BROKER).replicas:
                 if replica.end_offset >= 0:
                     lag = max(0, end_offset - replica.end_offset)
                     yield Sample((str(replica.broker_id),), lag)

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
+from millrace_protocol.acls import Operation, ResourceType
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.broker_lifecycle import ClientListener
 from millrace_protocol.metadata_records import NO_LEADER
@@ -17,6 +18,7 @@ from millrace_server.limits import Limits
 from millrace_server.listeners import Address
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import BrokerRegistration, Topic
+from millrace_server.services.request_context import RequestContext
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
 _NO_ID = uuid.UUID(int=0)
@@ -53,8 +55,9 @@ class ClusterService:
         """What a client may send to this broker."""
         return self._config.limits
 
-    def settings(self, node_id: int) -> list[BrokerSetting]:
+    def settings(self, context: RequestContext, node_id: int) -> list[BrokerSetting]:
         """Every setting of this broker; raises `ApiError` for another one's id, -1 is this one."""
+        context.check_cluster(Operation.DESCRIBE_CONFIGS)
         if node_id not in (-1, self.node_id):
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
@@ -101,13 +104,16 @@ class ClusterService:
         """The ids of all registered brokers, in service or not."""
         return self._cache.image.brokers.keys()
 
-    @property
-    def topic_names(self) -> list[str]:
-        """The names of all topics, sorted."""
-        return sorted(self._cache.image.topics)
+    def visible_topics(self, context: RequestContext) -> list[str]:
+        """The names of all topics that the client may know of, sorted."""
+        names = sorted(self._cache.image.topics)
+        if context.authorizer is None:
+            return names
+        return [n for n in names if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, n)]
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, context: RequestContext, name: str) -> Topic:
         """A topic. Raises `ApiError` when there is none."""
+        context.check_topic(Operation.DESCRIBE, name)
         return self._cache.image.topic(name)
 
     @property
@@ -115,9 +121,12 @@ class ClusterService:
         """Whether a topic is created when a client that allows it asks for it."""
         return self._config.auto_create_topics
 
-    def topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
-        """The topic with an id, None when there is none."""
-        return self._cache.image.topic_by_id(topic_id)
+    def topic_by_id(self, context: RequestContext, topic_id: uuid.UUID) -> Topic | None:
+        """The topic with an id; None when there is none, or none that the client may know of."""
+        topic = self._cache.image.topic_by_id(topic_id)
+        if topic is None or context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            return topic
+        return None
 
     def topic_id_of(self, name: str) -> uuid.UUID:
         """The id of a topic, zero when there is no such topic."""
@@ -133,11 +142,15 @@ class ClusterService:
         topic = self._cache.image.topics.get(name)
         return 0 if topic is None else topic.partition_count
 
-    def unknown_partition(self, topic: str, number: int) -> ApiError | None:
+    def unknown_partition(
+        self, context: RequestContext, topic: str, number: int
+    ) -> ApiError | None:
         """The error of a partition that the cluster does not have; None when it has it."""
         try:
-            known = self.topic(topic)
+            known = self.topic(context, topic)
         except ApiError as error:
+            if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                return error
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error.message)
         if 0 <= number < known.partition_count:
             return None

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from millrace_protocol.acls import Operation
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.delete_records import HIGH_WATERMARK
 from millrace_server.api_error import ApiError
@@ -18,6 +19,7 @@ from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
+from millrace_server.services.request_context import RequestContext
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
 CHUNK_PARTITIONS = 20
@@ -51,7 +53,9 @@ class DeleteRecordsService:
         self._partitions = partitions
         self._scheduler = scheduler
 
-    async def delete(self, deletions: Sequence[Deletion]) -> list[int | ApiError]:
+    async def delete(
+        self, context: RequestContext, deletions: Sequence[Deletion]
+    ) -> list[int | ApiError]:
         """Where each partition begins afterwards, durably; or why it was refused.
 
         Consumers cannot read the records any more as soon as the start has moved. A crash before
@@ -60,13 +64,14 @@ class DeleteRecordsService:
         """
         moved: list[_Moved | ApiError] = []
         for deletion in deletions:
-            moved.append(self._move(deletion))
+            moved.append(self._move(context, deletion))
             if not len(moved) % CHUNK_PARTITIONS:
                 await self._scheduler.yield_()
         return [each if isinstance(each, ApiError) else await _settled(each) for each in moved]
 
-    def _move(self, deletion: Deletion) -> _Moved | ApiError:
+    def _move(self, context: RequestContext, deletion: Deletion) -> _Moved | ApiError:
         try:
+            context.check_topic(Operation.DELETE, deletion.topic)
             partition = self._partitions.get(deletion.topic, deletion.partition)
             _check(partition)
             offset = deletion.offset

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from millrace_protocol.acls import Operation
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import FileSlice
@@ -101,7 +102,7 @@ class FetchService:
         """
         # A response never holds more than `max_bytes`, so no fetch waits for more.
         min_bytes = min(min_bytes, max_bytes)
-        results = await self._read(wanted, max_bytes, rack)
+        results = await self._read(context, wanted, max_bytes, rack)
         if (
             max_wait_ms <= 0
             or _is_enough(results, min_bytes)
@@ -113,7 +114,7 @@ class FetchService:
         await self._park(
             context, wanted, found, rack=rack, max_wait_ms=max_wait_ms, min_bytes=min_bytes
         )
-        return await self._read(wanted, max_bytes, rack)
+        return await self._read(context, wanted, max_bytes, rack)
 
     async def _park(
         self,
@@ -160,7 +161,11 @@ class FetchService:
         )
 
     async def _read(
-        self, wanted: Sequence[FetchFrom], max_bytes: int, rack: str | None
+        self,
+        context: RequestContext,
+        wanted: Sequence[FetchFrom],
+        max_bytes: int,
+        rack: str | None,
     ) -> list[Fetched]:
         results: list[Fetched] = []
         try:
@@ -168,7 +173,7 @@ class FetchService:
                 if results:
                     await self._scheduler.yield_()
                 for want in chunk:
-                    fetched = self._read_one(want, max_bytes, rack)
+                    fetched = self._read_one(context, want, max_bytes, rack)
                     results.append(fetched)
                     if fetched.records is not None:
                         max_bytes -= fetched.records.size
@@ -177,8 +182,12 @@ class FetchService:
             raise
         return results
 
-    def _read_one(self, want: FetchFrom, left: int, rack: str | None) -> Fetched:
+    def _read_one(
+        self, context: RequestContext, want: FetchFrom, left: int, rack: str | None
+    ) -> Fetched:
         try:
+            if context.authorizer is not None:
+                context.check_topic(Operation.READ, want.topic)
             source = self._partitions if rack is None else self._replicas
             partition = source.get(want.topic, want.partition)
         except ApiError as error:

@@ -20,6 +20,7 @@ from millrace_protocol.messages.reassignments import (
     ListPartitionReassignmentsResponse,
     PartitionReassignment,
 )
+from millrace_protocol.messages.retirement import RetireBrokerRequest, RetireBrokerResponse
 from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
 from millrace_server.controller.controller_calls import ControllerCalls
@@ -101,6 +102,13 @@ class ForwardedAdministration:
             )
             for each in response.partitions
         ]
+
+    async def retire(self, broker_id: int) -> tuple[int, bool]:
+        """The fields of `Retirement`; see `AdministrationService.retire`."""
+        found = await self._forward(RetireBrokerRequest(broker_id), RetireBrokerResponse)
+        if (error := _error(found.error_code, found.error_message)) is not None:
+            raise error
+        return found.replicas, found.is_retired
 
     async def quorum(self) -> QuorumState:
         """See `AdministrationService.quorum`."""

@@ -8,10 +8,11 @@ hashes to. The topic is created when the first coordinator is looked for. The ru
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from millrace_protocol.acls import CLUSTER_NAME, Operation, ResourceType
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.coordinator.runtime import CoordinatorRuntime
@@ -33,6 +34,7 @@ from millrace_server.group.requests import (
     MemberIdRequired,
     OffsetCommit,
     OffsetsResult,
+    OffsetToCommit,
     PartitionResult,
     SyncGroup,
     SyncGroupResult,
@@ -48,6 +50,7 @@ from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.services.cluster import BrokerAddress, ClusterService
 from millrace_server.services.group_lag import GroupLag, owners_of
+from millrace_server.services.request_context import THIS_BROKER, RequestContext
 from millrace_server.services.topics import Topics
 
 OFFSETS_TOPIC_SETTINGS = {"cleanup.policy": "compact"}
@@ -117,7 +120,7 @@ class GroupCoordinatorService:
         self._runtime.close()
 
     async def find_coordinators(
-        self, groups: Sequence[str], listener: str
+        self, context: RequestContext, groups: Sequence[str]
     ) -> list[FoundCoordinator]:
         """The coordinator of each group; creates the offsets topic if there is none."""
         unavailable = None
@@ -127,10 +130,11 @@ class GroupCoordinatorService:
             await self._load_all(timeout_s=FIND_WAIT_S)
         except ApiError as error:
             unavailable = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
-        return [self._find(group, listener, unavailable) for group in groups]
+        return [self._find(context, group, unavailable) for group in groups]
 
-    async def join(self, request: JoinGroup) -> JoinGroupResult:
+    async def join(self, context: RequestContext, request: JoinGroup) -> JoinGroupResult:
         """Returns when the generation begins; raises `MemberIdRequired` for a new member."""
+        context.check_group(Operation.READ, request.group_id)
         result = await self._write(
             request.group_id, lambda shard, token, moment: shard.join(token, request, moment)
         )
@@ -138,8 +142,9 @@ class GroupCoordinatorService:
             raise result
         return _expect(result, JoinGroupResult)
 
-    async def sync(self, request: SyncGroup) -> SyncGroupResult:
+    async def sync(self, context: RequestContext, request: SyncGroup) -> SyncGroupResult:
         """Returns when the leader's assignment is durable."""
+        context.check_group(Operation.READ, request.group_id)
         try:
             result = await self._write(
                 request.group_id, lambda shard, token, moment: shard.sync(token, request, moment)
@@ -151,8 +156,9 @@ class GroupCoordinatorService:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, error.message) from None
         return _expect(result, SyncGroupResult)
 
-    def heartbeat(self, request: Heartbeat) -> None:
+    def heartbeat(self, context: RequestContext, request: Heartbeat) -> None:
         """Raises `ApiError` when the member has to act."""
+        context.check_group(Operation.READ, request.group_id)
         try:
             self._runtime.notify(
                 self._number(request.group_id), lambda shard, now: shard.heartbeat(request, now)
@@ -162,19 +168,21 @@ class GroupCoordinatorService:
             if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise
 
-    async def leave(self, request: LeaveGroup) -> LeaveGroupResult:
+    async def leave(self, context: RequestContext, request: LeaveGroup) -> LeaveGroupResult:
         """Each member leaves for itself."""
+        context.check_group(Operation.READ, request.group_id)
         result = await self._write(
             request.group_id, lambda shard, token, moment: shard.leave(token, request, moment)
         )
         return _expect(result, LeaveGroupResult)
 
-    async def commit(self, request: OffsetCommit) -> list[PartitionResult]:
+    async def commit(self, context: RequestContext, request: OffsetCommit) -> list[PartitionResult]:
         """Returns when the offsets are durable; partitions that do not exist get an error."""
+        context.check_group(Operation.READ, request.group_id)
         unknown = {
             (each.topic, each.partition): error
             for each in request.offsets
-            if (error := self._cluster.unknown_partition(each.topic, each.partition)) is not None
+            if (error := self._not_committable(context, each.topic, each.partition)) is not None
         }
         asked = request
         if unknown:
@@ -183,35 +191,38 @@ class GroupCoordinatorService:
         result = await self._write(
             request.group_id, lambda shard, token, moment: shard.commit(token, asked, moment)
         )
-        partitions = _expect(result, OffsetsResult).partitions
-        if not unknown:
-            return list(partitions)
-        done = iter(partitions)
-        return [
-            PartitionResult(topic, partition, error)
-            if (error := unknown.get((topic, partition))) is not None
-            else next(done)
-            for topic, partition, *_ in request.offsets
-        ]
+        done = _expect(result, OffsetsResult).partitions
+        return _with_refused(request.offsets, unknown, done)
 
     def fetch_offsets(
-        self, group: str, partitions: Sequence[TopicPartition] | None
+        self, context: RequestContext, group: str, partitions: Sequence[TopicPartition] | None
     ) -> list[FetchedOffset]:
-        """The durable offsets of a group, all for None."""
-        return self._read(group, lambda shard: shard.fetch_offsets(group, partitions))
+        """The durable offsets of a group; for None all, of topics that the client may know of."""
+        context.check_group(Operation.DESCRIBE, group)
+        found = self._read(group, lambda shard: shard.fetch_offsets(group, partitions))
+        if context.authorizer is None:
+            return found
+        return [*_visible(context, found, are_named=partitions is not None)]
 
     async def delete_offsets(
-        self, group: str, partitions: Sequence[TopicPartition]
+        self, context: RequestContext, group: str, partitions: Sequence[TopicPartition]
     ) -> Sequence[PartitionResult]:
         """Returns when the deletion is durable."""
+        context.check_group(Operation.DELETE, group)
+        refused = {
+            (topic, partition): error
+            for topic, partition in partitions
+            if (error := _unreadable(context, topic)) is not None
+        }
+        allowed = [each for each in partitions if each not in refused]
         result = await self._write(
             group,
-            lambda shard, token, moment: shard.delete_offsets(token, group, partitions, moment),
+            lambda shard, token, moment: shard.delete_offsets(token, group, allowed, moment),
         )
-        return _expect(result, OffsetsResult).partitions
+        return _with_refused(partitions, refused, _expect(result, OffsetsResult).partitions)
 
-    def list_groups(self, states: Iterable[str] = ()) -> list[ListedGroup]:
-        """All groups by name, or those in these states."""
+    def list_groups(self, context: RequestContext, states: Iterable[str] = ()) -> list[ListedGroup]:
+        """All groups that the client may know of by name, or those in these states."""
         wanted = frozenset(states)
         unknown = wanted - {state.value for state in GroupState}
         if unknown:
@@ -220,12 +231,14 @@ class GroupCoordinatorService:
                 f"There is no group state {min(unknown)!r}; the states are "
                 f"{', '.join(state.value for state in GroupState)}",
             )
+        sees_all = context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
         found = self._runtime.read_all(GroupCoordinatorShard.list_groups)
         return sorted(
             group
             for groups in found
             for group in groups
-            if not wanted or group.state.value in wanted
+            if (not wanted or group.state.value in wanted)
+            and (sees_all or context.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
         )
 
     def states(self) -> Iterator[str]:
@@ -233,19 +246,22 @@ class GroupCoordinatorService:
         for groups in self._runtime.read_active(GroupCoordinatorShard.list_groups):
             yield from (group.state.value for group in groups)
 
-    def describe(self, group: str) -> DescribedGroup:
+    def describe(self, context: RequestContext, group: str) -> DescribedGroup:
         """A group with its members."""
+        context.check_group(Operation.DESCRIBE, group)
         return self._read(group, lambda shard: shard.describe(group))
 
-    async def delete(self, group: str) -> None:
+    async def delete(self, context: RequestContext, group: str) -> None:
         """Returns when the deletion of the group is durable."""
+        context.check_group(Operation.DELETE, group)
         result = await self._write(
             group, lambda shard, token, moment: shard.delete_group(token, group, moment)
         )
         _expect(result, DeleteGroupResult)
 
-    async def lag(self, group: str) -> GroupLag:
+    async def lag(self, context: RequestContext, group: str) -> GroupLag:
         """The lag in each partition that the group has committed for or a member has."""
+        context.check_group(Operation.DESCRIBE, group)
         if OFFSETS_TOPIC not in self._cache.image.topics:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group!r}")
         described, committed = self._read(
@@ -270,6 +286,12 @@ class GroupCoordinatorService:
         else:
             self._runtime.unload(number, known.leader_epoch)
 
+    def _not_committable(self, context: RequestContext, topic: str, number: int) -> ApiError | None:
+        # Who may read a topic may know whether there is a partition.
+        return _unreadable(context, topic) or self._cluster.unknown_partition(
+            THIS_BROKER, topic, number
+        )
+
     def _write(self, group: str, event: Event) -> asyncio.Future[object]:
         return self._runtime.write(self._number(group), event)
 
@@ -282,12 +304,15 @@ class GroupCoordinatorService:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return partition_for_group(group, topic.partition_count)
 
-    def _find(self, group: str, listener: str, unavailable: ApiError | None) -> FoundCoordinator:
+    def _find(
+        self, context: RequestContext, group: str, unavailable: ApiError | None
+    ) -> FoundCoordinator:
         try:
+            context.check_group(Operation.DESCRIBE, group)
             check_group_id(group)
         except ApiError as error:
             return FoundCoordinator(group, None, error.with_traceback(None))
-        broker = None if unavailable is not None else self._leader(group, listener)
+        broker = None if unavailable is not None else self._leader(group, context.listener)
         if broker is not None:
             return FoundCoordinator(group, broker, None)
         none = unavailable or ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -305,6 +330,7 @@ class GroupCoordinatorService:
             if OFFSETS_TOPIC in self._cache.image.topics:
                 return
             await self._topics.create(
+                THIS_BROKER,
                 OFFSETS_TOPIC,
                 partitions=self._offsets_partitions,
                 configs=OFFSETS_TOPIC_SETTINGS,
@@ -333,6 +359,45 @@ class GroupCoordinatorService:
             return self._partitions.get(OFFSETS_TOPIC, number)
 
         return self._runtime.load(number, epoch, led)
+
+
+def _unreadable(context: RequestContext, topic: str) -> ApiError | None:
+    try:
+        context.check_topic(Operation.READ, topic)
+    except ApiError as error:
+        return error.with_traceback(None)
+    return None
+
+
+def _with_refused(
+    asked: Sequence[OffsetToCommit] | Sequence[TopicPartition],
+    refused: Mapping[tuple[str, int], ApiError],
+    done: Sequence[PartitionResult],
+) -> list[PartitionResult]:
+    """The results of a request in its order; `done` are those of what was not refused before."""
+    if not refused:
+        return list(done)
+    results = iter(done)
+    return [
+        PartitionResult(each.topic, each.partition, error)
+        if (error := refused.get((each.topic, each.partition))) is not None
+        else next(results)
+        for each in asked
+    ]
+
+
+def _visible(
+    context: RequestContext, found: Iterable[FetchedOffset], *, are_named: bool
+) -> Iterator[FetchedOffset]:
+    """The offsets of topics that the client may know of; of named topics also the refusals."""
+    for each in found:
+        try:
+            context.check_topic(Operation.DESCRIBE, each.topic)
+        except ApiError as error:
+            if are_named:
+                yield FetchedOffset(each.topic, each.partition, None, error.with_traceback(None))
+        else:
+            yield each
 
 
 def _expect(result: object, kind: type[V]) -> V:

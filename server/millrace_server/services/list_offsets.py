@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from millrace_protocol.acls import Operation
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from millrace_protocol.records import CorruptBatch, Record
@@ -17,6 +18,7 @@ from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.services.batch_lookups import BatchLookups
+from millrace_server.services.request_context import RequestContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,9 @@ class OffsetService:
         self._scheduler = scheduler
         self._lookups = lookups
 
-    def extent(self, topic: str, number: int) -> Extent:
+    def extent(self, context: RequestContext, topic: str, number: int) -> Extent:
         """Where a partition begins and ends. Raises `ApiError`."""
+        context.check_topic(Operation.DESCRIBE, topic)
         partition = self._partitions.get(topic, number)
         return Extent(
             partition.start_offset,
@@ -58,13 +61,20 @@ class OffsetService:
         )
 
     async def find(
-        self, topic: str, number: int, timestamp_ms: int, *, current_epoch: int = -1
+        self,
+        context: RequestContext,
+        topic: str,
+        number: int,
+        timestamp_ms: int,
+        *,
+        current_epoch: int = -1,
     ) -> FoundOffset:
         """The first offset with at least this timestamp, or one of the named offsets.
 
         A search by time runs between the chunks of other requests. `current_epoch` is the client's,
         -1 if it knows none. Raises `ApiError`.
         """
+        context.check_topic(Operation.DESCRIBE, topic)
         try:
             partition = self._partitions.get(topic, number)
             partition.leadership.check_epoch(current_epoch, f"{topic}-{number}")
@@ -78,19 +88,21 @@ class OffsetService:
         return FoundOffset(found.offset, found.timestamp_ms, partition.leader_epoch)
 
     def epoch_end(
-        self, topic: str, number: int, epoch: int, *, current_epoch: int
+        self, context: RequestContext, topic: str, number: int, epoch: int, *, current_epoch: int
     ) -> EpochEnd | None:
         """The newest epoch of a partition's log that is not above `epoch`, and where its records
         end; None if there is none. `current_epoch` is the client's, -1 if it knows none.
 
         Raises `ApiError`.
         """
+        context.check_topic(Operation.DESCRIBE, topic)
         partition = self._partitions.get(topic, number)
         partition.leadership.check_epoch(current_epoch, f"{topic}-{number}")
         return partition.log.end_offset_for_epoch(epoch)
 
-    def producers(self, topic: str, number: int) -> list[ActiveProducer]:
+    def producers(self, context: RequestContext, topic: str, number: int) -> list[ActiveProducer]:
         """The idempotent producers that a partition knows. Raises `ApiError`."""
+        context.check_topic(Operation.READ, topic)
         return self._partitions.get(topic, number).log.producers.active()
 
 

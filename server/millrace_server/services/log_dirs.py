@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from millrace_protocol.acls import Operation
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import DiskSpace, Environment
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.core_errors import as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
+from millrace_server.services.request_context import RequestContext
 
 CHUNK_PARTITIONS = 100
 """Looked at in one chunk, some 100 us."""
@@ -47,8 +49,12 @@ class LogDirService:
         self._env = env
         self._scheduler = scheduler
 
-    async def describe(self, topics: Iterable[str] | None) -> LogDirectory:
-        """The data directory with the partitions of `topics`, None for those of all topics."""
+    async def describe(self, context: RequestContext, topics: Iterable[str] | None) -> LogDirectory:
+        """The data directory with the partitions of `topics`, None for those of all topics.
+
+        Raises `ApiError`.
+        """
+        context.check_cluster(Operation.DESCRIBE)
         error, space = None, DiskSpace(-1, -1)
         try:
             space = await self._env.spawn.blocking(self._env.disk.space)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from millrace_protocol.acls import Operation
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.records import BatchHeader, check_produced_batch
 from millrace_protocol.records.header import CODEC_MASK
@@ -27,12 +28,16 @@ from millrace_server.services.append_turns import AppendTurns
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.compacted_keys import check_keys, is_long, look_for_keys
 from millrace_server.services.producer_ids import ProducerIds
+from millrace_server.services.request_context import RequestContext
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 DISK_FULL_LINE_MS = 60_000
 CHUNK_BATCHES = 20
 """Appended in one chunk, some 400 us when they are small."""
+
+ToAppend = tuple[str, int, memoryview]
+"""Topic, partition and batch."""
 
 log = get_logger("millrace.broker")
 
@@ -77,7 +82,7 @@ class ProduceService:
         self._disk_full_lines = LogRateLimiter(env.clock, lines=1, period_ms=DISK_FULL_LINE_MS)
 
     async def append(
-        self, batches: Sequence[tuple[str, int, memoryview]], *, acks: int, timeout_ms: int
+        self, context: RequestContext, batches: Sequence[ToAppend], *, acks: int, timeout_ms: int
     ) -> list[Produced]:
         """Appends each (topic, partition, batch); results in the same order, when acked.
 
@@ -100,7 +105,7 @@ class ProduceService:
             topic, number, batch = batches[index]
             partition = None
             try:
-                partition, header = self._check(topic, number, batch)
+                partition, header = self._check(context, topic, number, batch)
                 config, producer_id = partition.config, header.producer_id
                 if (
                     (producer_id >= 0 and not self._producer_ids.was_given(producer_id))
@@ -113,7 +118,7 @@ class ProduceService:
                         batch = batches[index][2]
                     async with self._turns.take((topic, number)):
                         batch = await self._look_into(partition, batch, header)
-                    partition, header = self._check(topic, number, batch)
+                    partition, header = self._check(context, topic, number, batch)
                 elif config.compacts:
                     check_keys(topic, batch, header)
                 if producer_id >= 0:
@@ -179,8 +184,12 @@ class ProduceService:
                 )
             )
 
-    def _check(self, topic: str, number: int, batch: memoryview) -> tuple[Partition, BatchHeader]:
-        """Everything that a batch must be, but for its producer and its keys."""
+    def _check(
+        self, context: RequestContext, topic: str, number: int, batch: memoryview
+    ) -> tuple[Partition, BatchHeader]:
+        """All that a batch must be, and its client, but for its producer and its keys."""
+        if context.authorizer is not None:
+            context.check_topic(Operation.WRITE, topic)
         partition = self._partitions.get(topic, number)
         if topic.startswith(INTERNAL_TOPIC_PREFIX):
             raise ApiError(
@@ -224,7 +233,7 @@ def _or_next_leader(refused: ApiError, partition: Partition | None) -> ApiError:
     )
 
 
-def _copies(batches: Sequence[tuple[str, int, memoryview]]) -> list[tuple[str, int, memoryview]]:
+def _copies(batches: Sequence[ToAppend]) -> list[ToAppend]:
     return [(topic, number, memoryview(bytearray(batch))) for topic, number, batch in batches]
 
 

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
+from millrace_protocol.acls import Operation, ResourceType
 from millrace_protocol.messages.broker_lifecycle import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -23,6 +24,7 @@ from millrace_protocol.messages.broker_lifecycle import (
 from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
+from millrace_server.services.request_context import RequestContext
 
 RESERVE_TIMEOUT_MS = 20_000
 LEADERLESS_MS = 2_000
@@ -119,12 +121,15 @@ class ProducerIds:
             async with asyncio.timeout(BLOCK_WAIT_MS / 1000):
                 await self._until(lambda image: producer_id < image.next_producer_id)
 
-    async def give(self, producer_id: int, epoch: int) -> tuple[int, int]:
+    async def give(self, context: RequestContext, producer_id: int, epoch: int) -> tuple[int, int]:
         """An id and an epoch: the next epoch of the id given, or a new id when that is -1.
 
         The next epoch is above every epoch that was given for the id, and above `epoch`. A new id
         replaces one that was never given, whose epochs are used up, or whose highest is not known.
+        A client that may write to some topic may have one (KIP-679). Raises `ApiError`.
         """
+        if not context.allows_any(Operation.WRITE, ResourceType.TOPIC):
+            context.check_cluster(Operation.IDEMPOTENT_WRITE)
         if self.was_given(producer_id):
             highest = max(self._highest(producer_id), epoch)
             if highest < EPOCH_MAX:

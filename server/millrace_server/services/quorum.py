@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from millrace_protocol.acls import Operation
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.quorum import QuorumRequest, QuorumResponse
 from millrace_server.api_error import ApiError
@@ -15,6 +16,7 @@ from millrace_server.environment.seams import Environment
 from millrace_server.raft.messages import SnapshotId
 from millrace_server.raft.roles import Leader
 from millrace_server.raft.voters import ReplicaKey, VoterSet
+from millrace_server.services.request_context import RequestContext
 
 NO_LEADER = -1
 
@@ -85,8 +87,9 @@ class QuorumService:
         """The size of a snapshot, and its bytes from `position` on. Raises `ApiError`."""
         return await self._metadata.read_snapshot(snapshot, position=position, max_bytes=max_bytes)
 
-    def describe(self) -> QuorumState:
+    def describe(self, context: RequestContext) -> QuorumState:
         """The quorum as far as this broker knows it: the leader knows how far the others are."""
+        context.check_cluster(Operation.DESCRIBE)
         replica, log = self._metadata.replica, self._metadata.log
         role, now_ms = replica.node.replica.role, self._env.clock.monotonic_ms()
         voters = replica.voters

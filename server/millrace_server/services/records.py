@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from millrace_protocol.acls import Operation
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.loop.completion import Completion
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
+from millrace_server.services.request_context import RequestContext
 
 
 class RecordService:
@@ -22,17 +24,19 @@ class RecordService:
     def __init__(self, partitions: PartitionTable) -> None:
         self._partitions = partitions
 
-    def open(self, topic: str, number: int) -> PartitionRecords:
+    def open(self, context: RequestContext, topic: str, number: int) -> PartitionRecords:
         """The records of a partition. Raises `ApiError`."""
-        return PartitionRecords(self._partitions.get(topic, number))
+        context.check_topic(Operation.READ, topic)
+        return PartitionRecords(context, self._partitions.get(topic, number))
 
 
 class PartitionRecords:
     """What consumers may read of one partition."""
 
-    __slots__ = ("_partition",)
+    __slots__ = ("_context", "_partition")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, context: RequestContext, partition: Partition) -> None:
+        self._context = context
         self._partition = partition
 
     @property
@@ -44,8 +48,9 @@ class PartitionRecords:
         """Raises `OffsetOutOfRange` unless `offset` can be read, now or later."""
         self._partition.check_readable(offset)
 
-    def check_exists(self) -> None:
-        """Raises `ApiError` when the topic was deleted."""
+    def check_still_readable(self) -> None:
+        """Raises `ApiError` when the topic was deleted, or the client has lost the right."""
+        self._context.check_topic(Operation.READ, self._partition.topic)
         if self._partition.is_abandoned:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,12 +1,14 @@
-"""Where a request comes from, in plain values."""
+"""Where a request comes from, in plain values, and what its client may do."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millrace_protocol.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
 from millrace_server.authentication.exchange import Exchange
 from millrace_server.listeners import PLAIN
 from millrace_server.principal import ANONYMOUS
+from millrace_server.services.authorizer import Authorizer
 
 
 @dataclass(slots=True)
@@ -26,10 +28,16 @@ class SaslState:
 
 @dataclass(slots=True)
 class RequestContext:
-    """One connection as the services know it; `client_id` is that of the request at hand."""
+    """One connection as the services know it; `client_id` is that of the request at hand.
+
+    A service that a client may ask for something takes the context first, and checks before it
+    looks anything up.
+    """
 
     client_host: str
     """Address and port of the peer."""
+    authorizer: Authorizer | None
+    """None where everything is allowed: to brokers, and to clients of a broker without rights."""
     principal: str = ANONYMOUS
     client_id: str = ""
     listener: str = PLAIN
@@ -49,3 +57,46 @@ class RequestContext:
         """The client has proved that it is `principal`."""
         self.principal = principal
         self.is_authenticated = True
+
+    def check(self, operation: Operation, kind: ResourceType, name: str) -> None:
+        """Raises `ApiError` unless the client may do that with the resource."""
+        if self.authorizer is not None and not self.allows(operation, kind, name):
+            raise self.authorizer.denied(self.principal, self._host, operation, kind, name)
+
+    def check_topic(self, operation: Operation, name: str) -> None:
+        """Raises `ApiError` (TOPIC_AUTHORIZATION_FAILED)."""
+        self.check(operation, ResourceType.TOPIC, name)
+
+    def check_group(self, operation: Operation, name: str) -> None:
+        """Raises `ApiError` (GROUP_AUTHORIZATION_FAILED)."""
+        self.check(operation, ResourceType.GROUP, name)
+
+    def check_cluster(self, operation: Operation) -> None:
+        """Raises `ApiError` (CLUSTER_AUTHORIZATION_FAILED)."""
+        self.check(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the client may do that with the resource; for what is left out, not refused."""
+        return self.authorizer is None or self.authorizer.allows(
+            self.principal, self._host, operation, kind, name
+        )
+
+    def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
+        """Whether there can be a resource of the type with which the client may do that."""
+        return self.authorizer is None or self.authorizer.allows_any(
+            self.principal, self._host, operation, kind
+        )
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        """What the client may do with a resource: bit n for the operation with that number."""
+        may = (each for each in OPERATIONS_OF[kind] if self.allows(each, kind, name))
+        return sum(1 << each for each in may)
+
+    @property
+    def _host(self) -> str:
+        """The address of the peer without its port, as entries of access control have it."""
+        return self.client_host.rpartition(":")[0].strip("[]")
+
+
+THIS_BROKER = RequestContext("", None)
+"""For what the broker does for itself."""

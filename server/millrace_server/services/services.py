@@ -11,8 +11,10 @@ from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.controller.controller_requests import ControllerRequests
 from millrace_server.environment.seams import Environment
 from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.services.acls import AclService
 from millrace_server.services.administration import AdministrationService
 from millrace_server.services.authentication import AuthenticationService
+from millrace_server.services.authorizer import Authorizer
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.delete_records import DeleteRecordsService
@@ -53,7 +55,9 @@ class Services:
     administration: AdministrationService
     voters: VoterService
     authentication: AuthenticationService
+    authorizer: Authorizer
     users: UserService
+    acls: AclService
     controller: ControllerCalls
     replica_fetch: ReplicaFetchService
     replica_read: ReplicaReadService

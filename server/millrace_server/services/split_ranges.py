@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millrace_protocol.acls import Operation
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.log import Piece
@@ -11,6 +12,7 @@ from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
+from millrace_server.services.request_context import RequestContext
 
 PIECES_AT_ONCE = 50
 """Cut in one go, some 200 us; reading the indexes that this takes is as much again."""
@@ -41,11 +43,14 @@ class SplitRangeService:
         self._partitions = partitions
         self._scheduler = scheduler
 
-    async def split(self, wanted: OffsetRange, *, piece_bytes: int, pieces_max: int) -> SplitRange:
+    async def split(
+        self, context: RequestContext, wanted: OffsetRange, *, piece_bytes: int, pieces_max: int
+    ) -> SplitRange:
         """The first `pieces_max` pieces of a range.
 
         Raises `ApiError`, also when retention has taken meanwhile what is still to be cut.
         """
+        context.check_topic(Operation.READ, wanted.topic)
         try:
             partition = self._partitions.get(wanted.topic, wanted.partition)
             _check(partition, wanted, piece_bytes)

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from importlib.metadata import version
 
+from millrace_protocol.acls import Operation
 from millrace_server.environment.seams import DiskSpace, Environment
 from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.services.request_context import RequestContext
 from millrace_server.statistics import Sample, metrics
 from millrace_server.statistics.registry import MetricSamples, Registry
 
@@ -37,8 +39,9 @@ class StatisticsService:
         """How long the broker has been running."""
         return self._env.clock.monotonic_ms() - self._started_ms
 
-    async def read(self, prefix: str) -> list[MetricSamples]:
-        """The metrics whose names begin with `prefix`, with all samples."""
+    async def read(self, context: RequestContext, prefix: str) -> list[MetricSamples]:
+        """The metrics whose names begin with `prefix`, with all samples. Raises `ApiError`."""
+        context.check_cluster(Operation.DESCRIBE)
         if any(metric.name.startswith(prefix) for metric in _MEASURED):
             await self._measure_disk()
         found: list[MetricSamples] = []

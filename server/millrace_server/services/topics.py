@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from millrace_protocol.acls import CLUSTER_NAME, Operation, ResourceType
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.metadata_records import NO_LEADER, MetadataRecord
 from millrace_server.api_error import ApiError
@@ -25,6 +26,7 @@ from millrace_server.metadata.image import ClusterImage, Topic
 from millrace_server.metadata.topics import TopicChanges
 from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
 from millrace_server.services.forwarded_topics import ForwardedTopics
+from millrace_server.services.request_context import RequestContext
 from millrace_server.topic_config import TopicConfig
 
 log = get_logger("millrace.topics")
@@ -72,9 +74,17 @@ class Topics:
         self._cache = cache
         self._defaults = defaults
 
-    def config(self, name: str) -> TopicConfig:
+    def config(self, context: RequestContext, name: str) -> TopicConfig:
         """The settings in force for a topic. Raises `ApiError`."""
+        context.check_topic(Operation.DESCRIBE_CONFIGS, name)
         return self.config_of(self._cache.image.topic(name))
+
+    def own_config(self, context: RequestContext, name: str) -> TopicConfig:
+        """The settings of a topic that the client is about to change; one that is not there has
+        none of its own. Raises `ApiError`."""
+        context.check_topic(Operation.ALTER_CONFIGS, name)
+        topic = self._cache.image.topics.get(name)
+        return TopicConfig({}, {}) if topic is None else self.config_of(topic)
 
     def config_of(self, topic: Topic) -> TopicConfig:
         """The settings in force for a topic, which may be one that is only to be created."""
@@ -93,6 +103,7 @@ class Topics:
 
     async def create(
         self,
+        context: RequestContext,
         name: str,
         *,
         partitions: int = -1,
@@ -108,6 +119,8 @@ class Topics:
         take the topic back: the answer is the disk's error, and the caller can try again. Only when
         that cannot be committed either, the topic stays, offline, until the disk takes it.
         """
+        if not context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+            context.check_topic(Operation.CREATE, name)
         if not (validate_only or self._controller.is_here):
             return await self._forwarded.create(
                 name, partitions, replication_factor, configs or {}, assignments
@@ -143,6 +156,7 @@ class Topics:
 
     async def add_partitions(
         self,
+        context: RequestContext,
         name: str,
         partitions: int,
         *,
@@ -154,6 +168,7 @@ class Topics:
         New partitions that the disk refuses stay, offline, until the disk takes them: a topic
         cannot become narrower.
         """
+        context.check_topic(Operation.ALTER, name)
         if not (validate_only or self._controller.is_here):
             await self._forwarded.add_partitions(name, partitions, assignments)
             return
@@ -175,9 +190,15 @@ class Topics:
             log.info("partitions added", topic=name, partitions=partitions)
 
     async def change_config(
-        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+        self,
+        context: RequestContext,
+        name: str,
+        changes: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
     ) -> None:
         """Changes a topic's settings, all or none; None goes back to the default."""
+        context.check_topic(Operation.ALTER_CONFIGS, name)
         if not (validate_only or self._controller.is_here):
             await self._forwarded.change_config(name, changes)
             return
@@ -188,8 +209,9 @@ class Topics:
         if not validate_only:
             log.info("topic settings changed", topic=name, changes=dict(changes))
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, context: RequestContext, name: str) -> None:
         """Deletes a topic with its records. Raises `ApiError`."""
+        context.check_topic(Operation.DELETE, name)
         if not self._controller.is_here:
             await self._forwarded.delete(name)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from millrace_protocol.acls import Operation
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -29,6 +30,7 @@ from millrace_server.metadata.scram_credentials import (
 )
 from millrace_server.peers.calls import refusal
 from millrace_server.services.forwarded_topics import FORWARD_TIMEOUT_MS
+from millrace_server.services.request_context import RequestContext
 
 log = get_logger("millrace.controller")
 SECRET_BYTES = 32
@@ -60,8 +62,11 @@ class UserService:
         self._cache = cache
         self._controller = controller
 
-    def describe(self, names: Sequence[str] | None) -> list[UserDescription]:
-        """The users of these names, all by name for None."""
+    def describe(
+        self, context: RequestContext, names: Sequence[str] | None
+    ) -> list[UserDescription]:
+        """The users of these names, all by name for None. Raises `ApiError`."""
+        context.check_cluster(Operation.DESCRIBE)
         image = self._cache.image
         return [
             UserDescription(
@@ -74,12 +79,15 @@ class UserService:
             for name, error in described_users(image, names)
         ]
 
-    async def alter(self, alterations: Sequence[Alteration]) -> Mapping[str, ApiError | None]:
+    async def alter(
+        self, context: RequestContext, alterations: Sequence[Alteration]
+    ) -> Mapping[str, ApiError | None]:
         """Sets and removes passwords; the refusal of each user, None for a success.
 
         Where another broker is the active controller, this one knows them a moment later. Raises
         `ApiError`.
         """
+        context.check_cluster(Operation.ALTER)
         if not self._controller.is_here:
             return await self._forward(alterations)
         secret = self._env.rng.getrandbits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "big")

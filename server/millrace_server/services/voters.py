@@ -1,22 +1,35 @@
 """The voters of the metadata quorum: added and removed one at a time (KIP-853).
 
-Works on the active controller. A voter is a broker and the directory of its metadata log; a broker
-whose directory was lost votes again only after its old identity is removed.
+A change is made on the active controller, and another broker asks it. A voter is a broker and the
+directory of its metadata log; a broker whose directory was lost votes again only after its old
+identity is removed.
 """
 
 from __future__ import annotations
 
 import uuid
 
+from millrace_protocol.acls import Operation
 from millrace_protocol.errors import ErrorCode
+from millrace_protocol.messages.raft_voters import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 from millrace_server.api_error import ApiError
 from millrace_server.controller.active_controller import ActiveController
+from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.logs import get_logger
 from millrace_server.metadata.image import ClusterImage
+from millrace_server.peers.calls import refusal
 from millrace_server.quorum.replica import Event
 from millrace_server.raft.voters import ReplicaKey, Voter, VoterSet
+from millrace_server.services.forwarded_topics import FORWARD_TIMEOUT_MS
+from millrace_server.services.request_context import RequestContext
 
 log = get_logger("millrace.quorum")
+NO_DIRECTORY = uuid.UUID(int=0)
 
 
 class VoterService:
@@ -25,11 +38,19 @@ class VoterService:
     `directory_id` None stands for the directory that is known of the broker.
     """
 
-    def __init__(self, active: ActiveController) -> None:
+    def __init__(self, active: ActiveController, controller: ControllerCalls) -> None:
         self._active = active
+        self._controller = controller
 
-    async def add(self, broker_id: int, directory_id: uuid.UUID | None) -> None:
+    async def add(
+        self, context: RequestContext, broker_id: int, directory_id: uuid.UUID | None
+    ) -> None:
         """Gives a broker a vote that is registered and has caught up with the metadata log."""
+        context.check_cluster(Operation.ALTER)
+        if not self._controller.is_here:
+            wanted = AddRaftVoterRequest(broker_id, directory_id or NO_DIRECTORY)
+            await self._forward(wanted, AddRaftVoterResponse)
+            return
 
         def change(image: ClusterImage, voters: VoterSet) -> Event:
             voter = _new_voter(image, voters, broker_id, directory_id)
@@ -38,8 +59,15 @@ class VoterService:
         await self._active.change_voters(change)
         log.info("voter added", broker=broker_id)
 
-    async def remove(self, broker_id: int, directory_id: uuid.UUID | None) -> None:
+    async def remove(
+        self, context: RequestContext, broker_id: int, directory_id: uuid.UUID | None
+    ) -> None:
         """Takes the vote of a broker, which may be gone or be the active controller itself."""
+        context.check_cluster(Operation.ALTER)
+        if not self._controller.is_here:
+            wanted = RemoveRaftVoterRequest(broker_id, directory_id or NO_DIRECTORY)
+            await self._forward(wanted, RemoveRaftVoterResponse)
+            return
 
         def change(image: ClusterImage, voters: VoterSet) -> Event:
             key = _known_voter(voters, broker_id, directory_id)
@@ -47,6 +75,15 @@ class VoterService:
 
         await self._active.change_voters(change)
         log.info("voter removed", broker=broker_id)
+
+    async def _forward(
+        self,
+        request: AddRaftVoterRequest | RemoveRaftVoterRequest,
+        response: type[AddRaftVoterResponse | RemoveRaftVoterResponse],
+    ) -> None:
+        found = await self._controller.forward(request, response, timeout_ms=FORWARD_TIMEOUT_MS)
+        if found.error_code != ErrorCode.NONE:
+            raise refusal(found.error_code, found.error_message)
 
 
 def _new_voter(

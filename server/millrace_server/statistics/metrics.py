@@ -89,6 +89,12 @@ AUTHENTICATIONS = Metric(
     labels=("mechanism", "result"),
     kafka="kafka.server:type=socket-server-metrics successful-authentication-total",
 )
+DENIALS = Metric(
+    "millrace_denials_total",
+    Kind.COUNTER,
+    "requests, or parts of them, that access control has denied, by the type of resource",
+    labels=("resource_type",),
+)
 REQUEST_MEMORY = Metric(
     "millrace_request_memory_bytes",
     Kind.GAUGE,
@@ -288,6 +294,7 @@ METRICS = (
     ACCEPTED,
     REFUSED,
     AUTHENTICATIONS,
+    DENIALS,
     REQUEST_MEMORY,
     REQUEST_MEMORY_LIMIT,
     REQUEST_MEMORY_WAITING,

@@ -101,7 +101,8 @@ class KafkaSession:
         self._services = dialect.services
         self._connection = connection
         self._context = KafkaContext(
-            **context_of(connection), fetch_sessions=dialect.fetch_sessions
+            **context_of(connection, dialect.services.authorizer),
+            fetch_sessions=dialect.fetch_sessions,
         )
         self._now_ns = dialect.services.env.clock.monotonic_ns
 

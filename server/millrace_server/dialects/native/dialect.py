@@ -70,6 +70,7 @@ class NativeDialect:
         listener: Listener = Listener.CLIENT,
     ) -> None:
         self.services = services
+        self.authorizer = services.authorizer if listener is Listener.CLIENT else None
         self.routes: Routes = {
             (key, version): (APIS[ApiKey(key)].request, handle)
             for key, handle in handlers.items()
@@ -98,7 +99,7 @@ class NativeSession:
         self._dialect = dialect
         self._services = dialect.services
         self._connection = connection
-        self._context = RequestContext(**context_of(connection))
+        self._context = RequestContext(**context_of(connection, dialect.authorizer))
         self._apis = dialect.apis
         self._routes = dialect.routes
         self._now_ns = dialect.services.env.clock.monotonic_ns

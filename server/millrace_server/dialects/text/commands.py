@@ -18,6 +18,7 @@ from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counte
 from millrace_server.dialects.text.statistics import stats
 from millrace_server.services.produce import ACKS_ALL
 from millrace_server.services.records import PartitionRecords
+from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 
@@ -45,7 +46,7 @@ class Command:
     run: Callable[..., Lines | Coroutine[Any, Any, Lines]]
 
 
-def help_lines(services: Services) -> Lines:
+def help_lines(services: Services, context: RequestContext) -> Lines:
     """Every command with its usage."""
     listed = [(command.usage, command.doc) for command in COMMANDS.values()]
     listed += CONVERSATIONS
@@ -53,19 +54,21 @@ def help_lines(services: Services) -> Lines:
     return [f"{usage:<{width}}  {doc}" for usage, doc in listed] + ["OK"]
 
 
-def topics(services: Services) -> Lines:
+def topics(services: Services, context: RequestContext) -> Lines:
     """Topic names with their partition counts."""
     listed = [
         f"topic {t.name} partitions {t.partition_count}"
-        for t in map(services.cluster.topic, services.cluster.topic_names)
+        for t in (
+            services.cluster.topic(context, n) for n in services.cluster.visible_topics(context)
+        )
     ]
     return [*listed, f"OK {counted(len(listed), 'topic')}"]
 
 
-def describe(services: Services, name: str) -> Lines:
+def describe(services: Services, context: RequestContext, name: str) -> Lines:
     """A topic's identity, settings and partitions."""
-    topic = services.cluster.topic(name)
-    config = services.topics.config(name)
+    topic = services.cluster.topic(context, name)
+    config = services.topics.config(context, name)
     return [
         f"topic {name} id {topic.topic_id} partitions {topic.partition_count} "
         f"replication factor {topic.replication_factor}",
@@ -73,14 +76,17 @@ def describe(services: Services, name: str) -> Lines:
             f"config {key}={config.text(key)}{'' if key in config.own else ' (default)'}"
             for key in TOPIC_CONFIG_KEYS
         ),
-        *(_partition_line(services, name, number) for number in range(topic.partition_count)),
+        *(
+            _partition_line(services, context, name, number)
+            for number in range(topic.partition_count)
+        ),
         "OK",
     ]
 
 
-def _partition_line(services: Services, name: str, number: int) -> str:
+def _partition_line(services: Services, context: RequestContext, name: str, number: int) -> str:
     try:
-        extent = services.offsets.extent(name, number)
+        extent = services.offsets.extent(context, name, number)
     except ApiError as refused:
         return f"partition {number} offline: {refused.message}"
     return (
@@ -90,26 +96,42 @@ def _partition_line(services: Services, name: str, number: int) -> str:
     )
 
 
-async def create(services: Services, name: str, partitions: str = "-1") -> Lines:
+async def create(
+    services: Services, context: RequestContext, name: str, partitions: str = "-1"
+) -> Lines:
     """Creates a topic."""
-    topic = await services.topics.create(name, partitions=number(partitions, "PARTITIONS"))
+    topic = await services.topics.create(context, name, partitions=number(partitions, "PARTITIONS"))
     return [f"OK topic {name} with {counted(topic.partition_count, 'partition')}"]
 
 
-async def produce(services: Services, topic: str, partition: str, value: str = "") -> Lines:
+async def produce(
+    services: Services, context: RequestContext, topic: str, partition: str, value: str = ""
+) -> Lines:
     """Appends one record without a key and answers when it is durable."""
-    return await _append(services, topic, partition, None, value)
+    return await _append(services, context, topic, partition, None, value)
 
 
 async def produce_key(
-    services: Services, topic: str, partition: str, key: str, value: str = ""
+    services: Services,
+    context: RequestContext,
+    topic: str,
+    partition: str,
+    key: str,
+    value: str = "",
 ) -> Lines:
     """The same with a key of one word."""
-    return await _append(services, topic, partition, key.encode("utf-8", "surrogateescape"), value)
+    return await _append(
+        services, context, topic, partition, key.encode("utf-8", "surrogateescape"), value
+    )
 
 
 async def _append(
-    services: Services, topic: str, partition: str, key: bytes | None, value: str
+    services: Services,
+    context: RequestContext,
+    topic: str,
+    partition: str,
+    key: bytes | None,
+    value: str,
 ) -> Lines:
     batch = encode_batch(
         [value.encode("utf-8", "surrogateescape")],
@@ -117,6 +139,7 @@ async def _append(
         timestamps_ms=services.env.clock.wall_ms(),
     )
     [result] = await services.produce.append(
+        context,
         [(topic, number(partition, "PARTITION"), memoryview(batch))],
         acks=ACKS_ALL,
         timeout_ms=PRODUCE_TIMEOUT_MS,
@@ -128,6 +151,7 @@ async def _append(
 
 async def fetch(
     services: Services,
+    context: RequestContext,
     topic: str,
     partition: str,
     offset: str,
@@ -138,7 +162,7 @@ async def fetch(
     if not 1 <= wanted <= FETCH_COUNT_MAX:
         raise usage_error(f"COUNT is {wanted}; it is 1 to {FETCH_COUNT_MAX}")
     first = number(offset, "OFFSET")
-    records = services.records.open(topic, number(partition, "PARTITION"))
+    records = services.records.open(context, topic, number(partition, "PARTITION"))
     records.check_readable(first)
     lines, next_offset = await read_lines(services, records, first, wanted)
     return [
@@ -210,12 +234,12 @@ async def _lines_of(
     return lines, whole[1], None
 
 
-def offsets(services: Services, name: str) -> Lines:
+def offsets(services: Services, context: RequestContext, name: str) -> Lines:
     """First and next readable offset of every partition."""
-    topic = services.cluster.topic(name)
+    topic = services.cluster.topic(context, name)
     listed = []
     for n in range(topic.partition_count):
-        extent = services.offsets.extent(name, n)
+        extent = services.offsets.extent(context, name, n)
         listed.append(
             f"partition {n} start {extent.start_offset} high watermark {extent.high_watermark}"
         )

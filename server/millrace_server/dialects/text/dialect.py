@@ -70,7 +70,7 @@ class TextSession:
         self._dialect = dialect
         self._services = dialect.services
         self._connection = connection
-        self._context = RequestContext(**context_of(connection))
+        self._context = RequestContext(**context_of(connection, dialect.services.authorizer))
         self._is_following = False
 
     def next_request(self, reader: FrameReader) -> bytes | None:
@@ -128,7 +128,7 @@ class TextSession:
         words = rest.split(" ", at_most) if command.takes_rest else rest.split()
         if not at_least <= len(words) <= at_most + command.takes_rest or "" in words[:at_least]:
             raise usage_error(f"Type {command.usage}")
-        return command.run(self._services, *words)
+        return command.run(self._services, self._context, *words)
 
     async def _answered(
         self, answer: Coroutine[Any, Any, Lines], counted: ApiStatistics, began_ns: int
@@ -153,7 +153,9 @@ class TextSession:
                 raise usage_error("This connection follows a partition already; open another")
             if len(words) != 2:
                 raise usage_error("Type TAIL TOPIC PARTITION")
-            records = self._services.records.open(words[0], number(words[1], "PARTITION"))
+            records = self._services.records.open(
+                self._context, words[0], number(words[1], "PARTITION")
+            )
             self._is_following = True
             try:
                 await follow(self._services, records, self._connection, stream)

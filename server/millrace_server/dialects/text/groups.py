@@ -10,6 +10,7 @@ from itertools import islice
 
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, word
 from millrace_server.services.group_lag import PartitionLag
+from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
 CHUNK_LINES = 100
@@ -18,9 +19,9 @@ NOTHING = "-"
 """Where a group has committed nothing, a partition has no owner, or it is unknown."""
 
 
-async def groups(services: Services) -> Lines:
+async def groups(services: Services, context: RequestContext) -> Lines:
     """A line for each group, by name."""
-    listed = services.groups.list_groups()
+    listed = services.groups.list_groups(context)
     lines = (
         f"group {word(found.group_id)} state {found.state.value} members {found.member_count} "
         f"protocol {word(found.protocol) or NOTHING}"
@@ -29,9 +30,9 @@ async def groups(services: Services) -> Lines:
     return await _answer(services, lines, count=len(listed), noun="group")
 
 
-async def lag(services: Services, group: str) -> Lines:
+async def lag(services: Services, context: RequestContext, group: str) -> Lines:
     """How far a group is behind, in each partition it has committed for or a member has."""
-    found = await services.groups.lag(group)
+    found = await services.groups.lag(context, group)
     return await _answer(services, map(_lag_line, found), count=len(found), noun="partition")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millrace_protocol.histogram import quantile
 from millrace_server.dialects.text.lines import ANSWER_CHARACTERS, Lines, counted, word
+from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 from millrace_server.statistics import Kind, Metric, Sample
 
@@ -11,11 +12,11 @@ CHUNK_SAMPLES = 100
 """Made into lines in one go, some 200 us."""
 
 
-async def stats(services: Services, prefix: str = "") -> Lines:
+async def stats(services: Services, context: RequestContext, prefix: str = "") -> Lines:
     """A line for each sample; those of an answer that is too long are left out."""
     samples = [
         (found.metric, sample)
-        for found in await services.statistics.read(prefix)
+        for found in await services.statistics.read(context, prefix)
         for sample in found.samples
     ]
     lines: Lines = []

@@ -24,7 +24,8 @@ async def follow(
 ) -> None:
     """Sends the lines of new records from the high watermark on; ends with an error alone.
 
-    Raises `ApiError` when the topic is deleted, and for a record that cannot be read.
+    Raises `ApiError` when the topic is deleted, when the client loses the right to read it, and for
+    a record that cannot be read.
     """
     offset = records.high_watermark
     with records.watch() as watch:
@@ -32,7 +33,7 @@ async def follow(
             await watch.moved()
             while True:
                 await services.scheduler.yield_()
-                records.check_exists()
+                records.check_still_readable()
                 lines, offset = await read_lines(
                     services, records, offset, CHUNK_RECORDS, characters_max=CHUNK_CHARACTERS
                 )

@@ -11,6 +11,7 @@ from typing import Any
 from millrace_protocol.kafka.apis import KafkaApiKey
 from millrace_server.dialects.kafka.context import KafkaContext
 from millrace_server.dialects.kafka.handlers import (
+    acls,
     active_producers,
     api_versions,
     configs,
@@ -58,6 +59,9 @@ HANDLERS: dict[int, Handler] = {
     KafkaApiKey.DELETE_RECORDS: partitions.delete,
     KafkaApiKey.INIT_PRODUCER_ID: producer_id.handle,
     KafkaApiKey.OFFSET_FOR_LEADER_EPOCH: partitions.epoch_ends,
+    KafkaApiKey.DESCRIBE_ACLS: acls.describe,
+    KafkaApiKey.CREATE_ACLS: acls.create,
+    KafkaApiKey.DELETE_ACLS: acls.delete,
     KafkaApiKey.DESCRIBE_CONFIGS: configs.describe,
     KafkaApiKey.ALTER_CONFIGS: configs.alter,
     KafkaApiKey.DESCRIBE_LOG_DIRS: log_dirs.handle,

@@ -6,7 +6,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka import active_producers as messages
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import kafka_code
-from millrace_server.dialects.kafka.handlers.topic_names import named_topic
+from millrace_server.dialects.kafka.handlers.topic_names import check_name
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
@@ -22,16 +22,18 @@ async def handle(
     for topic in request.topics:
         found: list[messages.PartitionResponse] = []
         for number in topic.partition_indexes:
-            found.append(_describe(services, topic.name, number))
+            found.append(_describe(services, context, topic.name, number))
             await services.scheduler.yield_()
         topics.append(messages.TopicResponse(topic.name, tuple(found)))
     return messages.DescribeProducersResponse(topics=tuple(topics))
 
 
-def _describe(services: Services, topic: str, number: int) -> messages.PartitionResponse:
+def _describe(
+    services: Services, context: RequestContext, topic: str, number: int
+) -> messages.PartitionResponse:
     try:
-        named_topic(services, topic)
-        found = services.offsets.producers(topic, number)
+        check_name(topic)
+        found = services.offsets.producers(context, topic, number)
     except ApiError as error:
         return messages.PartitionResponse(number, kafka_code(error.code), error.message)
     return messages.PartitionResponse(

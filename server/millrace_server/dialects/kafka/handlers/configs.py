@@ -17,7 +17,7 @@ from millrace_server.api_error import ApiError
 from millrace_server.broker_settings import DEFAULT, BrokerSetting
 from millrace_server.dialects.kafka.errors import kafka_code
 from millrace_server.dialects.kafka.handlers.repeated import repeated
-from millrace_server.dialects.kafka.handlers.topic_names import check_name, named_topic
+from millrace_server.dialects.kafka.handlers.topic_names import check_name
 from millrace_server.dialects.kafka.setting_names import kafka_name
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
@@ -80,13 +80,14 @@ async def describe(
     refused = _unknown_type(min(unknown)) if unknown else None
     results: list[messages.DescribeConfigsResult] = []
     for resource in request.resources:
-        results.append(_describe(services, resource, request, refused))
+        results.append(_describe(services, context, resource, request, refused))
         await services.scheduler.yield_()
     return messages.DescribeConfigsResponse(results=tuple(results))
 
 
 def _describe(
     services: Services,
+    context: RequestContext,
     resource: messages.DescribeConfigsResource,
     request: messages.DescribeConfigsRequest,
     refused: ApiError | None,
@@ -96,9 +97,10 @@ def _describe(
         if refused is not None:
             raise refused
         if kind == ResourceType.TOPIC:
-            found = topic_settings(services.topics.config_of(named_topic(services, name)))
+            check_name(name)
+            found = topic_settings(services.topics.config(context, name))
         elif kind == ResourceType.BROKER:
-            found = [] if not name else [*map(_of_broker, _settings(services, name))]
+            found = [] if not name else [*map(_of_broker, _settings(services, context, name))]
         else:
             found = []
     except ApiError as error:
@@ -150,13 +152,13 @@ def _value_type(key: ConfigKey) -> ValueType:
     return ValueType.INT if key.maximum == _INT32_MAX else ValueType.LONG
 
 
-def _settings(services: Services, name: str) -> Sequence[BrokerSetting]:
+def _settings(services: Services, context: RequestContext, name: str) -> Sequence[BrokerSetting]:
     try:
         node_id = int(name)
     except ValueError:
         message = f"The name of a broker is its id, a number; it is {name!r}"
         raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
-    return services.cluster.settings(node_id)
+    return services.cluster.settings(context, node_id)
 
 
 def _of_broker(setting: BrokerSetting) -> messages.DescribeConfigsResourceResult:
@@ -199,7 +201,9 @@ async def alter(
     def nulls_of(resource: messages.AlterConfigsResource) -> list[str]:
         return [each.name for each in resource.configs if each.value is None]
 
-    work = _alter_each(services, request.resources, nulls_of, changes_of, request.validate_only)
+    work = _alter_each(
+        services, context, request.resources, nulls_of, changes_of, request.validate_only
+    )
     return messages.AlterConfigsResponse(responses=await services.run(work))
 
 
@@ -225,7 +229,9 @@ async def alter_incrementally(
         changed = (each for each in resource.configs if each.config_operation != Operation.DELETE)
         return [each.name for each in changed if each.value is None]
 
-    work = _alter_each(services, request.resources, nulls_of, changes_of, request.validate_only)
+    work = _alter_each(
+        services, context, request.resources, nulls_of, changes_of, request.validate_only
+    )
     return incremental.IncrementalAlterConfigsResponse(responses=await services.run(work))
 
 
@@ -234,6 +240,7 @@ R = TypeVar("R", messages.AlterConfigsResource, incremental.AlterConfigsResource
 
 async def _alter_each(
     services: Services,
+    context: RequestContext,
     resources: Sequence[R],
     nulls_of: Callable[[R], Sequence[str]],
     changes_of: Callable[[TopicConfig, R], Mapping[str, str | None]],
@@ -248,12 +255,12 @@ async def _alter_each(
             if (kind, name) in twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The resource is named more than once")
             _check_changeable(kind, name)
+            config = services.topics.own_config(context, name)
             _check_settings([each.name for each in resource.configs], nulls_of(resource))
-            config = _config_of(services, name)
             changes = changes_of(config, resource)
             check_name(name)
             config.changed({key: value for key, value in changes.items() if value is not None})
-            await services.topics.change_config(name, changes, validate_only=validate_only)
+            await services.topics.change_config(context, name, changes, validate_only=validate_only)
         except ApiError as error:
             code, message = kafka_code(error.code), error.message
         results.append(messages.AlterConfigsResourceResponse(code, message, kind, name))
@@ -271,14 +278,6 @@ def _check_changeable(kind: int, name: str) -> None:
     if not name:
         message = "The topic has no name; settings for all topics stand in the broker's file"
         raise ApiError(ErrorCode.INVALID_REQUEST, message)
-
-
-def _config_of(services: Services, name: str) -> TopicConfig:
-    """The settings of a topic. One that is not there has none of its own: as in Kafka, a wrong
-    setting is told before a topic that is missing."""
-    if name not in services.cluster.topic_names:
-        return TopicConfig({}, {})
-    return services.topics.config_of(services.cluster.topic(name))
 
 
 def _check_settings(names: Sequence[str], nulls: Sequence[str]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from millrace_protocol.acls import CLUSTER_NAME, ResourceType
 from millrace_protocol.kafka.describe_cluster import (
     BROKERS,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from millrace_protocol.kafka.metadata import UNKNOWN_OPERATIONS
 from millrace_server.dialects.kafka.errors import KafkaError
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
@@ -34,9 +36,13 @@ def handle(
     brokers = [(broker, False) for broker in cluster.brokers(context.listener)]
     if request.include_fenced_brokers:
         brokers += [(broker, True) for broker in cluster.fenced_brokers(context.listener)]
+    allowed = UNKNOWN_OPERATIONS
+    if request.include_cluster_authorized_operations:
+        allowed = context.operations(ResourceType.CLUSTER, CLUSTER_NAME)
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
+        cluster_authorized_operations=allowed,
         brokers=tuple(
             DescribeClusterBroker(b.node_id, b.host, b.port, b.rack, is_fenced)
             for b, is_fenced in brokers

@@ -42,7 +42,9 @@ async def handle(
     except SessionRefused as refused:
         return FetchResponse(error_code=refused.error)
     names: list[str | None] = [
-        name_of(services, each.topic, each.topic_id, is_by_id=True) if is_by_id else each.topic
+        name_of(services, context, each.topic, each.topic_id, is_by_id=True)
+        if is_by_id
+        else each.topic
         for each in partitions
     ]
     fetched = await services.fetch.fetch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millrace_protocol.acls import ResourceType
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka import consumer_group_describe, offset_delete
 from millrace_protocol.kafka import group_admin as messages
@@ -24,14 +25,17 @@ def describe(
     version: int,
 ) -> messages.DescribeGroupsResponse:
     """Each group for itself; before version 6 an absent group is one that is dead."""
-    return messages.DescribeGroupsResponse(
-        groups=tuple(_described(services, group, version) for group in request.groups)
-    )
+    groups = [_described(services, context, group, version) for group in request.groups]
+    for group in groups if request.include_authorized_operations else ():
+        group.authorized_operations = context.operations(ResourceType.GROUP, group.group_id)
+    return messages.DescribeGroupsResponse(groups=tuple(groups))
 
 
-def _described(services: Services, group: str, version: int) -> messages.DescribedGroup:
+def _described(
+    services: Services, context: RequestContext, group: str, version: int
+) -> messages.DescribedGroup:
     try:
-        found = services.groups.describe(group)
+        found = services.groups.describe(context, group)
     except ApiError as error:
         # No group has an empty name.
         is_absent = error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID)
@@ -66,7 +70,7 @@ def list_groups(
     if types and GROUP_TYPE.lower() not in types:
         return messages.ListGroupsResponse()
     try:
-        found = services.groups.list_groups()
+        found = services.groups.list_groups(context)
     except ApiError as error:
         return messages.ListGroupsResponse(error_code=coordinator_code(error))
     return messages.ListGroupsResponse(
@@ -83,13 +87,15 @@ async def delete(
 ) -> messages.DeleteGroupsResponse:
     """Each group for itself, when its deletion is durable."""
     return messages.DeleteGroupsResponse(
-        results=tuple([await _delete(services, group) for group in request.groups_names])
+        results=tuple([await _delete(services, context, group) for group in request.groups_names])
     )
 
 
-async def _delete(services: Services, group: str) -> messages.DeletableGroupResult:
+async def _delete(
+    services: Services, context: RequestContext, group: str
+) -> messages.DeletableGroupResult:
     try:
-        await services.groups.delete(group)
+        await services.groups.delete(context, group)
     except ApiError as error:
         is_none = error.code is ErrorCode.INVALID_GROUP_ID
         code = ErrorCode.GROUP_ID_NOT_FOUND if is_none else coordinator_code(error)
@@ -110,14 +116,14 @@ async def delete_offsets(
         for each in topic.partitions
     ]
     try:
-        results = iter(await services.groups.delete_offsets(request.group_id, wanted))
+        results = iter(await services.groups.delete_offsets(context, request.group_id, wanted))
     except ApiError as error:
         return offset_delete.OffsetDeleteResponse(coordinator_code(error))
     return offset_delete.OffsetDeleteResponse(
         topics=tuple(
             offset_delete.OffsetDeleteResponseTopic(
                 topic.name,
-                tuple(_deleted(services, next(results)) for _ in topic.partitions),
+                tuple(_deleted(services, context, next(results)) for _ in topic.partitions),
             )
             for topic in request.topics
         )
@@ -125,9 +131,11 @@ async def delete_offsets(
 
 
 def _deleted(
-    services: Services, result: requests.PartitionResult
+    services: Services, context: RequestContext, result: requests.PartitionResult
 ) -> offset_delete.OffsetDeleteResponsePartition:
-    error = services.cluster.unknown_partition(result.topic, result.partition) or result.error
+    error = (
+        services.cluster.unknown_partition(context, result.topic, result.partition) or result.error
+    )
     code = ErrorCode.NONE if error is None else coordinator_code(error)
     return offset_delete.OffsetDeleteResponsePartition(result.partition, code)
 

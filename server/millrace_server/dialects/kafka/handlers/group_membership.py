@@ -32,7 +32,7 @@ async def find_coordinator(
     is_several = version >= SEVERAL_KEYS_SINCE
     keys = request.coordinator_keys if is_several else (request.key,)
     if request.key_type == GROUP_KEY:
-        found = await services.groups.find_coordinators(keys, context.listener)
+        found = await services.groups.find_coordinators(context, keys)
     else:
         refused = ApiError(ErrorCode.INVALID_REQUEST, _NOT_A_GROUP)
         found = [FoundCoordinator(key, None, refused) for key in keys]
@@ -71,7 +71,7 @@ async def join(
         can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
     )
     try:
-        joined = await services.groups.join(asked)
+        joined = await services.groups.join(context, asked)
     except requests.MemberIdRequired as required:
         return messages.JoinGroupResponse(
             error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=required.member_id
@@ -111,7 +111,7 @@ async def sync(
         assignments=tuple((a.member_id, a.assignment) for a in request.assignments),
     )
     try:
-        synced = await services.groups.sync(asked)
+        synced = await services.groups.sync(context, asked)
     except ApiError as error:
         return messages.SyncGroupResponse(error_code=coordinator_code(error))
     return messages.SyncGroupResponse(
@@ -125,12 +125,13 @@ def heartbeat(
     """Answers at once."""
     try:
         services.groups.heartbeat(
+            context,
             requests.Heartbeat(
                 group_id=request.group_id,
                 member_id=request.member_id,
                 generation=request.generation_id,
                 instance_id=request.group_instance_id,
-            )
+            ),
         )
     except ApiError as error:
         return messages.HeartbeatResponse(error_code=coordinator_code(error))
@@ -146,12 +147,13 @@ async def leave(
         members = (messages.MemberIdentity(request.member_id),)
     try:
         left = await services.groups.leave(
+            context,
             requests.LeaveGroup(
                 group_id=request.group_id,
                 members=tuple(
                     requests.LeavingMember(m.member_id, m.group_instance_id) for m in members
                 ),
-            )
+            ),
         )
     except ApiError as error:
         return messages.LeaveGroupResponse(error_code=coordinator_code(error))

@@ -17,6 +17,8 @@ from millrace_server.services.services import Services
 
 IDS_SINCE = 10
 SEVERAL_GROUPS_SINCE = 8
+GROUP_ERRORS_SINCE = 2
+"""Before, the error of a group stands at each of its partitions."""
 NO_OFFSET = -1
 
 
@@ -25,7 +27,9 @@ async def commit(
 ) -> messages.OffsetCommitResponse:
     """Answers when the offsets are durable."""
     is_by_id = version >= IDS_SINCE
-    names = [name_of(services, t.name, t.topic_id, is_by_id=is_by_id) for t in request.topics]
+    names = [
+        name_of(services, context, t.name, t.topic_id, is_by_id=is_by_id) for t in request.topics
+    ]
     asked = requests.OffsetCommit(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -46,9 +50,9 @@ async def commit(
         ),
     )
     try:
-        results = iter([_code(each.error) for each in await services.groups.commit(asked)])
+        results = iter([_code(each.error) for each in await services.groups.commit(context, asked)])
     except ApiError as error:
-        results = iter([_refused(services, each, error) for each in asked.offsets])
+        results = iter([_refused(services, context, each, error) for each in asked.offsets])
     return messages.OffsetCommitResponse(
         topics=tuple(
             messages.OffsetCommitResponseTopic(
@@ -67,9 +71,13 @@ async def commit(
     )
 
 
-def _refused(services: Services, offset: requests.OffsetToCommit, error: ApiError) -> int:
+def _refused(
+    services: Services, context: RequestContext, offset: requests.OffsetToCommit, error: ApiError
+) -> int:
     """The code of an offset in a refused request: that of its partition comes before."""
-    unknown = services.cluster.unknown_partition(offset.topic, offset.partition)
+    if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return kafka_code(error.code)
+    unknown = services.cluster.unknown_partition(context, offset.topic, offset.partition)
     return coordinator_code(error) if unknown is None else kafka_code(unknown.code)
 
 
@@ -78,11 +86,12 @@ def fetch(
 ) -> messages.OffsetFetchResponse:
     """Answers with the durable offsets; before version 8 of one group."""
     if version >= SEVERAL_GROUPS_SINCE:
-        groups = tuple(_group(services, group, version) for group in request.groups)
+        groups = tuple(_group(services, context, group, version) for group in request.groups)
         return messages.OffsetFetchResponse(groups=groups)
     topics = request.topics
     found = _group(
         services,
+        context,
         messages.OffsetFetchRequestGroup(
             request.group_id,
             topics=None
@@ -94,6 +103,13 @@ def fetch(
         ),
         version,
     )
+    if found.error_code and version < GROUP_ERRORS_SINCE:
+        found.topics = tuple(
+            messages.OffsetFetchResponseTopics(
+                t.name, NO_ID, tuple(_failed(n, found.error_code) for n in t.partition_indexes)
+            )
+            for t in topics or ()
+        )
     return messages.OffsetFetchResponse(
         topics=tuple(messages.OffsetFetchResponseTopic(t.name, t.partitions) for t in found.topics),
         error_code=found.error_code,
@@ -101,20 +117,25 @@ def fetch(
 
 
 def _group(
-    services: Services, group: messages.OffsetFetchRequestGroup, version: int
+    services: Services,
+    context: RequestContext,
+    group: messages.OffsetFetchRequestGroup,
+    version: int,
 ) -> messages.OffsetFetchResponseGroup:
     try:
         if group.topics is None:
-            topics = _all(services, group.group_id)
+            topics = _all(services, context, group.group_id)
         else:
-            topics = _named(services, group.group_id, group.topics, version)
+            topics = _named(services, context, group.group_id, group.topics, version)
     except ApiError as error:
         return messages.OffsetFetchResponseGroup(group.group_id, error_code=coordinator_code(error))
     return messages.OffsetFetchResponseGroup(group.group_id, topics)
 
 
-def _all(services: Services, group_id: str) -> tuple[messages.OffsetFetchResponseTopics, ...]:
-    found = services.groups.fetch_offsets(group_id, None)
+def _all(
+    services: Services, context: RequestContext, group_id: str
+) -> tuple[messages.OffsetFetchResponseTopics, ...]:
+    found = services.groups.fetch_offsets(context, group_id, None)
     topics: list[messages.OffsetFetchResponseTopics] = []
     for name, offsets in groupby(found, key=lambda each: each.topic):
         topic_id = services.cluster.topic_id_of(name)
@@ -126,25 +147,28 @@ def _all(services: Services, group_id: str) -> tuple[messages.OffsetFetchRespons
 
 def _named(
     services: Services,
+    context: RequestContext,
     group_id: str,
     topics: Sequence[messages.OffsetFetchRequestTopics],
     version: int,
 ) -> tuple[messages.OffsetFetchResponseTopics, ...]:
     is_by_id = version >= IDS_SINCE
-    names = [name_of(services, t.name, t.topic_id, is_by_id=is_by_id) for t in topics]
+    names = [name_of(services, context, t.name, t.topic_id, is_by_id=is_by_id) for t in topics]
     wanted = [
         requests.TopicPartition(name, number)
         for name, topic in zip(names, topics, strict=True)
         if name is not None
         for number in topic.partition_indexes
     ]
-    found = iter(services.groups.fetch_offsets(group_id, wanted))
+    found = iter(services.groups.fetch_offsets(context, group_id, wanted))
     return tuple(
         messages.OffsetFetchResponseTopics(
             topic.name,
             topic.topic_id,
             tuple(
-                _unknown(number) if name is None else _fetched(next(found))
+                _failed(number, KafkaError.UNKNOWN_TOPIC_ID)
+                if name is None
+                else _fetched(next(found))
                 for number in topic.partition_indexes
             ),
         )
@@ -162,10 +186,8 @@ def _fetched(found: requests.FetchedOffset) -> messages.OffsetFetchResponseParti
     )
 
 
-def _unknown(number: int) -> messages.OffsetFetchResponsePartition:
-    return messages.OffsetFetchResponsePartition(
-        number, NO_OFFSET, error_code=KafkaError.UNKNOWN_TOPIC_ID
-    )
+def _failed(number: int, code: int) -> messages.OffsetFetchResponsePartition:
+    return messages.OffsetFetchResponsePartition(number, NO_OFFSET, error_code=code)
 
 
 def _code(error: ApiError | None) -> int:

@@ -44,14 +44,18 @@ async def handle(
                 code = ErrorCode.INVALID_REQUEST
                 found.append(ListOffsetsPartitionResponse(number, code, -1, -1))
             else:
-                found.append(await _find(services, topic.name, partition, version))
+                found.append(await _find(services, context, topic.name, partition, version))
             entries += 1
         topics.append(ListOffsetsTopicResponse(topic.name, tuple(found)))
     return ListOffsetsResponse(topics=tuple(topics))
 
 
 async def _find(
-    services: Services, topic: str, wanted: ListOffsetsPartition, version: int
+    services: Services,
+    context: RequestContext,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    version: int,
 ) -> ListOffsetsPartitionResponse:
     number, timestamp_ms = wanted.partition_index, wanted.timestamp
     if timestamp_ms < 0 and version < FIRST_VERSIONS.get(timestamp_ms, version + 1):
@@ -61,6 +65,7 @@ async def _find(
         timestamp_ms = EARLIEST
     try:
         found = await services.offsets.find(
+            context,
             topic,
             number,
             EARLIEST if timestamp_ms == LATEST_TIERED else timestamp_ms,

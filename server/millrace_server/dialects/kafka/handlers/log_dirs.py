@@ -6,6 +6,7 @@ from itertools import groupby
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka import log_dirs as messages
+from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import kafka_code
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
@@ -23,7 +24,10 @@ async def handle(
     """Describes the one directory that a broker has; partitions that are offline are left out."""
     wanted = request.topics
     numbers = None if wanted is None else {each.topic: {*each.partitions} for each in wanted}
-    found = await services.log_dirs.describe(numbers)
+    try:
+        found = await services.log_dirs.describe(context, numbers)
+    except ApiError as error:
+        return messages.DescribeLogDirsResponse(error_code=kafka_code(error.code))
     sizes = (
         size
         for size in found.partitions

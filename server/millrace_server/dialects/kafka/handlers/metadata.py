@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from millrace_protocol.acls import CLUSTER_NAME, ResourceType
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka.metadata import (
     NO_ID,
+    UNKNOWN_OPERATIONS,
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
@@ -48,17 +50,28 @@ async def handle(
     in_service = {broker.node_id for broker in brokers}
     topics: list[MetadataTopic] = []
     entries = 0
-    for wanted in _wanted(services, request, version):
+    for wanted in _wanted(services, context, request, version):
         if entries >= CHUNK_ENTRIES:
             entries = 0
             await services.scheduler.yield_()
-        described = _describe(services, wanted, in_service)
+        described = _describe(services, context, wanted, in_service)
         is_unknown = described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if is_unknown and request.allow_auto_topic_creation and cluster.creates_topics:
-            described = await _create(services, wanted, in_service)
+            described = await _create(services, context, wanted, in_service)
+        if (
+            request.include_topic_authorized_operations
+            and described.name
+            and (described.error_code == ErrorCode.NONE)
+        ):
+            allowed = context.operations(ResourceType.TOPIC, described.name)
+            described.topic_authorized_operations = allowed
         topics.append(described)
         entries += 1 + len(topics[-1].partitions) + len(wanted.name or "") // NAME_LENGTH
+    of_cluster = UNKNOWN_OPERATIONS
+    if request.include_cluster_authorized_operations:
+        of_cluster = context.operations(ResourceType.CLUSTER, CLUSTER_NAME)
     return MetadataResponse(
+        cluster_authorized_operations=of_cluster,
         brokers=tuple(MetadataBroker(b.node_id, b.host, b.port, b.rack) for b in brokers),
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
@@ -67,24 +80,26 @@ async def handle(
 
 
 def _wanted(
-    services: Services, request: MetadataRequest, version: int
+    services: Services, context: RequestContext, request: MetadataRequest, version: int
 ) -> Iterable[MetadataRequestTopic]:
     topics = request.topics
     if topics is None or (version < NULL_IS_ALL_SINCE and not topics):
-        return [MetadataRequestTopic(NO_ID, name) for name in services.cluster.topic_names]
+        return [
+            MetadataRequestTopic(NO_ID, name) for name in services.cluster.visible_topics(context)
+        ]
     return topics
 
 
 async def _create(
-    services: Services, wanted: MetadataRequestTopic, in_service: set[int]
+    services: Services, context: RequestContext, wanted: MetadataRequestTopic, in_service: set[int]
 ) -> MetadataTopic:
     assert wanted.name is not None
     try:
-        await services.run(services.topics.create(wanted.name))
+        await services.run(services.topics.create(context, wanted.name))
     except ApiError as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             return MetadataTopic(kafka_code(error.code), wanted.name)
-    return _describe(services, wanted, in_service)
+    return _describe(services, context, wanted, in_service)
 
 
 def _is_by_id(wanted: MetadataRequestTopic) -> bool:
@@ -93,16 +108,16 @@ def _is_by_id(wanted: MetadataRequestTopic) -> bool:
 
 
 def _describe(
-    services: Services, wanted: MetadataRequestTopic, in_service: set[int]
+    services: Services, context: RequestContext, wanted: MetadataRequestTopic, in_service: set[int]
 ) -> MetadataTopic:
     if _is_by_id(wanted):
-        found = services.cluster.topic_by_id(wanted.topic_id)
+        found = services.cluster.topic_by_id(context, wanted.topic_id)
         if found is None:
             return MetadataTopic(KafkaError.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
         topic = found
     else:
         try:
-            topic = named_topic(services, wanted.name or "")
+            topic = named_topic(services, context, wanted.name or "")
         except ApiError as error:
             return MetadataTopic(kafka_code(error.code), wanted.name)
     numbers = range(topic.partition_count)

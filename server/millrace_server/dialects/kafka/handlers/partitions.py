@@ -34,6 +34,7 @@ async def create(
                     raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once")
                 has_none = topic.assignments == ()
                 await services.topics.add_partitions(
+                    context,
                     topic.name,
                     topic.count,
                     assignments=[each.broker_ids for each in topic.assignments or ()],
@@ -63,7 +64,7 @@ async def delete(
         for topic in request.topics
         for each in topic.partitions
     ]
-    found = iter(await services.run(services.delete_records.delete(deletions)))
+    found = iter(await services.run(services.delete_records.delete(context, deletions)))
     return delete_records.DeleteRecordsResponse(
         topics=tuple(
             delete_records.DeleteRecordsTopicResult(
@@ -93,7 +94,7 @@ async def epoch_ends(
     for topic in request.topics:
         ends: list[leader_epochs.EpochEndOffset] = []
         for partition in topic.partitions:
-            ends.append(_epoch_end(services, topic.topic, partition))
+            ends.append(_epoch_end(services, context, topic.topic, partition))
             count += 1
             if not count % CHUNK_EPOCHS:
                 await services.scheduler.yield_()
@@ -102,12 +103,15 @@ async def epoch_ends(
 
 
 def _epoch_end(
-    services: Services, topic: str, wanted: leader_epochs.OffsetForLeaderPartition
+    services: Services,
+    context: RequestContext,
+    topic: str,
+    wanted: leader_epochs.OffsetForLeaderPartition,
 ) -> leader_epochs.EpochEndOffset:
     number = wanted.partition
     try:
         found = services.offsets.epoch_end(
-            topic, number, wanted.leader_epoch, current_epoch=wanted.current_leader_epoch
+            context, topic, number, wanted.leader_epoch, current_epoch=wanted.current_leader_epoch
         )
     except ApiError as error:
         return leader_epochs.EpochEndOffset(kafka_code(error.code), number)

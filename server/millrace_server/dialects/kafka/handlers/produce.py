@@ -28,7 +28,9 @@ async def handle(
 ) -> ProduceResponse | None:
     """Appends; with acks 0 there is no response, and a refused batch ends the connection."""
     is_by_id = version >= IDS_SINCE
-    names = [name_of(services, t.name, t.topic_id, is_by_id=is_by_id) for t in request.topics]
+    names = [
+        name_of(services, context, t.name, t.topic_id, is_by_id=is_by_id) for t in request.topics
+    ]
     batches = [
         (name, partition.index, memoryview(partition.records or b""))
         for name, topic in zip(names, request.topics, strict=True)
@@ -37,12 +39,12 @@ async def handle(
     ]
     try:
         produced = await services.produce.append(
-            batches, acks=request.acks, timeout_ms=request.timeout_ms
+            context, batches, acks=request.acks, timeout_ms=request.timeout_ms
         )
     except ApiError as error:
         # As in Kafka, of a partition that is not there, that is said.
         unknown = services.cluster.unknown_partition
-        produced = [Produced.refused(t, n, unknown(t, n) or error) for t, n, _ in batches]
+        produced = [Produced.refused(t, n, unknown(context, t, n) or error) for t, n, _ in batches]
     if request.acks == ACKS_NONE:
         errors = [each.code for each in produced if each.code is not ErrorCode.NONE]
         if errors or None in names:

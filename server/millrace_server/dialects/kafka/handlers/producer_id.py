@@ -18,7 +18,7 @@ async def handle(
         return InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST)
     try:
         producer_id, epoch = await services.producer_ids.give(
-            request.producer_id, request.producer_epoch
+            context, request.producer_id, request.producer_epoch
         )
     except ApiError as error:
         # Of what may pass Kafka's clients repeat the request only for this code.

@@ -21,7 +21,7 @@ async def describe(
 ) -> messages.DescribeQuorumResponse:
     """Describes the only quorum there is; another partition is unknown."""
     try:
-        state = await services.run(services.administration.quorum())
+        state = await services.run(services.administration.quorum(context))
     except ApiError as error:
         return messages.DescribeQuorumResponse(kafka_code(error.code), error.message)
     now_ms = services.env.clock.wall_ms()

@@ -31,10 +31,18 @@ async def elect(
         named = ((t.topic, number) for t in request.topic_partitions for number in t.partitions)
         wanted = [*dict.fromkeys(named)]
     try:
-        elected = await services.run(services.administration.elect(wanted, election))
+        elected = await services.run(services.administration.elect(context, wanted, election))
     except ApiError as error:
-        return elections.ElectLeadersResponse(0, kafka_code(error.code))
-    topics = services.cluster.topic_names
+        # The first version has no error of the request.
+        refused = tuple(
+            elections.ReplicaElectionResult(
+                topic.topic,
+                tuple(elections.PartitionResult(n, *_outcome(error)) for n in topic.partitions),
+            )
+            for topic in request.topic_partitions or ()
+        )
+        return elections.ElectLeadersResponse(0, kafka_code(error.code), refused)
+    topics = services.cluster.visible_topics(context)
     if request.topic_partitions is not None:
         topics = [each.topic for each in request.topic_partitions]
     results: dict[str, list[elections.PartitionResult]] = {name: [] for name in topics}
@@ -63,10 +71,12 @@ async def reassign(
         for topic in request.topics
         for each in topic.partitions
     ]
-    refused = [None if may_change else _other_factor(services, each) for each in wanted]
+    refused = [None if may_change else _other_factor(services, context, each) for each in wanted]
     allowed = [each for each, error in zip(wanted, refused, strict=True) if error is None]
     try:
-        done = iter(await services.run(services.administration.reassign(allowed, may_replace=True)))
+        done = iter(
+            await services.run(services.administration.reassign(context, allowed, may_replace=True))
+        )
     except ApiError as error:
         response.error_code, response.error_message = _outcome(error)
         return response
@@ -86,15 +96,17 @@ async def reassign(
     return response
 
 
-def _other_factor(services: Services, wanted: Reassignment) -> ApiError | None:
+def _other_factor(
+    services: Services, context: RequestContext, wanted: Reassignment
+) -> ApiError | None:
     """The error of a reassignment to more or fewer replicas (KIP-860)."""
     if not wanted.replicas:
         return None
-    if services.cluster.unknown_partition(wanted.topic, wanted.partition) is not None:
+    if services.cluster.unknown_partition(context, wanted.topic, wanted.partition) is not None:
         return None
     if not services.cluster.broker_ids >= {*wanted.replicas}:
         return None  # Refused for that, with another code.
-    known = services.cluster.topic(wanted.topic).partitions[wanted.partition]
+    known = services.cluster.topic(context, wanted.topic).partitions[wanted.partition]
     count = len(known.replicas) - len(known.removing)
     if len(wanted.replicas) == count:
         return None
@@ -117,7 +129,7 @@ async def list_reassignments(
         numbers = {each.name: {*each.partition_indexes} for each in request.topics}
     topics = None if numbers is None else [*numbers]
     try:
-        ongoing = await services.run(services.administration.reassignments(topics))
+        ongoing = await services.run(services.administration.reassignments(context, topics))
     except ApiError as error:
         return reassignments.ListPartitionReassignmentsResponse(0, *_outcome(error))
     found = (o for o in ongoing if numbers is None or o.number in numbers[o.topic])

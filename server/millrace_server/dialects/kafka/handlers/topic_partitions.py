@@ -27,7 +27,9 @@ async def handle(
     version: int,
 ) -> messages.DescribeTopicPartitionsResponse:
     """The page that begins at the cursor; a partition that is not there any more is skipped."""
-    names = sorted({topic.name for topic in request.topics}) or services.cluster.topic_names
+    names = sorted({topic.name for topic in request.topics}) or services.cluster.visible_topics(
+        context
+    )
     first = 0
     if request.cursor is not None and request.topics and request.cursor.topic_name not in names:
         refused = (
@@ -48,7 +50,7 @@ async def handle(
             return messages.DescribeTopicPartitionsResponse(0, tuple(topics), cursor)
         await services.scheduler.yield_()
         try:
-            topic = named_topic(services, name)
+            topic = named_topic(services, context, name)
         except ApiError as error:
             code = kafka_code(error.code)
             topics.append(messages.DescribeTopicPartitionsResponseTopic(code, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millrace_protocol.acls import Operation, ResourceType
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka.metadata import NO_ID
 from millrace_protocol.kafka.topics import (
@@ -31,17 +32,21 @@ async def create(
     services: Services, context: RequestContext, request: CreateTopicsRequest, version: int
 ) -> CreateTopicsResponse:
     """Creates each topic for itself."""
-    return await services.run(_create_all(services, request))
+    return await services.run(_create_all(services, context, request))
 
 
-async def _create_all(services: Services, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def _create_all(
+    services: Services, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
     twice = repeated(topic.name for topic in request.topics)
     results: list[CreatableTopicResult] = []
     for topic in request.topics:
         try:
             if topic.name in twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, _TWICE)
-            results.append(await _create(services, topic, validate_only=request.validate_only))
+            results.append(
+                await _create(services, context, topic, validate_only=request.validate_only)
+            )
         except ApiError as error:
             code = kafka_code(error.code)
             results.append(CreatableTopicResult(topic.name, NO_ID, code, error.message))
@@ -49,10 +54,11 @@ async def _create_all(services: Services, request: CreateTopicsRequest) -> Creat
 
 
 async def _create(
-    services: Services, new: CreatableTopic, *, validate_only: bool
+    services: Services, context: RequestContext, new: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
     placed = {each.partition_index: each.broker_ids for each in new.assignments}
     topic = await services.topics.create(
+        context,
         new.name,
         partitions=new.num_partitions,
         replication_factor=new.replication_factor,
@@ -60,9 +66,13 @@ async def _create(
         assignments=[placed.get(number, ()) for number in range(len(new.assignments))],
         validate_only=validate_only,
     )
+    topic_id = NO_ID if validate_only else topic.topic_id
+    if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, new.name):
+        denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return CreatableTopicResult(new.name, topic_id, topic_config_error_code=denied)
     return CreatableTopicResult(
         new.name,
-        NO_ID if validate_only else topic.topic_id,
+        topic_id,
         num_partitions=topic.partition_count,
         replication_factor=topic.replication_factor,
         configs=tuple(
@@ -79,11 +89,11 @@ async def delete(
     wanted = request.topics
     if version < IDS_SINCE:
         wanted = tuple(DeleteTopicState(name) for name in request.topic_names)
-    return await services.run(_delete_all(services, wanted))
+    return await services.run(_delete_all(services, context, wanted))
 
 
 async def _delete_all(
-    services: Services, wanted: tuple[DeleteTopicState, ...]
+    services: Services, context: RequestContext, wanted: tuple[DeleteTopicState, ...]
 ) -> DeleteTopicsResponse:
     results: list[DeletableTopicResult] = []
     twice = repeated((topic.name, topic.topic_id) for topic in wanted)
@@ -92,23 +102,25 @@ async def _delete_all(
             code = ErrorCode.INVALID_REQUEST
             results.append(DeletableTopicResult(topic.name, topic.topic_id, code, _TWICE))
         else:
-            results.append(await _delete(services, topic))
+            results.append(await _delete(services, context, topic))
     return DeleteTopicsResponse(responses=tuple(results))
 
 
-async def _delete(services: Services, wanted: DeleteTopicState) -> DeletableTopicResult:
+async def _delete(
+    services: Services, context: RequestContext, wanted: DeleteTopicState
+) -> DeletableTopicResult:
     name = wanted.name
     if (name is None) == (wanted.topic_id == NO_ID):
         code = ErrorCode.INVALID_REQUEST
         return DeletableTopicResult(name, wanted.topic_id, code, _NAME_OR_ID)
     if name is None:
-        found = services.cluster.topic_by_id(wanted.topic_id)
+        found = services.cluster.topic_by_id(context, wanted.topic_id)
         if found is None:
             return DeletableTopicResult(None, wanted.topic_id, KafkaError.UNKNOWN_TOPIC_ID)
         name = found.name
     topic_id = services.cluster.topic_id_of(name)
     try:
-        await services.topics.delete(name)
+        await services.topics.delete(context, name)
     except ApiError as error:
         return DeletableTopicResult(name, topic_id, kafka_code(error.code), error.message)
     return DeletableTopicResult(name, topic_id)

@@ -19,6 +19,10 @@ def describe(
 ) -> messages.DescribeUserScramCredentialsResponse:
     """Answers from the image of this broker."""
     names = [each.name for each in request.users] if request.users else None
+    try:
+        users = services.users.describe(context, names)
+    except ApiError as error:
+        return messages.DescribeUserScramCredentialsResponse(0, *_outcome(error))
     return messages.DescribeUserScramCredentialsResponse(
         results=tuple(
             messages.DescribedUser(
@@ -26,7 +30,7 @@ def describe(
                 *_outcome(user.error),
                 tuple(messages.CredentialInfo(*each) for each in sorted(user.credentials.items())),
             )
-            for user in services.users.describe(names)
+            for user in users
         )
     )
 
@@ -46,7 +50,7 @@ async def alter(
         ),
     ]
     try:
-        refused = await services.run(services.users.alter(alterations))
+        refused = await services.run(services.users.alter(context, alterations))
     except ApiError as error:
         refused = dict.fromkeys((each.user for each in alterations), error)
     return messages.AlterUserScramCredentialsResponse(

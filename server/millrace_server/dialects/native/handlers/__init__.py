@@ -7,6 +7,7 @@ from typing import Any
 
 from millrace_protocol.api import ApiKey
 from millrace_server.dialects.native.handlers import (
+    acls,
     authenticate,
     configs,
     delete_records,
@@ -31,7 +32,6 @@ from millrace_server.dialects.native.handlers import (
     topics,
     users,
 )
-from millrace_server.dialects.native.handlers.forwarding import forwarded
 from millrace_server.dialects.response_body import Handled
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
@@ -70,11 +70,14 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: reassignments.alter,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: reassignments.list_,
     ApiKey.ELECT_LEADERS: elections.elect,
-    ApiKey.RETIRE_BROKER: forwarded(retirement.retire),
-    ApiKey.ADD_RAFT_VOTER: forwarded(raft_voters.add),
-    ApiKey.REMOVE_RAFT_VOTER: forwarded(raft_voters.remove),
+    ApiKey.RETIRE_BROKER: retirement.retire,
+    ApiKey.ADD_RAFT_VOTER: raft_voters.add,
+    ApiKey.REMOVE_RAFT_VOTER: raft_voters.remove,
     ApiKey.AUTHENTICATE: authenticate.handle,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter,
+    ApiKey.DESCRIBE_ACLS: acls.describe,
+    ApiKey.CREATE_ACLS: acls.create,
+    ApiKey.DELETE_ACLS: acls.delete,
 }
 """The apis of the listener for clients."""

@@ -35,17 +35,17 @@ async def describe(
     for names in chunks(request.topics, CHUNK_TOPICS, str):
         if described:
             await services.scheduler.yield_()
-        described += (_describe(services, name) for name in names)
+        described += (_describe(services, context, name) for name in names)
     brokers: list[BrokerConfigs] = []
     for node_id in request.brokers:
-        brokers.append(_describe_broker(services, node_id))
+        brokers.append(_describe_broker(services, context, node_id))
         await services.scheduler.yield_()
     return DescribeConfigsResponse(tuple(described), tuple(brokers))
 
 
-def _describe(services: Services, name: str) -> TopicConfigs:
+def _describe(services: Services, context: RequestContext, name: str) -> TopicConfigs:
     try:
-        config = services.topics.config(name)
+        config = services.topics.config(context, name)
     except ApiError as refused:
         return TopicConfigs(name, refused.code, refused.message, ())
     return TopicConfigs(
@@ -66,9 +66,9 @@ def _describe(services: Services, name: str) -> TopicConfigs:
     )
 
 
-def _describe_broker(services: Services, node_id: int) -> BrokerConfigs:
+def _describe_broker(services: Services, context: RequestContext, node_id: int) -> BrokerConfigs:
     try:
-        settings = services.cluster.settings(node_id)
+        settings = services.cluster.settings(context, node_id)
     except ApiError as refused:
         return BrokerConfigs(node_id, refused.code, refused.message, ())
     entries = (
@@ -83,22 +83,29 @@ async def alter(
 ) -> AlterConfigsResponse:
     """Changes each topic for itself."""
     check_once([t.name for t in request.topics], "topic")
-    return AlterConfigsResponse(await services.run(_alter_each(services, request)))
+    return AlterConfigsResponse(await services.run(_alter_each(services, context, request)))
 
 
-async def _alter_each(services: Services, request: AlterConfigsRequest) -> tuple[TopicResult, ...]:
+async def _alter_each(
+    services: Services, context: RequestContext, request: AlterConfigsRequest
+) -> tuple[TopicResult, ...]:
     results: list[TopicResult] = []
     for change in request.topics:
-        results.append(await _alter(services, change, validate_only=request.validate_only))
+        results.append(await _alter(services, context, change, validate_only=request.validate_only))
         if not len(results) % CHUNK_TOPICS:
             await services.scheduler.yield_()
     return tuple(results)
 
 
-async def _alter(services: Services, change: ConfigChanges, *, validate_only: bool) -> TopicResult:
+async def _alter(
+    services: Services, context: RequestContext, change: ConfigChanges, *, validate_only: bool
+) -> TopicResult:
     try:
         await services.topics.change_config(
-            change.name, {c.name: c.value for c in change.configs}, validate_only=validate_only
+            context,
+            change.name,
+            {c.name: c.value for c in change.configs},
+            validate_only=validate_only,
         )
     except ApiError as error:
         return TopicResult(change.name, error.code, error.message)

@@ -22,7 +22,7 @@ async def handle(
     """Moves the start of each partition for itself."""
     check_once([(p.topic, p.partition) for p in request.partitions], "partition")
     deletions = [Deletion(p.topic, p.partition, p.offset) for p in request.partitions]
-    found = await services.run(services.delete_records.delete(deletions))
+    found = await services.run(services.delete_records.delete(context, deletions))
     return DeleteRecordsResponse(
         tuple(_result(*each) for each in zip(request.partitions, found, strict=True))
     )

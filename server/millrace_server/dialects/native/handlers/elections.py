@@ -24,7 +24,7 @@ async def elect(
         wanted = [(each.topic, each.partition) for each in request.partitions]
         check_once(wanted, "partition")
     election = Election.UNCLEAN if request.is_unclean else Election.PREFERRED
-    elected = await services.run(services.administration.elect(wanted, election))
+    elected = await services.run(services.administration.elect(context, wanted, election))
     return ElectLeadersResponse(tuple(map(_result, elected)))
 
 

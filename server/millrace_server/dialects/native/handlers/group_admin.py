@@ -21,7 +21,7 @@ def list_groups(
             messages.ListedGroup(
                 found.group_id, found.state.value, found.protocol_type, found.member_count
             )
-            for found in services.groups.list_groups(request.states)
+            for found in services.groups.list_groups(context, request.states)
         )
     )
 
@@ -30,12 +30,14 @@ def describe(
     services: Services, context: RequestContext, request: messages.DescribeGroupsRequest
 ) -> Handled:
     """Each group for itself."""
-    return messages.DescribeGroupsResponse(tuple(_describe(services, g) for g in request.groups))
+    return messages.DescribeGroupsResponse(
+        tuple(_describe(services, context, g) for g in request.groups)
+    )
 
 
-def _describe(services: Services, group: str) -> messages.DescribedGroup:
+def _describe(services: Services, context: RequestContext, group: str) -> messages.DescribedGroup:
     try:
-        found = services.groups.describe(group)
+        found = services.groups.describe(context, group)
     except ApiError as error:
         return messages.DescribedGroup(
             group, error.code, error.message, GroupState.DEAD.value, -1, "", "", "", ()
@@ -59,13 +61,13 @@ async def delete(
     """Each group for itself, when its deletion is durable."""
     check_once(request.groups, "group")
     return messages.DeleteGroupsResponse(
-        tuple([await _delete(services, group) for group in request.groups])
+        tuple([await _delete(services, context, group) for group in request.groups])
     )
 
 
-async def _delete(services: Services, group: str) -> messages.DeletedGroup:
+async def _delete(services: Services, context: RequestContext, group: str) -> messages.DeletedGroup:
     try:
-        await services.groups.delete(group)
+        await services.groups.delete(context, group)
     except ApiError as error:
         return messages.DeletedGroup(group, error.code, error.message)
     return messages.DeletedGroup(group, ErrorCode.NONE, None)

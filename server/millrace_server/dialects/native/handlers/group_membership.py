@@ -16,7 +16,7 @@ async def find_coordinator(
     services: Services, context: RequestContext, request: messages.FindCoordinatorRequest
 ) -> messages.FindCoordinatorResponse:
     """Each group for itself."""
-    found = await services.groups.find_coordinators(request.groups, context.listener)
+    found = await services.groups.find_coordinators(context, request.groups)
     return messages.FindCoordinatorResponse(tuple(map(_found, found)))
 
 
@@ -45,7 +45,7 @@ async def join(
         client_host=context.client_host,
     )
     try:
-        joined = await services.groups.join(asked)
+        joined = await services.groups.join(context, asked)
     except requests.MemberIdRequired as required:
         return messages.JoinGroupResponse(
             messages.NO_GENERATION, None, None, "", required.member_id, False, ()
@@ -74,7 +74,7 @@ async def sync(
         protocol=request.protocol,
         assignments=tuple((a.member_id, a.assignment) for a in request.assignments),
     )
-    synced = await services.groups.sync(asked)
+    synced = await services.groups.sync(context, asked)
     return messages.SyncGroupResponse(synced.protocol_type, synced.protocol, synced.assignment)
 
 
@@ -83,12 +83,13 @@ def heartbeat(
 ) -> Handled:
     """Answers at once."""
     services.groups.heartbeat(
+        context,
         requests.Heartbeat(
             group_id=request.group,
             member_id=request.member_id,
             generation=request.generation,
             instance_id=request.instance_id,
-        )
+        ),
     )
     return messages.HeartbeatResponse()
 
@@ -99,7 +100,7 @@ async def leave(
     """Each member for itself."""
     leaving = (requests.LeavingMember(m.member_id, m.instance_id) for m in request.members)
     left = await services.groups.leave(
-        requests.LeaveGroup(group_id=request.group, members=tuple(leaving))
+        context, requests.LeaveGroup(group_id=request.group, members=tuple(leaving))
     )
     return messages.LeaveGroupResponse(
         tuple(

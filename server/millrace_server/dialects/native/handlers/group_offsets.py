@@ -28,7 +28,7 @@ async def commit(
             for p in request.partitions
         ),
     )
-    committed = await services.groups.commit(asked)
+    committed = await services.groups.commit(context, asked)
     return messages.OffsetCommitResponse(tuple(map(_committed, committed)))
 
 
@@ -38,6 +38,7 @@ def fetch(
     """Answers with the durable offsets."""
     wanted = request.partitions
     found = services.groups.fetch_offsets(
+        context,
         request.group,
         None if wanted is None else [requests.TopicPartition(p.topic, p.partition) for p in wanted],
     )
@@ -68,7 +69,7 @@ async def delete(
 ) -> messages.OffsetDeleteResponse:
     """Answers when the deletion is durable."""
     wanted = [requests.TopicPartition(p.topic, p.partition) for p in request.partitions]
-    deleted = await services.groups.delete_offsets(request.group, wanted)
+    deleted = await services.groups.delete_offsets(context, request.group, wanted)
     return messages.OffsetDeleteResponse(tuple(map(_committed, deleted)))
 
 

@@ -28,15 +28,15 @@ async def handle(
     for chunk in chunks(request.partitions, CHUNK_ENTRIES, lambda entry: entry.topic):
         if results:
             await services.scheduler.yield_()
-        results += [_find(services, entry) for entry in chunk]
+        results += [_find(services, context, entry) for entry in chunk]
     return OffsetForLeaderEpochResponse(tuple(results))
 
 
-def _find(services: Services, entry: EpochPartition) -> EpochEndResult:
+def _find(services: Services, context: RequestContext, entry: EpochPartition) -> EpochEndResult:
     where = entry.topic, entry.partition
     try:
         found = services.offsets.epoch_end(
-            *where, entry.leader_epoch, current_epoch=entry.current_leader_epoch
+            context, *where, entry.leader_epoch, current_epoch=entry.current_leader_epoch
         )
     except ApiError as error:
         return EpochEndResult(*where, *outcome(error), NONE, NONE)

@@ -26,13 +26,17 @@ async def handle(
     for chunk in chunks(request.partitions, CHUNK_ENTRIES, lambda entry: entry.topic):
         if results:
             await services.scheduler.yield_()
-        results += [await _find(services, entry) for entry in chunk]
+        results += [await _find(services, context, entry) for entry in chunk]
     return ListOffsetsResponse(tuple(results))
 
 
-async def _find(services: Services, entry: ListOffsetsPartition) -> ListOffsetsResult:
+async def _find(
+    services: Services, context: RequestContext, entry: ListOffsetsPartition
+) -> ListOffsetsResult:
     try:
-        found = await services.offsets.find(entry.topic, entry.partition, entry.timestamp_ms)
+        found = await services.offsets.find(
+            context, entry.topic, entry.partition, entry.timestamp_ms
+        )
     except ApiError as error:
         return ListOffsetsResult(
             entry.topic, entry.partition, error.code, error.message, -1, -1, -1

@@ -21,7 +21,7 @@ async def handle(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Describes the one directory that a broker has."""
-    found = await services.log_dirs.describe(request.topics)
+    found = await services.log_dirs.describe(context, request.topics)
     partitions: list[LogDirPartition] = []
     for size in found.partitions:
         partitions.append(_partition(size))

@@ -30,11 +30,11 @@ async def handle(
     cluster = services.cluster
     topics: list[TopicMetadata] = []
     entries = 0
-    for name in cluster.topic_names if request.topics is None else request.topics:
+    for name in cluster.visible_topics(context) if request.topics is None else request.topics:
         if entries >= CHUNK_ENTRIES:
             entries = 0
             await services.scheduler.yield_()
-        topics.append(_describe(services, name))
+        topics.append(_describe(services, context, name))
         entries += 1 + len(topics[-1].partitions) + len(name) // NAME_LENGTH
     return MetadataResponse(
         cluster_id=cluster.cluster_id,
@@ -47,9 +47,9 @@ async def handle(
     )
 
 
-def _describe(services: Services, name: str) -> TopicMetadata:
+def _describe(services: Services, context: RequestContext, name: str) -> TopicMetadata:
     try:
-        topic = services.cluster.topic(name)
+        topic = services.cluster.topic(context, name)
     except ApiError as error:
         return TopicMetadata(error.code, error.message, name, _NO_ID, False, ())
     return TopicMetadata(

@@ -28,7 +28,7 @@ async def handle(
     # Of more than `CHUNK_BATCHES` batches the dialect keeps the whole frame.
     batches = [(p.topic, p.partition, memoryview(p.records)) for p in partitions]
     produced = await services.produce.append(
-        batches, acks=request.acks, timeout_ms=request.timeout_ms
+        context, batches, acks=request.acks, timeout_ms=request.timeout_ms
     )
     if request.acks != ACKS_NONE:
         return ProduceResponse(tuple([_result(each) for each in produced]))

@@ -12,6 +12,6 @@ async def handle(
 ) -> InitProducerIdResponse:
     """Gives a new id, or the next epoch of one the client holds."""
     producer_id, epoch = await services.producer_ids.give(
-        request.producer_id, request.producer_epoch
+        context, request.producer_id, request.producer_epoch
     )
     return InitProducerIdResponse(producer_id, epoch)

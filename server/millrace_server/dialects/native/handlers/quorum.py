@@ -15,7 +15,7 @@ def describe(
     services: Services, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
     """Describes the quorum as this broker knows it."""
-    found = services.quorum.describe()
+    found = services.quorum.describe(context)
     replicas = tuple(
         QuorumReplica(
             replica.broker_id,

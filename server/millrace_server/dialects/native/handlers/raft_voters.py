@@ -25,7 +25,7 @@ async def add(
     services: Services, context: RequestContext, request: AddRaftVoterRequest
 ) -> AddRaftVoterResponse:
     """Adds one voter."""
-    change = services.voters.add(request.node_id, _given(request.directory_id))
+    change = services.voters.add(context, request.node_id, _given(request.directory_id))
     return AddRaftVoterResponse(*await _outcome(services, change))
 
 
@@ -33,7 +33,7 @@ async def remove(
     services: Services, context: RequestContext, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse:
     """Removes one voter."""
-    change = services.voters.remove(request.node_id, _given(request.directory_id))
+    change = services.voters.remove(context, request.node_id, _given(request.directory_id))
     return RemoveRaftVoterResponse(*await _outcome(services, change))
 
 

@@ -24,7 +24,7 @@ async def alter(
     check_once([(p.topic, p.partition) for p in request.partitions], "partition")
     wanted = [Reassignment(p.topic, p.partition, p.replicas) for p in request.partitions]
     refused = await services.run(
-        services.administration.reassign(wanted, may_replace=request.may_replace)
+        services.administration.reassign(context, wanted, may_replace=request.may_replace)
     )
     return AlterPartitionReassignmentsResponse(
         tuple(
@@ -38,7 +38,7 @@ async def list_(
     services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """The reassignments in progress."""
-    found = await services.run(services.administration.reassignments(request.topics))
+    found = await services.run(services.administration.reassignments(context, request.topics))
     return ListPartitionReassignmentsResponse(
         tuple(
             OngoingReassignment(

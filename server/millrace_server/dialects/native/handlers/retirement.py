@@ -14,7 +14,7 @@ async def retire(
 ) -> RetireBrokerResponse:
     """The next step of a retirement."""
     try:
-        left = await services.run(services.administration.retire(request.node_id))
+        left = await services.run(services.administration.retire(context, request.node_id))
     except ApiError as error:
         if error.code is ErrorCode.NOT_CONTROLLER:
             raise

@@ -26,16 +26,18 @@ async def handle(
     for asked in request.partitions:
         if results:
             await services.scheduler.yield_()
-        results.append(await _split(services, asked, pieces_left))
+        results.append(await _split(services, context, asked, pieces_left))
         pieces_left -= len(results[-1].pieces)
     return SplitRangesResponse(tuple(results))
 
 
-async def _split(services: Services, asked: PartitionRange, pieces_max: int) -> PartitionPieces:
+async def _split(
+    services: Services, context: RequestContext, asked: PartitionRange, pieces_max: int
+) -> PartitionPieces:
     wanted = OffsetRange(asked.topic, asked.partition, asked.start_offset, asked.end_offset)
     try:
         found = await services.ranges.split(
-            wanted, piece_bytes=asked.piece_bytes, pieces_max=pieces_max
+            context, wanted, piece_bytes=asked.piece_bytes, pieces_max=pieces_max
         )
     except ApiError as refused:
         return PartitionPieces(asked.topic, asked.partition, refused.code, refused.message, -1, ())

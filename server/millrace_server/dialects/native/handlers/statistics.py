@@ -22,7 +22,7 @@ async def handle(
 ) -> DescribeStatisticsResponse:
     """Reads the metrics that are asked for."""
     service = services.statistics
-    found = await service.read(request.prefix)
+    found = await service.read(context, request.prefix)
     return DescribeStatisticsResponse(
         services.cluster.node_id,
         service.software_version,

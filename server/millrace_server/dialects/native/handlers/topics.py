@@ -45,7 +45,11 @@ async def create(
                 services,
                 request.topics,
                 lambda t: _create(
-                    services, t, request.validate_only, is_from_broker=context.broker_id is not None
+                    services,
+                    context,
+                    t,
+                    request.validate_only,
+                    is_from_broker=context.broker_id is not None,
                 ),
             )
         )
@@ -53,10 +57,16 @@ async def create(
 
 
 async def _create(
-    services: Services, new: NewTopic, validate_only: bool, *, is_from_broker: bool
+    services: Services,
+    context: RequestContext,
+    new: NewTopic,
+    validate_only: bool,
+    *,
+    is_from_broker: bool,
 ) -> CreatedTopic:
     try:
         topic = await services.topics.create(
+            context,
             new.name,
             partitions=new.partitions,
             replication_factor=new.replication_factor,
@@ -83,13 +93,15 @@ async def delete(
 ) -> DeleteTopicsResponse:
     """Deletes each topic for itself."""
     return DeleteTopicsResponse(
-        await services.run(_each(services, request.topics, lambda name: _delete(services, name)))
+        await services.run(
+            _each(services, request.topics, lambda name: _delete(services, context, name))
+        )
     )
 
 
-async def _delete(services: Services, name: str) -> TopicResult:
+async def _delete(services: Services, context: RequestContext, name: str) -> TopicResult:
     try:
-        await services.topics.delete(name)
+        await services.topics.delete(context, name)
     except ApiError as refused:
         return TopicResult(name, refused.code, refused.message)
     return TopicResult(name, ErrorCode.NONE, None)
@@ -105,6 +117,7 @@ async def add_partitions(
         name = wanted.name
         try:
             await services.topics.add_partitions(
+                context,
                 name,
                 wanted.partitions,
                 assignments=_replicas(wanted.assignments),

@@ -28,7 +28,7 @@ def describe(
                 *outcome(user.error),
                 tuple(CredentialInfo(*each) for each in sorted(user.credentials.items())),
             )
-            for user in services.users.describe(request.users)
+            for user in services.users.describe(context, request.users)
         )
     )
 
@@ -44,7 +44,7 @@ async def alter(
             for each in request.upsertions
         ),
     ]
-    refused = await services.run(services.users.alter(alterations))
+    refused = await services.run(services.users.alter(context, alterations))
     return AlterUserScramCredentialsResponse(
         tuple(AlteredUser(user, *outcome(error)) for user, error in refused.items())
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from millrace_protocol.api import ApiKey
 from millrace_server.dialects.native.handlers import (
     Handler,
+    acls,
     configs,
     elections,
     raft_voters,
@@ -50,4 +51,6 @@ PEER_HANDLERS: dict[int, Handler] = {
     ApiKey.ADD_RAFT_VOTER: introduced(controller.passed_on(raft_voters.add)),
     ApiKey.REMOVE_RAFT_VOTER: introduced(controller.passed_on(raft_voters.remove)),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: introduced(controller.passed_on(users.alter)),
+    ApiKey.CREATE_ACLS: introduced(controller.passed_on(acls.create)),
+    ApiKey.DELETE_ACLS: introduced(controller.passed_on(acls.delete)),
 }

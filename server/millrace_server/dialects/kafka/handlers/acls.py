@@ -1,0 +1,116 @@
+"""DescribeAcls, CreateAcls and DeleteAcls."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from millrace_protocol.errors import ErrorCode
+from millrace_protocol.kafka import acls as messages
+from millrace_server.api_error import ApiError
+from millrace_server.dialects.kafka.errors import kafka_code
+from millrace_server.metadata.acls import AclEntry, filter_of
+from millrace_server.services.request_context import RequestContext
+from millrace_server.services.services import Services
+
+
+def describe(
+    services: Services,
+    context: RequestContext,
+    request: messages.DescribeAclsRequest,
+    version: int,
+) -> messages.DescribeAclsResponse:
+    """Answers from the image of this broker, by pattern."""
+    try:
+        chosen = filter_of(
+            (
+                request.resource_type_filter,
+                request.pattern_type_filter,
+                request.resource_name_filter,
+                request.principal_filter,
+                request.host_filter,
+                request.operation,
+                request.permission_type,
+            )
+        )
+        found = services.acls.describe(context, [chosen])
+    except ApiError as error:
+        return messages.DescribeAclsResponse(0, kafka_code(error.code), error.message)
+    by_pattern = groupby(sorted(found), key=lambda each: each[:3])
+    return messages.DescribeAclsResponse(
+        resources=tuple(
+            messages.DescribeAclsResource(
+                kind,
+                name,
+                pattern,
+                tuple(messages.AclDescription(*entry[3:]) for entry in entries),
+            )
+            for (kind, pattern, name), entries in by_pattern
+        )
+    )
+
+
+async def create(
+    services: Services, context: RequestContext, request: messages.CreateAclsRequest, version: int
+) -> messages.CreateAclsResponse:
+    """Adds each entry for itself."""
+    entries = [
+        (
+            each.resource_type,
+            each.resource_pattern_type,
+            each.resource_name,
+            each.principal,
+            each.host,
+            each.operation,
+            each.permission_type,
+        )
+        for each in request.creations
+    ]
+    try:
+        refused = await services.run(services.acls.create(context, entries))
+    except ApiError as error:
+        refused = [error] * len(entries)
+    return messages.CreateAclsResponse(
+        results=tuple(messages.AclCreationResult(*_outcome(each)) for each in refused)
+    )
+
+
+async def delete(
+    services: Services, context: RequestContext, request: messages.DeleteAclsRequest, version: int
+) -> messages.DeleteAclsResponse:
+    """Removes what the filters choose."""
+    try:
+        filters = [
+            filter_of(
+                (
+                    each.resource_type_filter,
+                    each.pattern_type_filter,
+                    each.resource_name_filter,
+                    each.principal_filter,
+                    each.host_filter,
+                    each.operation,
+                    each.permission_type,
+                )
+            )
+            for each in request.filters
+        ]
+        removed = await services.run(services.acls.delete(context, filters))
+    except ApiError as error:
+        refused = messages.DeleteAclsFilterResult(*_outcome(error))
+        return messages.DeleteAclsResponse(filter_results=(refused,) * len(request.filters))
+    return messages.DeleteAclsResponse(
+        filter_results=tuple(
+            messages.DeleteAclsFilterResult(matching_acls=tuple(map(_removed, found)))
+            for found in removed
+        )
+    )
+
+
+def _removed(entry: AclEntry) -> messages.DeleteAclsMatchingAcl:
+    kind, pattern, name, principal, host, operation, permission = entry
+    return messages.DeleteAclsMatchingAcl(
+        ErrorCode.NONE, None, kind, name, pattern, principal, host, operation, permission
+    )
+
+
+def _outcome(error: ApiError | None) -> tuple[int, str | None]:
+    return (ErrorCode.NONE, None) if error is None else (kafka_code(error.code), error.message)

@@ -1,0 +1,74 @@
+"""Authorization: may the client of a connection do what it asks for (KIP-11).
+
+One question, `Authorizer.allows`, decides for all dialects: the services ask it through the context
+of the connection, before they look up what the request is about. So a client that may not see a
+topic cannot tell whether there is one.
+"""
+
+from __future__ import annotations
+
+from millrace_protocol.acls import CLUSTER_NAME, Operation, ResourceType
+from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError, quoted
+from millrace_server.config import BrokerConfig
+from millrace_server.environment.seams import Clock
+from millrace_server.logs import LogRateLimiter, get_logger
+from millrace_server.metadata.cache import MetadataCache
+from millrace_server.statistics import Registry, metrics
+
+log = get_logger("millrace.authorization")
+_CODES = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+}
+
+
+class Authorizer:
+    """The access control entries of the image, and the super users of the settings."""
+
+    def __init__(
+        self, cache: MetadataCache, config: BrokerConfig, statistics: Registry, clock: Clock
+    ) -> None:
+        self.is_on = config.has_authorization
+        """Whether clients need rights."""
+        self._cache = cache
+        self._super_users = frozenset(config.super_user_names)
+        self._denials = LogRateLimiter(clock)
+        self._counters = {
+            kind: statistics.counter(metrics.DENIALS, kind.name.lower()) for kind in _CODES
+        }
+
+    def allows(
+        self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
+        """Whether a principal at an address may do something with a resource."""
+        return principal in self._super_users or self._cache.image.acls.allows(
+            principal, host, operation, kind, name
+        )
+
+    def allows_any(
+        self, principal: str, host: str, operation: Operation, kind: ResourceType
+    ) -> bool:
+        """Whether there can be a resource with which the principal may do that."""
+        return principal in self._super_users or self._cache.image.acls.allows_any(
+            principal, host, operation, kind
+        )
+
+    def denied(
+        self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> ApiError:
+        """The error of a request that is not allowed. Counts it, and logs it at a bounded rate."""
+        self._counters[kind].value += 1
+        if (suppressed := self._denials.take()) is not None:
+            log.warning(
+                "denied",
+                principal=principal,
+                host=host,
+                operation=operation.name,
+                resource_type=kind.name,
+                resource=name,
+                suppressed=suppressed,
+            )
+        what = "the cluster" if name == CLUSTER_NAME else f"{kind.name.lower()} {quoted(name)}"
+        return ApiError(_CODES[kind], f"{principal} has no right {operation.name} on {what}")
