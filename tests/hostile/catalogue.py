@@ -13,6 +13,7 @@ from tests.hostile import (
     against_frames,
     against_groups,
     against_kafka,
+    against_logins,
 )
 from tests.hostile.attack import ATTACKS
 
@@ -26,6 +27,8 @@ assert all(
         against_frames,
         against_groups,
         against_kafka,
+        against_logins,
+        against_logins,
     )
 )
 
@@ -100,6 +103,8 @@ CATALOGUE: dict[str, tuple[str, ...]] = {
         "newcomers in ever new groups",
         "members that say much in ever new groups",
     ),
+    "10,000 failed logins in a minute": ("ten thousand failed logins in a minute",),
+    "logins that do not end": ("logins that do not end", "messages of sasl that are none"),
     "connections that come and go": (
         "connections that come and go",
         "bad frames from ever new connections",

@@ -30,9 +30,11 @@ SHORT_LIMITS = {
     "MILLRACE_LIMITS__OUTPUT_STALLED_MS": "300",
     "MILLRACE_LIMITS__CONNECTIONS_MAX_IDLE_MS": "300",
     "MILLRACE_LIMITS__LINGER_MS": "100",
+    "MILLRACE_LIMITS__AUTHENTICATION_TIMEOUT_MS": "300",
 }
 """The environment of a broker with short timeouts, for attacks that would take a minute."""
-SERVE = (sys.executable, "-m", "millrace_cli", "serve", "--listen", "127.0.0.1:0")
+LISTEN = "127.0.0.1:0,sasl://127.0.0.1:0"
+SERVE = (sys.executable, "-m", "millrace_cli", "serve", "--listen", LISTEN)
 GOOD = "good"
 """The well-behaved client's topic."""
 TOPIC = "hostile"
@@ -52,6 +54,7 @@ class Target:
 
     process: subprocess.Popen[bytes]
     port: int
+    sasl_port: int
     data: Path
     stderr: Path
     full: bool = False
@@ -132,7 +135,8 @@ def broker_process(
             [*SERVE, "--data", str(directory / "data")],
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**os.environ, **(environment or {})},
+            # Clients of the listener without SASL need no rights.
+            env={**os.environ, "MILLRACE_AUTHORIZATION": "off", **(environment or {})},
             preexec_fn=before_others if full else None,
         )
     try:
@@ -140,9 +144,8 @@ def broker_process(
         line = process.stdout.readline().decode()
         if not line.startswith("listening on "):
             raise RuntimeError(f"the broker did not start: {stderr.read_text()}")
-        target = Target(
-            process, int(line.rpartition(":")[2]), directory / "data", stderr, full=full
-        )
+        port, sasl_port = (int(each.rpartition(":")[2]) for each in line.split(","))
+        target = Target(process, port, sasl_port, directory / "data", stderr, full=full)
         asyncio.run(target.prepare())
         yield target
         process.send_signal(signal.SIGTERM)
