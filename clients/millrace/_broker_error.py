@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from millrace.errors import (
     AuthenticationFailed,
+    AuthorizationDisabled,
     BrokerError,
     BrokerNotRegistered,
     BrokerStopping,
@@ -36,6 +37,7 @@ from millrace.errors import (
     MessageTooLarge,
     MetadataTooLarge,
     NoReassignmentInProgress,
+    NotAuthorized,
     NotController,
     NotEnoughReplicas,
     NotLeaderOrFollower,
@@ -115,6 +117,10 @@ ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.BROKER_ID_NOT_REGISTERED: BrokerNotRegistered,
     ErrorCode.VOTER_CHANGE_REFUSED: VoterChangeRefused,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: NoReassignmentInProgress,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: NotAuthorized,
+    ErrorCode.SECURITY_DISABLED: AuthorizationDisabled,
     ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationFailed,
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: AuthenticationFailed,
     ErrorCode.RESOURCE_NOT_FOUND: UserNotFound,

@@ -1,7 +1,8 @@
 """The admin client: topics, their settings, their records, and where they are.
 
 The calls about groups are `_group.admin`'s, those about brokers `_cluster.admin`'s, those that move
-replicas `_cluster.replica_admin`'s, those about users `_cluster.user_admin`'s.
+replicas `_cluster.replica_admin`'s, those about users `_cluster.user_admin`'s,
+those about their rights `_cluster.acl_admin`'s.
 
 Owns the calls and their values. Every change of several topics answers for each of them; the
 calls for a single one raise instead.
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Generic, Literal, Self, TypeVar, Unpack
 
 from millrace._broker_error import broker_error
+from millrace._cluster.acl_admin import AclAdmin
 from millrace._cluster.admin import ClusterAdmin, config_values
 from millrace._cluster.cluster import Cluster
 from millrace._cluster.deletion import delete_records
@@ -140,7 +142,7 @@ class TopicOutcome(Generic[T]):
         return self.value
 
 
-class Admin(GroupAdmin, ClusterAdmin, ReplicaAdmin, UserAdmin, KafkaMethodHints):
+class Admin(GroupAdmin, ClusterAdmin, ReplicaAdmin, UserAdmin, AclAdmin, KafkaMethodHints):
     """Creates, describes and changes topics; describes brokers and consumer groups; moves replicas.
 
         async with Admin("localhost:9092") as admin:

@@ -327,6 +327,14 @@ class AuthenticationFailed(BrokerError):
     """The client has not proved who it is: no user, or a wrong name, password or mechanism."""
 
 
+class NotAuthorized(BrokerError):
+    """The client has no right to do this; an operator can give it one."""
+
+
+class AuthorizationDisabled(BrokerError):
+    """The broker has no authorization, so there are no entries of access control."""
+
+
 class UserNotFound(BrokerError):
     """There is no such user, or it has no password for the mechanism."""
 

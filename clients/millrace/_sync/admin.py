@@ -8,6 +8,7 @@ from typing import Literal, TypeVar, Unpack
 
 from millrace import admin as _admin
 from millrace._sync.blocking_client import BlockingClient
+from millrace.acls import Acl, AclFilter
 from millrace.admin import (
     Configs,
     ListedOffset,
@@ -195,6 +196,18 @@ class Admin(BlockingClient):
     def delete_user(self, user: str) -> None:
         """Takes the passwords of a user away; its connections stay."""
         self._run(self._admin.delete_user(user))
+
+    def create_acls(self, acls: Iterable[Acl]) -> dict[Acl, Outcome[bool]]:
+        """Adds entries of access control, each for itself; one that there is stays."""
+        return self._run(self._admin.create_acls(acls))
+
+    def list_acls(self, chosen: AclFilter | None = None) -> list[Acl]:
+        """The entries that a filter chooses, by default all, in the order of their creation."""
+        return self._run(self._admin.list_acls(chosen))
+
+    def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
+        """Removes the entries that one of the filters chooses, and returns them."""
+        return self._run(self._admin.delete_acls(filters))
 
     # Groups
 

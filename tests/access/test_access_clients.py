@@ -1,0 +1,133 @@
+"""What the clients make of rights: errors at once, and entries as an operator sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from millrace import Admin, Consumer, Producer, sync
+from millrace.acls import Acl, AclFilter
+from millrace.errors import AuthorizationDisabled, ConfigError, NotAuthorized
+from millrace_protocol.errors import ErrorCode
+from millrace_server.testing import Broker
+from tests.access.conftest import EVERYTHING, ROOT, allow, set_acls
+from tests.hang_timeout import HANG_TIMEOUT_S
+from tests.sasl.conftest import PASSWORD, USER
+
+READ = Acl(f"User:{USER}", "read", "topic", "t")
+
+
+USER_OPTIONS: dict[str, Any] = {"username": USER, "password": PASSWORD}
+
+
+def as_user(broker: Broker, name: str = USER) -> dict[str, Any]:
+    """Arguments of a client."""
+    return {"servers": broker.servers_of("sasl"), "username": name, "password": PASSWORD}
+
+
+@pytest.fixture
+async def topic(broker: Broker) -> str:
+    """A topic with a record, for which there are no rights."""
+    await set_acls(broker, EVERYTHING)
+    async with Admin(broker.servers) as admin:
+        await admin.create_topic("t")
+    async with Producer(broker.servers) as producer:
+        await producer.send("t", b"v")
+    await set_acls(broker, [])
+    return "t"
+
+
+async def test_a_producer_is_refused_at_once_and_goes_on_with_its_other_topics(
+    broker: Broker, topic: str
+) -> None:
+    async with asyncio.timeout(HANG_TIMEOUT_S), Producer(**as_user(broker)) as producer:
+        with pytest.raises(NotAuthorized, match="no right DESCRIBE on topic 't'"):
+            await producer.send(topic, b"v")
+        await set_acls(broker, [allow("DESCRIBE", "topic", topic)])
+        with pytest.raises(NotAuthorized) as refused:
+            await producer.send(topic, b"v")
+        assert refused.value.code in (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        )
+        await set_acls(broker, [allow("WRITE", "topic", topic)])
+        assert (await producer.send(topic, b"v")).offset == 1
+
+
+async def test_a_consumer_raises_what_it_may_not_read(broker: Broker, topic: str) -> None:
+    servers = broker.servers_of("sasl")
+    async with asyncio.timeout(HANG_TIMEOUT_S):
+        with pytest.raises(NotAuthorized, match="no right DESCRIBE on topic 't'"):
+            await Consumer(servers, topic, **USER_OPTIONS).start()
+        await set_acls(broker, [allow("READ", "topic", topic)])
+        async with Consumer(servers, topic, start="earliest", **USER_OPTIONS) as consumer:
+            assert [each.value for each in await consumer.getmany(1)] == [b"v"]
+            await set_acls(broker, [])
+            with pytest.raises(NotAuthorized, match="no right READ on topic 't'"):
+                await consumer.getmany(1)
+
+
+async def test_a_member_of_a_group_raises_that_it_may_not_be_one(
+    broker: Broker, topic: str
+) -> None:
+    await set_acls(broker, [allow("READ", "topic", topic)])
+    servers = broker.servers_of("sasl")
+    async with asyncio.timeout(HANG_TIMEOUT_S):
+        async with Consumer(servers, topic, group="g", **USER_OPTIONS) as consumer:
+            with pytest.raises(NotAuthorized, match="on group 'g'"):
+                await consumer.getmany(1)
+
+
+async def test_entries_are_what_an_operator_has_asked_for(broker: Broker) -> None:
+    wanted = [
+        READ,
+        Acl("User:*", "alter_configs", "cluster", "kafka-cluster", host="10.0.0.1"),
+        Acl("User:eve", "all", "group", "g", "prefixed", permission="deny"),
+    ]
+    async with Admin(**as_user(broker, ROOT)) as admin:
+        outcomes = await admin.create_acls([*wanted, READ])
+        assert [each.unwrap() for each in outcomes.values()] == [True] * 3
+        assert await admin.list_acls() == wanted
+        assert await admin.list_acls(AclFilter(pattern="match", resource_name="t")) == [READ]
+        wrong = Acl("eve", "read", "topic", "t")
+        (refused,) = (await admin.create_acls([wrong])).values()
+        assert "write User:NAME" in str(refused.error)
+        filters = [AclFilter(resource_type="group"), AclFilter("User:*"), AclFilter("User:x")]
+        assert await admin.delete_acls(filters) == [wanted[2], wanted[1]]
+        assert await admin.list_acls() == [READ]
+
+
+async def test_entries_without_event_loops(broker: Broker) -> None:
+    def work() -> list[Acl]:
+        with sync.Admin(**as_user(broker, ROOT)) as admin:
+            assert admin.create_acls([READ])[READ].unwrap()
+            assert admin.list_acls(AclFilter(READ.principal)) == [READ]
+            return admin.delete_acls([AclFilter()])
+
+    assert await asyncio.to_thread(work) == [READ]
+
+
+async def test_a_broker_without_authorization_has_no_entries() -> None:
+    async with Broker() as running, Admin(running.servers) as admin:
+        with pytest.raises(AuthorizationDisabled):
+            await admin.list_acls()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("operation", "READ"), ("resource_type", "table"), ("pattern", "regex"), ("permission", "no")],
+)
+def test_a_word_that_is_none_is_refused_where_it_is_written(field: str, value: str) -> None:
+    fields: dict[str, Any] = {
+        "principal": "User:a",
+        "operation": "read",
+        "resource_type": "topic",
+        "resource_name": "t",
+    }
+    words: dict[str, Any] = {field: value}
+    with pytest.raises(ConfigError, match=f"{field}: '{value}' is none of"):
+        Acl(**{**fields, **words})
+    with pytest.raises(ConfigError, match=f"{field}: '{value}' is none of"):
+        AclFilter(**words)
