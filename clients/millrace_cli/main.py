@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from millrace_cli.commands.acl import acl
 from millrace_cli.commands.backup import backup
 from millrace_cli.commands.bench import bench
 from millrace_cli.commands.broker import broker
@@ -52,6 +53,7 @@ app.add_typer(group)
 app.add_typer(cluster)
 app.add_typer(broker)
 app.add_typer(user)
+app.add_typer(acl)
 app.command()(console)
 app.command()(nc)
 app.command()(dissect)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from millrace_cli.client_identity import MECHANISM, PASSWORD, PASSWORD_FILE, TOKEN, USERNAME
+from millrace_cli.commands.user import NEW_PASSWORD
 from millrace_server.config import BrokerConfig, ConfigError
 from millrace_server.config_sources import load
 from millrace_server.group_config import GroupConfig
@@ -55,6 +57,8 @@ def test_tables_are_merged_key_by_key() -> None:
 
 def test_other_peoples_variables_are_not_read() -> None:
     assert loaded(environment={"PATH": "/bin", "MILLRACE_SERVERS": "a:1"}) == BrokerConfig()
+    of_clients = (USERNAME, PASSWORD, PASSWORD_FILE, NEW_PASSWORD, MECHANISM, TOKEN)
+    assert loaded(environment=dict.fromkeys(of_clients, "x")) == BrokerConfig()
 
 
 @pytest.mark.parametrize(
