@@ -16,6 +16,7 @@ from benchmarks.apache_kafka import VERSION, NoKafka, apache_kafka
 from millrace_server.testing import BrokerThread
 from tests.kafka.beside import compare, summary
 from tests.kafka.java_tools import run
+from tests.kafka.known_differences import Difference
 
 
 def main() -> int:
@@ -52,14 +53,28 @@ def _beside(count: int, seed: int, only: str) -> int:
         ) as broker,
     ):
         theirs, ours = (int(each.rpartition(":")[2]) for each in (address, broker.servers))
-        sent, found = asyncio.run(compare(theirs, ours, count=count, seed=seed, only=only))
-        for line in summary(found):
-            print(line)
-        others = sum(each.known_as() is None for each in found)
+        return asyncio.run(_compared(theirs, ours, count, seed, only))
+
+
+async def _compared(theirs: int, ours: int, count: int, seed: int, only: str) -> int:
+    sent = 0
+    differences: list[Difference] = []
+    async for each in compare(theirs, ours, count=count, seed=seed, only=only):
+        sent += each.sent
+        differences += each.differences
+        unknown = [each for each in each.differences if each.known_as() is None]
         print(
-            f"{sent:,} requests, {len(found):,} differences, {others:,} of them of no known kind",
+            f"{each.api.name}: {each.sent:,} requests in {each.seconds:.0f} s, "
+            f"{len(each.differences):,} differences, {len(unknown):,} of them of no known kind",
             flush=True,
         )
+    for line in summary(differences):
+        print(line)
+    others = sum(each.known_as() is None for each in differences)
+    print(
+        f"{sent:,} requests, {len(differences):,} differences, {others:,} of them of no known kind",
+        flush=True,
+    )
     return int(bool(others))
 
 

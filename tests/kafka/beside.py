@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 from millrace_protocol.codec import decode, encode
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_protocol.kafka.apis import KAFKA_APIS, KafkaApi, KafkaApiKey
 from millrace_protocol.kafka.find_coordinator import FindCoordinatorRequest
-from millrace_protocol.kafka.group_admin import DeleteGroupsRequest
+from millrace_protocol.kafka.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from millrace_protocol.kafka.group_membership import LeaveGroupRequest, MemberIdentity
 from millrace_protocol.kafka.metadata import NO_ID, MetadataRequest, MetadataRequestTopic
 from millrace_protocol.kafka.producer_ids import InitProducerIdRequest
 from millrace_protocol.kafka.topics import (
@@ -36,9 +42,12 @@ from tests.kafka.known_differences import CLOSED, SILENT, Difference
 BROKEN_SHARE = 5
 """One of so many requests has a body that is broken."""
 RESPONSE_S = 2
-TIDY_EVERY = 250
-"""Requests after which the topics are deleted that they have created: Kafka comes to a stop with
-thousands of them."""
+LANES = 10
+"""Connections to each broker, each with requests and groups of its own: Kafka leaves some requests
+without a response, and the others do not wait for them."""
+TIDY_EVERY = 25
+"""Requests of each lane after which the topics are deleted that they have created: Kafka comes to a
+stop with thousands of them."""
 _KEPT = (
     "group_id",
     "index",
@@ -68,11 +77,11 @@ _LEFT_OUT = (
 
 
 class Side:
-    """One of the two brokers."""
+    """A connection to one of the two brokers. `ids` has those of its topics, for stand-ins."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, ids: Mapping[uuid.UUID, uuid.UUID] | None = None) -> None:
         self._port = port
-        self._ids: Mapping[uuid.UUID, uuid.UUID] = {}
+        self._ids: Mapping[uuid.UUID, uuid.UUID] = ids or {}
         self._connection = AsyncExitStack()
         self._wire: KafkaWire | None = None
 
@@ -97,6 +106,10 @@ class Side:
             while (await wire.call(InitProducerIdRequest(None, 1_000), 4)).error_code:
                 pass
 
+    def another(self) -> Side:
+        """One more connection to the same broker."""
+        return Side(self._port, self._ids)
+
     async def tidy(self) -> None:
         """Deletes the topics that requests have created."""
         async with connect_kafka(self._port) as wire:
@@ -105,6 +118,16 @@ class Side:
             others = tuple(name for name in created if name not in TOPICS)
             if others:
                 await wire.call(DeleteTopicsRequest(topic_names=others, timeout_ms=30_000), 5)
+
+    async def empty_groups(self) -> None:
+        """Takes all members out of their groups, whose sessions may last for half an hour."""
+        async with connect_kafka(self._port) as wire:
+            listed = await wire.call(ListGroupsRequest(), 2)
+            for group in (each.group_id for each in listed.groups):
+                described = (await wire.call(DescribeGroupsRequest((group,)), 5)).groups[0]
+                for member in described.members:
+                    leaving = MemberIdentity(member.member_id, member.group_instance_id)
+                    await wire.call(LeaveGroupRequest(group, "", (leaving,)), 5)
 
     async def close(self) -> None:
         """Closes the connection, if there is one."""
@@ -195,37 +218,73 @@ def _is_shown(part: object) -> bool:
     return not str(part.get("name")).startswith("__") and part.get("group_id") != ""
 
 
+class Comparison(NamedTuple):
+    """The requests of one api that were sent, how long that took, and what differed."""
+
+    api: KafkaApi
+    sent: int
+    seconds: float
+    differences: list[Difference]
+
+
 async def compare(
     theirs: int, ours: int, *, count: int, seed: int, only: str = ""
-) -> tuple[int, list[Difference]]:
-    """Sends `count` requests of each api to both ports; how many, and what differed."""
+) -> AsyncIterator[Comparison]:
+    """Sends `count` requests of each api to both ports; yields each api when it is done."""
     sides = Side(theirs), Side(ours)
     for side in sides:
         await side.prepare()
-    sent = 0
-    differences: list[Difference] = []
     for api in KAFKA_APIS.values():
-        if only and only not in api.name:
-            continue
-        drawn = Drawn(seed + api.key)
-        for number in range(count):
-            version = api.min_version + number % (api.max_version - api.min_version + 1)
-            request = drawn.request(api.request, version)
+        if only in api.name:
+            began_s = time.monotonic()
+            lanes = [Lane(api, number, seed, sides) for number in range(LANES)]
+            for begin in range(0, count, LANES * TIDY_EVERY):
+                await asyncio.gather(*(side.tidy() for side in sides))
+                numbers = range(begin, min(count, begin + LANES * TIDY_EVERY))
+                await asyncio.gather(*(lane.send(numbers[lane.number :: LANES]) for lane in lanes))
+            for lane in lanes:
+                await lane.close()
+            await asyncio.gather(*(side.empty_groups() for side in sides))
+            differences = [each for lane in lanes for each in lane.differences]
+            sent = sum(lane.sent for lane in lanes)
+            yield Comparison(api, sent, time.monotonic() - began_s, differences)
+
+
+class Lane:
+    """Requests of one api, one after the other, to both brokers."""
+
+    def __init__(self, api: KafkaApi, number: int, seed: int, sides: Sequence[Side]) -> None:
+        self.number = number
+        self.sent = 0
+        self.differences: list[Difference] = []
+        self._api = api
+        self._drawn = Drawn(seed * 1_000_000 + api.key * LANES + number, GROUPS[number::LANES])
+        self._sides = [side.another() for side in sides]
+
+    async def send(self, numbers: Iterable[int]) -> None:
+        """Sends the requests with these numbers."""
+        api = self._api
+        for number in numbers:
+            version = api.min_version + number // LANES % (api.max_version - api.min_version + 1)
+            request = self._drawn.request(api.request, version)
             body = encode(request, version)
             if api.key is KafkaApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
                 continue
-            if not number % BROKEN_SHARE:
-                body = drawn.broken(body)
-            if not number % TIDY_EVERY:
-                await asyncio.gather(*(side.tidy() for side in sides))
+            if not number // LANES % BROKEN_SHARE:
+                body = self._drawn.broken(body)
             # At the same time, for groups have timeouts.
-            outcomes = await asyncio.gather(*(side.outcome(api, version, body) for side in sides))
-            sent += 1
+            outcomes = await asyncio.gather(
+                *(side.outcome(api, version, body) for side in self._sides)
+            )
+            self.sent += 1
             if outcomes[0] != outcomes[1]:
-                differences.append(Difference(api, version, read(api, version, body), *outcomes))
-    for side in sides:
-        await side.close()
-    return sent, differences
+                shown = read(api, version, body)
+                self.differences.append(Difference(api, version, shown, *outcomes))
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        for side in self._sides:
+            await side.close()
 
 
 def read(api: KafkaApi, version: int, body: bytes) -> Message | str:

@@ -7,6 +7,7 @@ import dataclasses
 import random
 import typing
 import uuid
+from collections.abc import Sequence
 from types import NoneType
 from typing import Any, get_args, get_origin
 
@@ -66,6 +67,12 @@ _NUMBERS: dict[str, tuple[int, ...]] = {
     "member_epoch": (-1,),
     "response_partition_limit": (2_000, 1, 0),
 }
+_ACL_NUMBERS = {
+    **dict.fromkeys(("resource_type", "resource_type_filter"), (1, 2, 2, 3, 4, 7)),
+    **dict.fromkeys(("pattern_type_filter", "resource_pattern_type"), (1, 2, 3, 3, 4)),
+    "operation": (1, 2, 3, 8, 12),
+    "permission_type": (1, 2, 3),
+}
 _TEXTS: dict[str, tuple[str, ...]] = {
     "protocol_type": ("consumer", "consumer", "", "other"),
     "group_instance_id": ("instance", "other"),
@@ -85,8 +92,9 @@ _SETTINGS = ("retention.ms", "cleanup.policy", "segment.bytes", "nonsense")
 class Drawn:
     """Requests of one seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, groups: Sequence[str] = GROUPS) -> None:
         self._rng = random.Random(seed)
+        self._groups = groups
 
     def request(self, cls: type[Message], version: int) -> Message:
         """A request that a version can carry."""
@@ -131,6 +139,8 @@ class Drawn:
         if kind is bool:
             return False if name == "allow_auto_topic_creation" else rng.random() < 0.5
         if kind is int:
+            if "Acl" in cls.__name__ and name in _ACL_NUMBERS:
+                return rng.choice(_ACL_NUMBERS[name])
             if name in _PARTITION_FIELDS:
                 return rng.choice((0, 0, 0, 1, 9, -1))
             return rng.choice(_NUMBERS.get(name, (0, 1)))
@@ -149,7 +159,7 @@ class Drawn:
         if name in _TEXTS:
             return rng.choice(_TEXTS[name])
         if name in _GROUP_FIELDS:
-            return rng.choice((rng.choice(GROUPS), "absent", ""))
+            return rng.choice((rng.choice(self._groups), f"absent-{self._groups[0]}", ""))
         is_setting = "Config" in cls.__name__ and name == "name"
         if is_setting:
             return rng.choice(_SETTINGS)

@@ -20,6 +20,11 @@ SILENT = "nothing within two seconds"
 UNKNOWN_SERVER_ERROR = -1
 _ENCODING = ("UTF-8", "boolean is", "has a length of -", "array of -", "tagged fields")
 _BROKER = 4
+_WITH_TIMEOUT = (
+    KafkaApiKey.ELECT_LEADERS,
+    KafkaApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    KafkaApiKey.CREATE_PARTITIONS,
+)
 _OF_EMPTY_GROUPS = (
     KafkaApiKey.DELETE_GROUPS,
     KafkaApiKey.DESCRIBE_GROUPS,
@@ -31,7 +36,14 @@ _OTHER_ORDER: dict[int, set[int]] = {
         ErrorCode.INVALID_PARTITIONS,
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     },
-    KafkaApiKey.CREATE_TOPICS: {ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG},
+    KafkaApiKey.CREATE_TOPICS: {
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.POLICY_VIOLATION,
+    },
     KafkaApiKey.JOIN_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL},
 }
 """Codes of which a request may get either, if it is wrong in two ways."""
@@ -171,21 +183,36 @@ def _names_by_name_and_id(difference: Difference) -> bool:
     )
 
 
-def _gives_no_time(difference: Difference) -> bool:
-    return (
-        difference.api.key in (KafkaApiKey.ELECT_LEADERS, KafkaApiKey.ALTER_PARTITION_REASSIGNMENTS)
-        and getattr(difference.request, "timeout_ms", 1) <= 0
+def _says_what_it_fetched_last(difference: Difference) -> bool:
+    return difference.api.key is KafkaApiKey.FETCH and any(
+        getattr(part, "last_fetched_epoch", -1) >= 0 for part in _parts(difference.request)
     )
+
+
+def _has_an_acl_of_no_meaning(difference: Difference) -> bool:
+    acls = (KafkaApiKey.DESCRIBE_ACLS, KafkaApiKey.CREATE_ACLS, KafkaApiKey.DELETE_ACLS)
+    return difference.api.key in acls and difference.theirs == CLOSED
+
+
+def _gives_no_time(difference: Difference) -> bool:
+    return difference.api.key in _WITH_TIMEOUT and getattr(difference.request, "timeout_ms", 1) <= 0
 
 
 def _is_of_an_empty_group(difference: Difference) -> bool:
     if difference.api.key is KafkaApiKey.LIST_GROUPS:
-        theirs, ours = (_group_ids(each) for each in (difference.theirs, difference.ours))
-        return ours < theirs
+        is_chosen = bool(getattr(difference.request, "states_filter", ()))
+        return is_chosen or _group_ids(difference.ours) < _group_ids(difference.theirs)
+    theirs, ours = ({*error_codes(each)} for each in (difference.theirs, difference.ours))
+    is_left_in_rebalance = {
+        KafkaApiKey.JOIN_GROUP: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        KafkaApiKey.DELETE_GROUPS: ErrorCode.NON_EMPTY_GROUP,
+    }.get(difference.api.key)
+    if is_left_in_rebalance in theirs - ours:
+        return ours <= {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_ID_NOT_FOUND}
     return (
         difference.api.key in _OF_EMPTY_GROUPS
-        and ErrorCode.GROUP_ID_NOT_FOUND in error_codes(difference.ours)
-        and ErrorCode.NONE in error_codes(difference.theirs)
+        and ErrorCode.GROUP_ID_NOT_FOUND in ours
+        and ErrorCode.NONE in theirs
     )
 
 
@@ -221,7 +248,9 @@ KNOWN: dict[str, Callable[[Difference], bool]] = {
     "Records that are no batch are refused for their partition.": _holds_no_batch,
     "DescribeTopicPartitions goes on from any cursor.": _goes_on_from_no_partition,
     "Metadata takes names and ids in one request.": _names_by_name_and_id,
-    "An election or a reassignment takes the time it takes.": _gives_no_time,
+    "A fetch tells no follower where its log parts.": _says_what_it_fetched_last,
+    "An entry of access control that cannot be is refused.": _has_an_acl_of_no_meaning,
+    "A change takes the time it takes.": _gives_no_time,
     "A group without members and offsets is gone at once.": _is_of_an_empty_group,
     "A request that is wrong in two ways gets the code of either.": _is_refused_for_another_reason,
 }

@@ -84,9 +84,8 @@ def alter_credentials(
     count = len(image.users)
     for user, changes in by_user.items():
         try:
-            _check_user(user)
-            _check_once(changes)
             made = [_record(image, change) for change in changes]
+            _check_once(changes)
             count += _added(image, user, changes)
             if count > USERS_MAX and user not in image.users:
                 count -= 1
@@ -135,11 +134,15 @@ def _added(image: ClusterImage, user: str, changes: Sequence[Alteration]) -> int
 
 
 def _record(image: ClusterImage, change: Alteration) -> MetadataRecord:
+    if not change.user:
+        raise _no_name(change.user)
     mechanism = _mechanism(change.mechanism)
     if isinstance(change, Deletion):
         if mechanism not in image.users.get(change.user, {}):
             raise _unknown(change.user, mechanism)
         return RemoveScramCredentialRecord(change.user, mechanism)
+    if len(change.user.encode()) > USER_BYTES_MAX or not change.user.isprintable():
+        raise _no_name(change.user)
     if not ITERATIONS_MIN <= change.iterations <= ITERATIONS_MAX:
         raise ApiError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
@@ -162,14 +165,12 @@ def _record(image: ClusterImage, change: Alteration) -> MetadataRecord:
     )
 
 
-def _check_user(user: str) -> None:
-    size = len(user.encode())
-    if not 1 <= size <= USER_BYTES_MAX or not user.isprintable():
-        raise ApiError(
-            ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"{quoted(user)} is no name of a user; it has 1 to {USER_BYTES_MAX} bytes of printable "
-            "characters",
-        )
+def _no_name(user: str) -> ApiError:
+    return ApiError(
+        ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        f"{quoted(user)} is no name of a user; it has 1 to {USER_BYTES_MAX} bytes of printable "
+        "characters",
+    )
 
 
 def _check_once(changes: Sequence[Alteration]) -> None:

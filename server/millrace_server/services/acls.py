@@ -19,11 +19,12 @@ from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.logs import get_logger
 from millrace_server.metadata.acls import (
     AclEntry,
-    AclFilter,
     EntryNumbers,
+    FilterNumbers,
     create_acls,
     delete_acls,
     entry_of,
+    filter_of,
     matching_acls,
 )
 from millrace_server.metadata.cache import MetadataCache
@@ -54,11 +55,11 @@ class AclService:
         self._controller = controller
         self._authorizer = authorizer
 
-    def describe(self, context: RequestContext, filters: Sequence[AclFilter]) -> list[AclEntry]:
+    def describe(self, context: RequestContext, filters: Sequence[FilterNumbers]) -> list[AclEntry]:
         """The entries that one of the filters chooses."""
         self._check(context, Operation.DESCRIBE)
-        known = self._cache.image.acls
-        return [*dict.fromkeys(entry for each in filters for entry in matching_acls(known, each))]
+        known, chosen = self._cache.image.acls, map(filter_of, filters)
+        return [*dict.fromkeys(entry for each in chosen for entry in matching_acls(known, each))]
 
     async def create(
         self, context: RequestContext, entries: Sequence[EntryNumbers]
@@ -84,17 +85,18 @@ class AclService:
         return refused
 
     async def delete(
-        self, context: RequestContext, filters: Sequence[AclFilter]
+        self, context: RequestContext, filters: Sequence[FilterNumbers]
     ) -> list[list[AclEntry]]:
         """Removes what each filter chooses, and returns it."""
         self._check(context, Operation.ALTER)
+        chosen = [*map(filter_of, filters)]
         if not self._controller.is_here:
             return await self._forward_deletion(filters)
         removed: list[list[AclEntry]] = []
 
         def decide(image: ClusterImage) -> Sequence[MetadataRecord]:
-            removed[:] = [matching_acls(image.acls, each) for each in filters]
-            return delete_acls(image.acls, filters)
+            removed[:] = [matching_acls(image.acls, each) for each in chosen]
+            return delete_acls(image.acls, chosen)
 
         await self._active.change(decide)
         for entry in dict.fromkeys(entry for found in removed for entry in found):
@@ -118,7 +120,7 @@ class AclService:
             for each in response.results
         ]
 
-    async def _forward_deletion(self, filters: Sequence[AclFilter]) -> list[list[AclEntry]]:
+    async def _forward_deletion(self, filters: Sequence[FilterNumbers]) -> list[list[AclEntry]]:
         request = messages.DeleteAclsRequest(tuple(messages.AclFilter(*each) for each in filters))
         response = await self._controller.forward(
             request, messages.DeleteAclsResponse, timeout_ms=FORWARD_TIMEOUT_MS

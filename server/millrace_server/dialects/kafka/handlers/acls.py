@@ -8,7 +8,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka import acls as messages
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import kafka_code
-from millrace_server.metadata.acls import AclEntry, filter_of
+from millrace_server.metadata.acls import AclEntry, FilterNumbers
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
@@ -21,18 +21,7 @@ def describe(
 ) -> messages.DescribeAclsResponse:
     """Answers from the image of this broker, by pattern."""
     try:
-        chosen = filter_of(
-            (
-                request.resource_type_filter,
-                request.pattern_type_filter,
-                request.resource_name_filter,
-                request.principal_filter,
-                request.host_filter,
-                request.operation,
-                request.permission_type,
-            )
-        )
-        found = services.acls.describe(context, [chosen])
+        found = services.acls.describe(context, [_numbers(request)])
     except ApiError as error:
         return messages.DescribeAclsResponse(0, kafka_code(error.code), error.message)
     by_pattern = groupby(sorted(found), key=lambda each: each[:3])
@@ -78,21 +67,8 @@ async def delete(
     services: Services, context: RequestContext, request: messages.DeleteAclsRequest, version: int
 ) -> messages.DeleteAclsResponse:
     """Removes what the filters choose."""
+    filters = [*map(_numbers, request.filters)]
     try:
-        filters = [
-            filter_of(
-                (
-                    each.resource_type_filter,
-                    each.pattern_type_filter,
-                    each.resource_name_filter,
-                    each.principal_filter,
-                    each.host_filter,
-                    each.operation,
-                    each.permission_type,
-                )
-            )
-            for each in request.filters
-        ]
         removed = await services.run(services.acls.delete(context, filters))
     except ApiError as error:
         refused = messages.DeleteAclsFilterResult(*_outcome(error))
@@ -102,6 +78,20 @@ async def delete(
             messages.DeleteAclsFilterResult(matching_acls=tuple(map(_removed, found)))
             for found in removed
         )
+    )
+
+
+def _numbers(
+    chosen: messages.DescribeAclsRequest | messages.DeleteAclsFilter,
+) -> FilterNumbers:
+    return (
+        chosen.resource_type_filter,
+        chosen.pattern_type_filter,
+        chosen.resource_name_filter,
+        chosen.principal_filter,
+        chosen.host_filter,
+        chosen.operation,
+        chosen.permission_type,
     )
 
 

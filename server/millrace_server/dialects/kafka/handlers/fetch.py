@@ -47,11 +47,12 @@ async def handle(
         else each.topic
         for each in partitions
     ]
+    wanted = [_from(name, p) for name, p in zip(names, partitions, strict=True) if name is not None]
     fetched = await services.fetch.fetch(
         context,
-        [_from(name, p) for name, p in zip(names, partitions, strict=True) if name is not None],
-        # A topic that is not there is told of at once.
-        max_wait_ms=0 if None in names else request.max_wait_ms,
+        wanted,
+        # A topic that is not there is told of at once, and so is a request for nothing.
+        max_wait_ms=0 if None in names or not wanted else request.max_wait_ms,
         min_bytes=request.min_bytes,
         # The first batch is returned whole, whatever its size.
         max_bytes=max(request.max_bytes, 1),

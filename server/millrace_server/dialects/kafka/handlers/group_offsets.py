@@ -17,6 +17,7 @@ from millrace_server.services.services import Services
 
 IDS_SINCE = 10
 SEVERAL_GROUPS_SINCE = 8
+ABSENT_GROUP_SINCE = 9
 GROUP_ERRORS_SINCE = 2
 """Before, the error of a group stands at each of its partitions."""
 NO_OFFSET = -1
@@ -51,7 +52,8 @@ async def commit(
     )
     try:
         results = iter([_code(each.error) for each in await services.groups.commit(context, asked)])
-    except ApiError as error:
+    except ApiError as refused:
+        error = _without_a_group(services, context, request.group_id, refused, version)
         results = iter([_refused(services, context, each, error) for each in asked.offsets])
     return messages.OffsetCommitResponse(
         topics=tuple(
@@ -69,6 +71,19 @@ async def commit(
             for name, topic in zip(names, request.topics, strict=True)
         )
     )
+
+
+def _without_a_group(
+    services: Services, context: RequestContext, group: str, error: ApiError, version: int
+) -> ApiError:
+    """The error of a commit in a generation: a group that is not there has a code of its own."""
+    if error.code is not ErrorCode.ILLEGAL_GENERATION or version < ABSENT_GROUP_SINCE:
+        return error
+    try:
+        services.groups.describe(context, group)
+    except ApiError as absent:
+        return absent if absent.code is ErrorCode.GROUP_ID_NOT_FOUND else error
+    return error
 
 
 def _refused(

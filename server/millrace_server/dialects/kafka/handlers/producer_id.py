@@ -9,12 +9,17 @@ from millrace_server.dialects.kafka.errors import is_passing, kafka_code
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
+NONE = -1
+"""A client without a producer id has no epoch either."""
+
 
 async def handle(
     services: Services, context: RequestContext, request: InitProducerIdRequest, version: int
 ) -> InitProducerIdResponse:
     """Gives a new id, or the next epoch of one the client holds. There are no transactions."""
     if request.transactional_id is not None:
+        return InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST)
+    if (request.producer_id == NONE) is not (request.producer_epoch == NONE):
         return InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST)
     try:
         producer_id, epoch = await services.producer_ids.give(

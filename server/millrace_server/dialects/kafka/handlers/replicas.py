@@ -24,8 +24,11 @@ async def elect(
 ) -> elections.ElectLeadersResponse:
     """Elects a leader of each partition for itself."""
     election = _ELECTIONS.get(request.election_type)
+    if election is None and request.topic_partitions == ():
+        return elections.ElectLeadersResponse(0)
     if election is None:
-        return elections.ElectLeadersResponse(0, ErrorCode.INVALID_REQUEST)
+        unknown = f"There is no election of type {request.election_type}; the types are 0 and 1"
+        return _not_elected(request, ApiError(ErrorCode.INVALID_REQUEST, unknown))
     wanted = None
     if request.topic_partitions is not None:
         named = ((t.topic, number) for t in request.topic_partitions for number in t.partitions)
@@ -33,15 +36,7 @@ async def elect(
     try:
         elected = await services.run(services.administration.elect(context, wanted, election))
     except ApiError as error:
-        # The first version has no error of the request.
-        refused = tuple(
-            elections.ReplicaElectionResult(
-                topic.topic,
-                tuple(elections.PartitionResult(n, *_outcome(error)) for n in topic.partitions),
-            )
-            for topic in request.topic_partitions or ()
-        )
-        return elections.ElectLeadersResponse(0, kafka_code(error.code), refused)
+        return _not_elected(request, error)
     topics = services.cluster.visible_topics(context)
     if request.topic_partitions is not None:
         topics = [each.topic for each in request.topic_partitions]
@@ -55,6 +50,20 @@ async def elect(
             for topic, of_topic in results.items()
         )
     )
+
+
+def _not_elected(
+    request: elections.ElectLeadersRequest, error: ApiError
+) -> elections.ElectLeadersResponse:
+    """Also at each partition: the first version has no error of the request."""
+    refused = tuple(
+        elections.ReplicaElectionResult(
+            topic.topic,
+            tuple(elections.PartitionResult(n, *_outcome(error)) for n in topic.partitions),
+        )
+        for topic in request.topic_partitions or ()
+    )
+    return elections.ElectLeadersResponse(0, kafka_code(error.code), refused)
 
 
 async def reassign(

@@ -6,7 +6,6 @@ from dataclasses import astuple
 
 from millrace_protocol.messages import acls as messages
 from millrace_server.dialects.native.handlers.outcome import outcome
-from millrace_server.metadata.acls import AclFilter, filter_of
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
@@ -26,7 +25,7 @@ def describe(
     services: Services, context: RequestContext, request: messages.DescribeAclsRequest
 ) -> messages.DescribeAclsResponse:
     """Answers from the image of this broker."""
-    found = services.acls.describe(context, _filters(request.filters))
+    found = services.acls.describe(context, [astuple(each) for each in request.filters])
     return messages.DescribeAclsResponse(tuple(messages.Acl(*entry) for entry in found))
 
 
@@ -34,14 +33,11 @@ async def delete(
     services: Services, context: RequestContext, request: messages.DeleteAclsRequest
 ) -> messages.DeleteAclsResponse:
     """Removes what the filters choose."""
-    removed = await services.run(services.acls.delete(context, _filters(request.filters)))
+    filters = [astuple(each) for each in request.filters]
+    removed = await services.run(services.acls.delete(context, filters))
     return messages.DeleteAclsResponse(
         tuple(
             messages.DeletedAcls(tuple(messages.Acl(*entry) for entry in found))
             for found in removed
         )
     )
-
-
-def _filters(filters: tuple[messages.AclFilter, ...]) -> list[AclFilter]:
-    return [filter_of(astuple(each)) for each in filters]
