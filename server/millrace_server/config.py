@@ -58,7 +58,27 @@ class BrokerConfig:
     sasl_mechanisms: str = setting(
         "SCRAM-SHA-256,SCRAM-SHA-512",
         "Mechanisms of the listeners with SASL, with commas between them: SCRAM-SHA-256, "
-        "SCRAM-SHA-512, and PLAIN, which is offered with TLS only.",
+        "SCRAM-SHA-512, and PLAIN and OAUTHBEARER, which are offered with TLS only.",
+    )
+    sasl_oauthbearer_jwks: str = setting(
+        "",
+        "The keys with which tokens of OAUTHBEARER are checked: a file with a set of JSON web keys "
+        "(RFC 7517), or its https:// address, which is asked again every hour and for a key that "
+        "is not known. Kafka's `sasl.oauthbearer.jwks.endpoint.url`.",
+    )
+    sasl_oauthbearer_expected_audience: str = setting(
+        "",
+        "The audience that a token must name; empty: any. "
+        "Kafka's `sasl.oauthbearer.expected.audience`.",
+    )
+    sasl_oauthbearer_expected_issuer: str = setting(
+        "",
+        "The issuer that a token must name; empty: any. "
+        "Kafka's `sasl.oauthbearer.expected.issuer`.",
+    )
+    sasl_oauthbearer_sub_claim_name: str = setting(
+        "sub",
+        "The claim of a token that names the user. Kafka's `sasl.oauthbearer.sub.claim.name`.",
     )
     authorization: str = setting(
         "auto",

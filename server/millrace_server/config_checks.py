@@ -19,7 +19,7 @@ from millrace_server.listeners import (
 )
 from millrace_server.topic_config import TopicConfig
 
-SASL_MECHANISMS = (*SCRAM_MECHANISMS, "PLAIN")
+SASL_MECHANISMS = (*SCRAM_MECHANISMS, "PLAIN", "OAUTHBEARER")
 _WORDS = {
     "loop": ("uvloop", "asyncio"),
     "authorization": ("auto", "on", "off"),
@@ -132,6 +132,22 @@ def _check_super_users(config: BrokerConfig) -> None:
             )
 
 
+def _check_token_keys(config: BrokerConfig) -> None:
+    source = config.sasl_oauthbearer_jwks
+    if "OAUTHBEARER" in config.mechanisms and not source:
+        raise _error(
+            "sasl_oauthbearer_jwks",
+            "OAUTHBEARER needs the keys of the issuer; name a file, or an https:// address",
+        )
+    scheme, separator, rest = source.partition("://")
+    is_local = is_loopback(rest.partition("/")[0].rpartition(":")[0])
+    if separator and scheme != "https" and not (scheme == "http" and is_local):
+        raise _error(
+            "sasl_oauthbearer_jwks",
+            f"keys that come by {scheme} can be anyone's; use https:// or a file",
+        )
+
+
 def _check_mechanisms(config: BrokerConfig) -> None:
     for mechanism in config.mechanisms:
         if mechanism not in SASL_MECHANISMS:
@@ -139,6 +155,7 @@ def _check_mechanisms(config: BrokerConfig) -> None:
                 "sasl_mechanisms",
                 f"there is no {mechanism!r}; there are {', '.join(SASL_MECHANISMS)}",
             )
+    _check_token_keys(config)
     for listener in config.listeners:
         usable = [each for each in config.mechanisms if listener.is_tls or each in SCRAM_MECHANISMS]
         if listener.is_sasl and not usable:

@@ -9,12 +9,14 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from millrace_server.authentication.oauthbearer import OAUTHBEARER
 from millrace_server.config import BrokerConfig
 from millrace_server.disk.os_disk import OsDisk
 from millrace_server.disk.worker_threads import WorkerThreads
 from millrace_server.environment.seams import Environment
 from millrace_server.net.listener import OsNet
 from millrace_server.net.tls import TlsFiles
+from millrace_server.token_keys import TokenKeys
 
 T = TypeVar("T")
 WORKER_THREADS = 8
@@ -45,6 +47,16 @@ def tls_files(config: BrokerConfig) -> TlsFiles | None:
     )
 
 
+def token_keys(config: BrokerConfig) -> TokenKeys | None:
+    """The keys with which tokens are checked, None for a broker that takes none.
+
+    Raises `TokenKeysError`.
+    """
+    if OAUTHBEARER not in config.mechanisms:
+        return None
+    return TokenKeys(config.sasl_oauthbearer_jwks, clock=SystemClock())
+
+
 class LoopSpawn:
     """Tasks on the running loop, blocking calls in a pool of its own."""
 
@@ -66,7 +78,11 @@ class LoopSpawn:
 
 
 def this_machine(
-    data_directory: str | Path, spawn: LoopSpawn, *, tls: TlsFiles | None = None
+    data_directory: str | Path,
+    spawn: LoopSpawn,
+    *,
+    tls: TlsFiles | None = None,
+    token_keys: TokenKeys | None = None,
 ) -> Environment:
     """The real environment, with `data_directory` as its disk; call it on the broker's loop.
 
@@ -79,4 +95,5 @@ def this_machine(
         # Nonces and secrets must not be guessed from numbers that were drawn before.
         rng=random.SystemRandom(),  # noqa: TID251
         spawn=spawn,
+        token_keys=token_keys,
     )

@@ -33,13 +33,14 @@ from millrace_server.disk.os_disk import DIRECTORY_MODE, DiskError
 from millrace_server.environment.seams import Environment
 from millrace_server.log.errors import CorruptLog, LogFailed
 from millrace_server.logs import get_logger
-from millrace_server.machine import LoopSpawn, this_machine, tls_files
+from millrace_server.machine import LoopSpawn, this_machine, tls_files, token_keys
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.monitoring.extra import MonitoringOf, monitoring_of
 from millrace_server.net.server import ListenError
 from millrace_server.net.tls import TlsFilesError
 from millrace_server.node import Node
 from millrace_server.service_manager import READY, STOPPING, notify
+from millrace_server.token_keys import TokenKeysError
 
 log = get_logger("millrace.serve")
 
@@ -77,7 +78,8 @@ and is 4 ms with this. Python's own is 5 ms."""
 
 
 def _this_machine(config: BrokerConfig, spawn: LoopSpawn) -> Environment:
-    return this_machine(config.data, spawn, tls=tls_files(config))
+    tls, keys = tls_files(config), token_keys(config)
+    return this_machine(config.data, spawn, tls=tls, token_keys=keys)
 
 
 def serve(
@@ -167,7 +169,7 @@ async def _run(
     try:
         try:
             node = Node(config, make_machine(config, spawn), cold_reads=PageCache())
-        except TlsFilesError as error:
+        except (TlsFilesError, TokenKeysError) as error:
             return _ended(Exit.CONFIG, error)
         if monitoring is None or config.metrics_address is None:
             return await _serve(node, stop, spawn, environment)

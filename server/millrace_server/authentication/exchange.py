@@ -18,12 +18,13 @@ MESSAGE_BYTES_MAX = 16 << 10
 class SaslFailed(Exception):
     """The client has not proved who it is. The text tells no more than it may know.
 
-    `user` is whom it claimed to be, for the broker's own log.
+    `user` is whom it claimed to be and `detail` what it may not know, for the broker's own log.
     """
 
-    def __init__(self, reason: str, *, user: str = "") -> None:
+    def __init__(self, reason: str, *, user: str = "", detail: str = "") -> None:
         super().__init__(reason)
         self.user = user
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -179,15 +179,24 @@ class Net(Protocol):
         ...
 
 
+class TokenKeys(Protocol):
+    """The keys with which tokens of OAuth are checked."""
+
+    def claims(self, token: str) -> Mapping[str, Any]:
+        """What a token says, when its signature is right. Blocks; raises `TokenRefused`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The five doors together."""
+    """The five doors together, and the keys of tokens where the broker takes any."""
 
     clock: Clock
     disk: Disk
     net: Net
     rng: random.Random
     spawn: Spawn
+    token_keys: TokenKeys | None = None
 
 
 class ColdReads(Protocol):

@@ -20,6 +20,13 @@ from millrace_server.authentication.exchange import (
     Exchange,
     SaslFailed,
 )
+from millrace_server.authentication.oauthbearer import (
+    OAUTHBEARER,
+    OauthBearerExchange,
+    TokenRefused,
+    TokenRules,
+    user_of,
+)
 from millrace_server.authentication.plain import PLAIN, PlainExchange
 from millrace_server.authentication.scram import ScramExchange
 from millrace_server.authentication.user_credentials import UserCredentials
@@ -62,13 +69,18 @@ class AuthenticationService:
         self._cache = cache
         self._statistics = statistics
         self._mechanisms = config.mechanisms
+        self._token_rules = TokenRules(
+            config.sasl_oauthbearer_expected_audience,
+            config.sasl_oauthbearer_expected_issuer,
+            config.sasl_oauthbearer_sub_claim_name,
+        )
         self._reauthentication_ms = config.connections_max_reauth_ms
         self._failure_delay_ms = config.failed_authentication_delay_ms
         self._slow_steps = asyncio.Semaphore(SLOW_STEPS_MAX)
         self._refused = LogRateLimiter(env.clock)
         self._secret = self._random_bytes()
         """Until the cluster has one, with its first user."""
-        for mechanism in (*SCRAM_MECHANISMS, PLAIN):
+        for mechanism in (*SCRAM_MECHANISMS, PLAIN, OAUTHBEARER):
             for result in (_SUCCESS, _FAILURE):
                 statistics.counter(metrics.AUTHENTICATIONS, mechanism, result)
 
@@ -168,9 +180,20 @@ class AuthenticationService:
         credentials = UserCredentials(image.users, image.scram_secret or self._secret)
         if mechanism == PLAIN:
             return PlainExchange(credentials.any_of)
+        if mechanism == OAUTHBEARER:
+            return OauthBearerExchange(self._check_token)
         scram = SCRAM_MECHANISMS[mechanism]
         nonce = f"{self._env.rng.getrandbits(_NONCE_BITS):048x}"
         return ScramExchange(scram, lambda user: credentials.of(scram, user), nonce)
+
+    def _check_token(self, token: str) -> Accepted:
+        """Runs in a worker thread. Raises `TokenRefused`."""
+        keys = self._env.token_keys
+        if keys is None:
+            raise TokenRefused("the broker has no keys of an issuer")
+        now_ms = self._env.clock.wall_ms()
+        user, expires_ms = user_of(keys.claims(token), self._token_rules, now_ms)
+        return Accepted(user, expires_ms=expires_ms)
 
     async def _step(self, exchange: Exchange, message: bytes) -> Challenge | Accepted:
         if len(message) > MESSAGE_BYTES_MAX:
@@ -220,7 +243,7 @@ class AuthenticationService:
                 listener=context.listener,
                 mechanism=exchange.mechanism,
                 user=failed.user,
-                reason=str(failed),
+                reason=failed.detail or str(failed),
                 suppressed=suppressed,
             )
         await asyncio.sleep(self._failure_delay_ms / 1000)

@@ -1,0 +1,126 @@
+"""The keys with which tokens are checked: a set of JSON web keys, in a file or at an address.
+
+Owns when they are read again. What reads them blocks, so it runs in worker threads; where they
+cannot be read, those of the last time stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from millrace_server.authentication.oauthbearer import ALGORITHMS, TokenRefused
+from millrace_server.logs import LogRateLimiter, MonotonicClock, get_logger
+
+log = get_logger("millrace.authentication")
+KEYS_BYTES_MAX = 1 << 20
+FETCH_TIMEOUT_S = 10
+REFRESH_MS = 60 * 60 * 1000
+"""Kafka's `sasl.oauthbearer.jwks.endpoint.refresh.ms`."""
+UNKNOWN_KEY_REFRESH_MS = 10_000
+"""A token with a key that is not known has them read again, as often as this at most."""
+
+
+class TokenKeysError(Exception):
+    """The keys cannot be read; the message says why."""
+
+
+class _Read(NamedTuple):
+    keys: Mapping[str, Any]
+    at_ms: int
+
+
+class TokenKeys:
+    """The keys of one source. Raises `TokenKeysError` where they cannot be read from a file."""
+
+    def __init__(self, source: str, *, clock: MonotonicClock) -> None:
+        try:
+            import jwt
+        except ImportError:
+            raise TokenKeysError(
+                "OAUTHBEARER needs a library: pip install 'millrace[oauth]'"
+            ) from None
+        self._jwt = jwt
+        self._source = source
+        self._clock = clock
+        self._lock = Lock()
+        self._failures = LogRateLimiter(clock, lines=1)
+        self._last: _Read | None = None
+        if "://" not in source:
+            self._last = self._read()
+
+    def claims(self, token: str) -> Mapping[str, Any]:
+        """What a token says, when its signature is right. Raises `TokenRefused`. Blocks."""
+        jwt = self._jwt
+        try:
+            kid = jwt.get_unverified_header(token).get("kid")
+        except jwt.PyJWTError as error:
+            raise TokenRefused(f"it is no token: {error}") from None
+        # The times, the audience and the issuer are checked where the clock is the broker's.
+        unchecked = ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
+        options: Any = {f"verify_{name}": False for name in unchecked}
+        try:
+            claims: Mapping[str, Any] = jwt.decode(
+                token, self._key(kid), algorithms=[*ALGORITHMS], options=options
+            )
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            raise TokenRefused(f"its signature is not right: {error}") from None
+        return claims
+
+    def _key(self, kid: object) -> Any:
+        with self._lock:
+            last = self._last
+            keys = self._current(has_key=last is not None and kid in last.keys)
+            if kid is None and len(keys) == 1:
+                return next(iter(keys.values()))
+            if not isinstance(kid, str) or kid not in keys:
+                raise TokenRefused(f"no key of the issuer is named {kid!r}")
+            return keys[kid]
+
+    def _current(self, *, has_key: bool) -> Mapping[str, Any]:
+        last, now_ms = self._last, self._clock.monotonic_ms()
+        age_ms = None if last is None else now_ms - last.at_ms
+        if age_ms is not None and age_ms < (REFRESH_MS if has_key else UNKNOWN_KEY_REFRESH_MS):
+            assert last is not None
+            return last.keys
+        try:
+            self._last = last = self._read()
+        except TokenKeysError as error:
+            if self._failures.take() is not None:
+                log.error("keys of tokens not read again", reason=str(error))
+            if last is None:
+                raise TokenRefused("there are no keys of the issuer") from None
+            # Not again at once.
+            self._last = last = last._replace(at_ms=now_ms)
+        return last.keys
+
+    def _read(self) -> _Read:
+        text = self._fetched() if "://" in self._source else self._contents()
+        try:
+            found = self._jwt.PyJWKSet.from_json(text)
+        except (self._jwt.PyJWTError, ValueError, TypeError, AttributeError) as error:
+            raise TokenKeysError(f"{self._source} has no set of keys: {error}") from None
+        keys = {each.key_id or "": each for each in found.keys}
+        return _Read(keys, self._clock.monotonic_ms())
+
+    def _contents(self) -> str:
+        try:
+            return Path(self._source).read_text("utf-8")[:KEYS_BYTES_MAX]
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise TokenKeysError(f"{self._source} cannot be read: {reason}") from None
+
+    def _fetched(self) -> str:
+        try:
+            with contextlib.closing(
+                urllib.request.urlopen(self._source, timeout=FETCH_TIMEOUT_S)
+            ) as response:
+                data: bytes = response.read(KEYS_BYTES_MAX)
+                return data.decode()
+        except (OSError, ValueError, urllib.error.URLError) as error:
+            raise TokenKeysError(f"{self._source} cannot be fetched: {error}") from None

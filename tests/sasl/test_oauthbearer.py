@@ -1,0 +1,339 @@
+"""OAUTHBEARER: tokens that are checked with the keys of their issuer."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import jwt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace import Admin
+from millrace.errors import AuthenticationFailed, BrokerError
+from millrace_server.authentication.exchange import Accepted, Challenge, SaslFailed
+from millrace_server.authentication.oauthbearer import (
+    SKEW_S,
+    OauthBearerExchange,
+    TokenRefused,
+    TokenRules,
+    user_of,
+)
+from millrace_server.config import ConfigError
+from millrace_server.config_sources import load
+from millrace_server.testing import Broker
+from millrace_server.token_keys import UNKNOWN_KEY_REFRESH_MS, TokenKeys, TokenKeysError
+from tests.hang_timeout import HANG_TIMEOUT_S
+from tests.sasl.issuer import AUDIENCE, NAME, Issuer, key_set, write_keys
+from tests.tls.conftest import Certificates
+
+RULES = TokenRules(AUDIENCE, NAME, "sub")
+NOW_MS = 1_700_000_000_000
+NOW_S = NOW_MS // 1000
+CLAIMS = {"sub": "ada", "aud": AUDIENCE, "iss": NAME, "exp": NOW_S + 60}
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Issuer:
+    return Issuer()
+
+
+class StoppedClock:
+    """A clock that a test sets."""
+
+    now_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+# Claims
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"aud": ["other", AUDIENCE]}, {"exp": NOW_S - SKEW_S + 1}, {"nbf": NOW_S + SKEW_S}],
+)
+def test_a_token_names_its_user_until_it_expires(changes: dict[str, Any]) -> None:
+    claims = {**CLAIMS, **changes}
+    expires_ms = (claims["exp"] + SKEW_S) * 1000
+    assert user_of(claims, RULES, NOW_MS) == ("ada", expires_ms)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"exp": None}, "when it expires"),
+        ({"exp": "soon"}, "exp is no time"),
+        ({"exp": True}, "exp is no time"),
+        ({"exp": NOW_S - SKEW_S}, "has expired 30 s ago"),
+        ({"nbf": NOW_S + SKEW_S + 1}, r"begins in 31 s \(nbf\)"),
+        ({"iat": NOW_S + 600}, r"begins in 600 s \(iat\)"),
+        ({"aud": None}, "audience is None"),
+        ({"aud": ["other"]}, "audience is"),
+        ({"iss": "https://other"}, "issuer is"),
+        ({"sub": None}, "names no user"),
+        ({"sub": ["ada"]}, "names no user"),
+        ({"sub": "a\nb"}, "names no user"),
+    ],
+)
+def test_a_token_that_says_something_else_is_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(TokenRefused, match=why):
+        user_of({**CLAIMS, **changes}, RULES, NOW_MS)
+
+
+def test_rules_that_are_empty_are_not_looked_at() -> None:
+    claims = {"exp": NOW_S + 60, "client": "loader"}
+    assert user_of(claims, TokenRules("", "", "client"), NOW_MS)[0] == "loader"
+
+
+# The exchange
+
+
+def check(token: str) -> Accepted:
+    if token != "good":
+        raise TokenRefused("it is not good")
+    return Accepted("ada")
+
+
+def stepped(exchange: OauthBearerExchange, message: bytes) -> object:
+    step = exchange.step(message)
+    return step() if callable(step) else step
+
+
+@pytest.mark.parametrize("header", [b"n,,", b"n,a=ada,", b"y,,"])
+def test_a_good_token_is_accepted(header: bytes) -> None:
+    message = header + b"\x01host=h\x01auth=Bearer good\x01\x01"
+    assert stepped(OauthBearerExchange(check), message) == Accepted("ada")
+
+
+@pytest.mark.parametrize("header", [b"n,,", b"n,a=eve,"])
+def test_a_refused_client_reads_why_before_it_fails(header: bytes) -> None:
+    token = b"bad" if header == b"n,," else b"good"
+    exchange = OauthBearerExchange(check)
+    answer = stepped(exchange, header + b"\x01auth=Bearer " + token + b"\x01\x01")
+    assert isinstance(answer, Challenge)
+    assert json.loads(answer.message) == {"status": "invalid_token"}
+    with pytest.raises(SaslFailed, match="the token is not valid") as failed:
+        exchange.step(b"\x01")
+    assert failed.value.detail
+
+
+@given(st.binary(max_size=200) | st.text("n,ya=\x01uthBearer god", max_size=60).map(str.encode))
+def test_no_other_message_is_accepted(message: bytes) -> None:
+    exchange = OauthBearerExchange(check)
+    try:
+        found = stepped(exchange, message)
+    except SaslFailed:
+        return
+    is_good = b" good\x01" in message.lower()
+    assert found == Accepted("ada") if is_good else isinstance(found, Challenge)
+
+
+# Keys
+
+
+def test_the_key_is_found_by_its_name(tmp_path: Path, issuer: Issuer) -> None:
+    other = Issuer("second", elliptic=True)
+    source = write_keys(tmp_path / "keys.json", issuer, other)
+    keys = TokenKeys(source, clock=StoppedClock())
+    for each in (issuer, other):
+        assert keys.claims(each.token())["sub"] == "ada"
+    mixed = other.token(kid=issuer.kid)
+    for token in (issuer.token(kid="third"), Issuer().token(), mixed, "a.b.c"):
+        with pytest.raises(TokenRefused):
+            keys.claims(token)
+
+
+def test_a_signature_with_a_secret_is_none(tmp_path: Path, issuer: Issuer) -> None:
+    """Nor is the public key one, nor no signature at all."""
+    keys = TokenKeys(write_keys(tmp_path / "keys.json", issuer), clock=StoppedClock())
+    header, claims = {"kid": issuer.kid}, dict(CLAIMS)
+    unsigned: Any = None
+    forged = [jwt.encode(claims, unsigned, algorithm="none", headers=header)]
+    # The library does not sign with the public key, so the token is put together by hand.
+    signed = jwt.encode(claims, "s" * 32, algorithm="HS256", headers=header).rpartition(".")[0]
+    digest = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
+    signature = jwt.utils.base64url_encode(digest.sign(signed.encode(), issuer.pem)).decode()
+    for token in (*forged, f"{signed}.{signature}"):
+        with pytest.raises(TokenRefused, match="signature is not right"):
+            keys.claims(token)
+
+
+def test_new_keys_are_read_for_a_token_with_a_key_that_is_not_known(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    path, clock, other = tmp_path / "keys.json", StoppedClock(), Issuer("second")
+    keys = TokenKeys(write_keys(path, issuer), clock=clock)
+    write_keys(path, other)
+    with pytest.raises(TokenRefused):
+        keys.claims(other.token())
+    clock.now_ms += UNKNOWN_KEY_REFRESH_MS
+    assert keys.claims(other.token())["sub"] == "ada"
+    path.unlink()
+    clock.now_ms += UNKNOWN_KEY_REFRESH_MS
+    with pytest.raises(TokenRefused, match="no key of the issuer is named"):
+        keys.claims(issuer.token())
+    assert keys.claims(other.token())["sub"] == "ada"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": []}', '{"keys": [{"kty": "RSA"}]}'])
+def test_a_start_says_that_a_file_has_no_keys(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(text, "utf-8")
+    with pytest.raises(TokenKeysError, match="has no set of keys"):
+        TokenKeys(str(path), clock=StoppedClock())
+    with pytest.raises(TokenKeysError, match="cannot be read: No such file"):
+        TokenKeys(str(tmp_path / "none"), clock=StoppedClock())
+
+
+@pytest.fixture
+def address(issuer: Issuer) -> Iterator[str]:
+    """Of a server on this machine that has the keys of `issuer`."""
+    text = key_set(issuer).encode()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/keys"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_keys_come_from_an_address(address: str, issuer: Issuer) -> None:
+    keys = TokenKeys(address, clock=StoppedClock())
+    assert keys.claims(issuer.token())["sub"] == "ada"
+    nowhere = TokenKeys("http://127.0.0.1:1/keys", clock=StoppedClock())
+    with pytest.raises(TokenRefused, match="there are no keys"):
+        nowhere.claims(issuer.token())
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "needs the keys of the issuer"),
+        ({"sasl_oauthbearer_jwks": "http://issuer.example/keys"}, "can be anyone's"),
+        ({"sasl_oauthbearer_jwks": "ftp://127.0.0.1:21/keys"}, "can be anyone's"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, str], why: str) -> None:
+    flags = {"sasl_mechanisms": "OAUTHBEARER", **settings}
+    with pytest.raises(ConfigError, match=why):
+        load(toml=None, toml_name="", environment={}, flags=flags)
+
+
+# A broker
+
+
+@pytest.fixture
+async def broker(
+    certificates: Certificates, tmp_path: Path, issuer: Issuer
+) -> AsyncIterator[Broker]:
+    async with Broker(
+        listen="127.0.0.1:0, sasl://127.0.0.1:0, sasl+tls://127.0.0.1:0",
+        tls_certificate=certificates.broker,
+        sasl_mechanisms="OAUTHBEARER, SCRAM-SHA-256",
+        sasl_oauthbearer_jwks=write_keys(tmp_path / "keys.json", issuer),
+        sasl_oauthbearer_expected_audience=AUDIENCE,
+        sasl_oauthbearer_expected_issuer=NAME,
+        failed_authentication_delay_ms=0,
+        super_users="User:ada",
+    ) as running:
+        yield running
+
+
+async def test_a_client_with_a_token_is_its_user(
+    broker: Broker, certificates: Certificates, issuer: Issuer
+) -> None:
+    servers = broker.servers_of("sasl-tls")
+    asked = []
+
+    async def new_token() -> str:
+        asked.append(1)
+        return issuer.token()
+
+    async with Admin(servers, token=new_token, tls_ca=certificates.ca) as admin:
+        # Only a super user may.
+        await admin.create_topic("t")
+    assert asked
+    wrong = (issuer.token(sub="eve"), issuer.token(aud="other"), issuer.token(lifetime_s=-60))
+    for token in wrong:
+        with pytest.raises(BrokerError, match=r"no right|the token is not valid"):
+            async with Admin(servers, token=token, tls_ca=certificates.ca) as admin:
+                await admin.create_topic("u")
+
+
+async def test_a_refusal_tells_the_broker_more_than_the_client(
+    broker: Broker, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = Issuer().token()
+    with pytest.raises(AuthenticationFailed, match=r"the token is not valid$"):
+        servers = broker.servers_of("sasl-tls")
+        async with Admin(servers, token=token, tls_ca=certificates.ca) as admin:
+            await admin.list_topics()
+    (line,) = [each for each in caplog.messages if "authentication failed" in each]
+    assert "its signature is not right" in line
+    assert token not in caplog.text
+
+
+async def test_a_session_ends_with_its_token(
+    broker: Broker, certificates: Certificates, issuer: Issuer
+) -> None:
+    """The client authenticates again before, with the next token."""
+    tokens = []
+
+    def new_token() -> str:
+        tokens.append(issuer.token(lifetime_s=2 - SKEW_S))
+        return tokens[-1]
+
+    servers = broker.servers_of("sasl-tls")
+    async with Admin(servers, token=new_token, tls_ca=certificates.ca) as admin:
+        async with asyncio.timeout(HANG_TIMEOUT_S):
+            await admin.list_topics()
+            first = len(tokens)
+            while len(tokens) == first:
+                await admin.list_topics()
+
+
+async def test_librdkafka_with_a_token(
+    broker: Broker, certificates: Certificates, issuer: Issuer
+) -> None:
+    def new_token(_: str) -> tuple[str, float]:
+        return issuer.token(), time.time() + 600
+
+    def work() -> None:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": broker.servers_of("sasl-tls").removeprefix("tls://"),
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": certificates.ca,
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": new_token,
+        }
+        producer = confluent_kafka.Producer(settings)
+        producer.poll(0)
+        producer.produce("t", b"v")
+        assert producer.flush(HANG_TIMEOUT_S) == 0
+
+    servers, token = broker.servers_of("sasl-tls"), issuer.token()
+    async with Admin(servers, token=token, tls_ca=certificates.ca) as admin:
+        await admin.create_topic("t")
+    await asyncio.to_thread(work)
+    assert broker.node.broker.partitions.get("t", 0).log.end_offset == 1
