@@ -26,6 +26,7 @@ from benchmarks import (
     small_requests,
     spark_group,
     sql_queries,
+    tls_group,
 )
 from benchmarks.checkout import ROOT, checkout_at
 from benchmarks.machine import machine_facts, revision
@@ -42,6 +43,7 @@ GROUPS: dict[str, tuple[str, Callable[[Session], Iterator[Row]]]] = {
     latency.GROUP: ("Latency from producer to consumer", latency.run),
     clients.GROUP: ("Clients beside confluent-kafka and aiokafka", clients.run),
     kafka_group.GROUP: ("A Kafka client, beside Apache Kafka", kafka_group.run),
+    tls_group.GROUP: ("A Kafka client over TLS, beside Apache Kafka", tls_group.run),
     footprint.GROUP: ("Broker: start, memory, idle CPU", footprint.run),
     idle_connections.GROUP: ("Broker: idle connections", idle_connections.run),
     groups.GROUP: ("Broker: consumer groups", groups.run),

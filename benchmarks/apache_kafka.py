@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 VERSION = "4.3.1"
 START_TIMEOUT_S = 60
@@ -67,10 +68,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def apache_kafka(data: Path | None = None, **settings: object) -> Iterator[tuple[str, int]]:
+def apache_kafka(
+    data: Path | None = None, *, tls: Certificate | None = None, **settings: object
+) -> Iterator[tuple[str, int]]:
     """One broker that is its own controller: its address for clients, and its process id.
 
-    `data` is its directory, temporary by default. `settings` are its own, with `_` for `.`. It is
+    `data` is its directory, temporary by default. With `tls` its listener for clients has TLS, and
+    none without. `settings` are its own, with `_` for `.`. It is
     stopped in order. Raises `NoKafka`.
     """
     jars = classpath()
@@ -79,6 +83,8 @@ def apache_kafka(data: Path | None = None, **settings: object) -> Iterator[tuple
         file = Path(directory) / "server.properties"
         where = data or Path(directory) / "data"
         own = {name.replace("_", "."): value for name, value in settings.items()}
+        if tls is not None:
+            own |= _tls_settings(tls, port, controller_port)
         write_properties(file, where, port, controller_port, own)
         java = ["java", "-cp", jars]
         if not (where / "meta.properties").exists():
@@ -90,7 +96,13 @@ def apache_kafka(data: Path | None = None, **settings: object) -> Iterator[tuple
             )
         try:
             _until_listening(process, port, log)
-            yield f"127.0.0.1:{port}", process.pid
+            try:
+                yield f"127.0.0.1:{port}", process.pid
+            except OSError as error:
+                if process.poll() is None:
+                    raise
+                ended = f"it has ended with {process.returncode}: {log.read_text()[-3_000:]}"
+                raise NoKafka(ended) from error
         finally:
             process.terminate()
             # With thousands of topics it takes minutes, and nothing is needed of it any more.
@@ -98,6 +110,25 @@ def apache_kafka(data: Path | None = None, **settings: object) -> Iterator[tuple
                 process.wait(STOP_TIMEOUT_S)
             process.kill()
             process.wait()
+
+
+class Certificate(NamedTuple):
+    """PEM files: of the broker, its key (PKCS #8) before its certificate, and of its authority."""
+
+    broker: Path
+    ca: Path
+
+
+def _tls_settings(tls: Certificate, port: int, controller_port: int) -> dict[str, object]:
+    return {
+        "listeners": f"SSL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "listener.security.protocol.map": "SSL:SSL,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": tls.broker,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": tls.ca,
+    }
 
 
 def write_properties(

@@ -46,18 +46,21 @@ def running_broker(
     *,
     connections_max: int = 1_000,
     log_level: str = "warning",
+    tls_port: int | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[RunningBroker]:
     """Starts a broker on the data directory called `name`, and stops it on leaving.
 
-    `settings` are MILLRACE_* variables beside those of every broker here. What it logs goes to the
-    session's log, a line of JSON for each event.
+    With `tls_port` it has a listener with TLS as well. `settings` are MILLRACE_* variables beside
+    those of every broker here. What it logs goes to the session's log, a line of JSON for each
+    event.
     """
     port = _free_port()
     environment = {
         **broker_environment(session, session.directory / name, port),
         "MILLRACE_LOG_LEVEL": log_level,
         "MILLRACE_LIMITS__CONNECTIONS_MAX": str(connections_max),
+        **({} if tls_port is None else {"MILLRACE_LISTEN": _both(port, tls_port)}),
         **(settings or {}),
     }
     started = time.perf_counter()
@@ -66,6 +69,10 @@ def running_broker(
         address = ("127.0.0.1", port)
         ready_s = _first_response_s(process, address, started, session.log)
         yield RunningBroker(address, process.pid, started, ready_s)
+
+
+def _both(port: int, tls_port: int) -> str:
+    return f"127.0.0.1:{port}, tls://127.0.0.1:{tls_port}"
 
 
 def broker_environment(session: Session, data: Path, port: int) -> dict[str, str]:

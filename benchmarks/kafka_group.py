@@ -44,6 +44,8 @@ class Side:
 
     servers: str
     pid: int
+    tls_ca: str = ""
+    """File of the authority of the broker's certificate; empty: its listener is plain."""
 
 
 def run(session: Session) -> Iterator[Row]:
@@ -56,36 +58,52 @@ def run(session: Session) -> Iterator[Row]:
             with apache_kafka() as (address, pid):
                 sides = {OURS: Side(broker.servers, broker.pid), THEIRS: Side(address, pid)}
                 for value_bytes in VALUE_BYTES:
-                    yield from _throughput(session, sides, value_bytes)
+                    yield from throughput(session, sides, value_bytes)
                 yield from _latency(session, sides)
         except NoKafka as error:
             yield Skipped(GROUP, f"Apache Kafka {VERSION}: {error}")
         yield _protocols(session, broker)
 
 
-def _throughput(session: Session, sides: Mapping[str, Side], value_bytes: int) -> Iterator[Row]:
+def throughput(
+    session: Session,
+    sides: Mapping[str, Side],
+    value_bytes: int,
+    *,
+    group: str = GROUP,
+    over: str = "",
+) -> Iterator[Row]:
+    """Rows of producing and consuming, and of the broker's CPU time for them."""
     records = session.scale.records * 100 // max(value_bytes, 100)
     for function, what in (("confluent.produce", "produce"), ("confluent.consume", "consume")):
-        topic = f"{what}-{value_bytes}"
         works = {
-            name: Work(side.servers, topic, records, value_bytes=value_bytes)
-            for name, side in sides.items()
+            name: Work(
+                side.servers,
+                f"{what}-{value_bytes}-{number}",
+                records,
+                value_bytes=value_bytes,
+                tls_ca=side.tls_ca,
+            )
+            for number, (name, side) in enumerate(sides.items())
         }
         for name, side in sides.items():
-            create_topic(side.servers, topic, is_ours=name == OURS)
+            create_topic(side, works[name].topic, is_ours=name.startswith(OURS))
             if what == "consume":
                 run_contestant(session, "confluent.fill", works[name])
         runs: dict[str, Callable[[], Sample]] = {
             name: partial(_round, session, side, function, works[name])
             for name, side in sides.items()
         }
-        session.say(f"kafka: {what}, {value_bytes} bytes")
+        session.say(f"{group}: {what}, {value_bytes} bytes")
         interleave(runs, WARM_UP_ROUNDS)
         samples = interleave(runs, session.scale.rounds)
-        title = f"confluent-kafka {what}, values of {value_bytes} bytes"
-        yield compare(GROUP, title, "records", samples, [(OURS, THEIRS, 1.0)])
-        title = f"The broker's CPU time for it: {what}, {value_bytes} bytes"
-        yield compare(GROUP, title, "records", samples, [(OURS, THEIRS, 1.0)], target_by="cpu")
+        pairs: list[tuple[str, str, float | None]] = [(OURS, THEIRS, 1.0)]
+        pairs += [(OURS, name, None) for name in sides if name not in (OURS, THEIRS)]
+        pairs = [pair for pair in pairs if pair[1] in sides]
+        title = f"confluent-kafka {what}{over}, values of {value_bytes} bytes"
+        yield compare(group, title, "records", samples, pairs)
+        title = f"The broker's CPU time for it: {what}{over}, {value_bytes} bytes"
+        yield compare(group, title, "records", samples, pairs, target_by="cpu")
 
 
 def _round(session: Session, side: Side, function: str, work: Work) -> Sample:
@@ -98,7 +116,7 @@ def _round(session: Session, side: Side, function: str, work: Work) -> Sample:
 def _latency(session: Session, sides: Mapping[str, Side]) -> Iterator[Row]:
     found: dict[str, list[list[float]]] = {name: [] for name in sides}
     for name, side in sides.items():
-        create_topic(side.servers, "latency", is_ours=name == OURS)
+        create_topic(side, "latency", is_ours=name == OURS)
     for number in range(session.scale.rounds + 1):
         for name, side in sides.items():
             session.say(f"kafka: latency, {name}, round {number}")
@@ -124,14 +142,16 @@ def _latencies(session: Session, side: Side) -> list[float]:
     return found
 
 
-def create_topic(servers: str, topic: str, *, is_ours: bool) -> None:
+def create_topic(side: Side, topic: str, *, is_ours: bool) -> None:
     """One partition, in the page cache."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
+    from benchmarks.contestants.confluent import security
+
     configs = {"durability": "os"} if is_ours else {}
     new = NewTopic(topic, num_partitions=1, replication_factor=1, config=configs)
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": side.servers, **security(side.tls_ca)})
     (created,) = admin.create_topics([new]).values()
     created.result(ROUND_TIMEOUT_S)
 

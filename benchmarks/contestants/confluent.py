@@ -13,9 +13,15 @@ RESPONSE_TIMEOUT_S = 10.0
 QUEUE_RECORDS = 1_000_000
 
 
+def security(tls_ca: str) -> dict[str, str]:
+    """Settings of a connection: plain without an authority."""
+    return {"security.protocol": "SSL", "ssl.ca.location": tls_ca} if tls_ca else {}
+
+
 def _producer(work: Work) -> Any:
     return Producer(
         {
+            **security(work.tls_ca),
             "bootstrap.servers": work.servers,
             "acks": 1,
             "linger.ms": work.linger_ms,
@@ -69,6 +75,7 @@ def fill(work: Work) -> Sample:
 def _consumer(work: Work) -> Any:
     consumer = Consumer(
         {
+            **security(work.tls_ca),
             "bootstrap.servers": work.servers,
             "group.id": "bench",
             "enable.auto.commit": False,

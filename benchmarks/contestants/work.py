@@ -22,6 +22,8 @@ class Work:
     batch_bytes: int = 128 << 10
     linger_ms: int = 5
     acks: Literal["all", 1] = 1
+    tls_ca: str = ""
+    """File of the authority of the brokers' certificates; empty: the connection is plain."""
 
     @property
     def value(self) -> bytes:
