@@ -38,7 +38,8 @@ def make_certificates(
         for client in clients:
             path = directory / f"client-{client}.pem"
             if not path.exists():
-                _issue(authority, path, client, (), until, made)
+                # Java reads no certificate whose list of names is empty.
+                _issue(authority, path, client, [f"{client}@localhost"], until, made)
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
     return made
