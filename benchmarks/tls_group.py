@@ -45,7 +45,7 @@ def run(session: Session) -> Iterator[Row]:
             PLAIN: Side(broker.servers, broker.pid),
         }
         try:
-            certificate = Certificate(_for_java(broker_pem), ca)
+            certificate = Certificate(key_for_java(broker_pem), ca)
             with apache_kafka(tls=certificate) as (address, pid):
                 sides[THEIRS] = Side(address, pid, str(ca))
                 yield from throughput(session, sides, VALUE_BYTES, group=GROUP, over=" over TLS")
@@ -53,12 +53,12 @@ def run(session: Session) -> Iterator[Row]:
             yield Skipped(GROUP, f"Apache Kafka {VERSION}: {error}")
 
 
-def _for_java(pem: Path) -> Path:
-    """The same key and certificate, the key as Kafka reads it."""
+def key_for_java(pem: Path) -> Path:
+    """A file with the same key and certificate, the key as Kafka's PEM stores read it."""
     data = pem.read_bytes()
     key = load_pem_private_key(data, None)
     written = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     certificates = data[data.index(b"-----BEGIN CERTIFICATE") :]
-    path = pem.with_name("broker-java.pem")
+    path = pem.with_name(f"java-{pem.name}")
     path.write_bytes(written + certificates)
     return path

@@ -21,6 +21,7 @@ import confluent_kafka
 from benchmarks.apache_kafka import apache_kafka, cache_directory, classpath
 from millrace import sync
 from millrace_server.testing import BrokerThread
+from tests.kafka import java_security
 from tests.kafka.moved_segments import MOVED, SEGMENT, records_in, take_over
 
 TOOL_TIMEOUT_S = 120
@@ -253,6 +254,16 @@ def segments_for_kafka(servers: str) -> None:
         assert [(each.key(), each.value()) for each in found] == MOVED * 3
 
 
+def scram_over_tls(servers: str) -> None:
+    """The Java client as a user, over TLS."""
+    java_security.scram_over_tls(java)
+
+
+def client_certificates(servers: str) -> None:
+    """The Java client with a certificate."""
+    java_security.certificates(java)
+
+
 CHECKS: tuple[Check, ...] = (
     topic_command,
     console_tools,
@@ -262,6 +273,8 @@ CHECKS: tuple[Check, ...] = (
     spark_source_and_sink,
     segments_of_kafka,
     segments_for_kafka,
+    scram_over_tls,
+    client_certificates,
 )
 
 
