@@ -24,6 +24,8 @@ _WITH_TIMEOUT = (
     KafkaApiKey.ELECT_LEADERS,
     KafkaApiKey.ALTER_PARTITION_REASSIGNMENTS,
     KafkaApiKey.CREATE_PARTITIONS,
+    KafkaApiKey.CREATE_TOPICS,
+    KafkaApiKey.DELETE_TOPICS,
 )
 _OF_EMPTY_GROUPS = (
     KafkaApiKey.DELETE_GROUPS,
@@ -116,7 +118,7 @@ def _is_of_a_transaction(difference: Difference) -> bool:
 def _names_no_group(difference: Difference) -> bool:
     return any(
         getattr(part, name, None) == "" or "" in (getattr(part, names, None) or ())
-        for part in _parts(difference.request)
+        for part in parts(difference.request)
         for name, names in (
             ("group_id", "groups"),
             ("group_id", "groups_names"),
@@ -128,7 +130,7 @@ def _names_no_group(difference: Difference) -> bool:
 def _names_something_twice(difference: Difference) -> bool:
     return any(
         count > 1
-        for part in _parts(difference.request)
+        for part in parts(difference.request)
         for field in dataclasses.fields(part)
         if isinstance(listed := getattr(part, field.name), tuple)
         for count in Counter(map(_named, listed)).values()
@@ -146,20 +148,20 @@ def _is_about_a_brokers_settings(difference: Difference) -> bool:
     return difference.api.key in (
         KafkaApiKey.ALTER_CONFIGS,
         KafkaApiKey.INCREMENTAL_ALTER_CONFIGS,
-    ) and any(getattr(part, "resource_type", 0) == _BROKER for part in _parts(difference.request))
+    ) and any(getattr(part, "resource_type", 0) == _BROKER for part in parts(difference.request))
 
 
 def _has_an_empty_policy(difference: Difference) -> bool:
     return any(
         getattr(part, "name", "") == "cleanup.policy" and getattr(part, "value", None) == ""
-        for part in _parts(difference.request)
+        for part in parts(difference.request)
     )
 
 
 def _holds_no_batch(difference: Difference) -> bool:
     return difference.api.key is KafkaApiKey.PRODUCE and any(
         bytes(records or b"")[16:17] != b"\x02"
-        for part in _parts(difference.request)
+        for part in parts(difference.request)
         if (records := getattr(part, "records", b"\0" * 16 + b"\x02")) is not None
     )
 
@@ -175,7 +177,7 @@ def _names_by_name_and_id(difference: Difference) -> bool:
         and len(
             {
                 part.topic_id == NO_ID
-                for part in _parts(difference.request)
+                for part in parts(difference.request)
                 if hasattr(part, "topic_id")
             }
         )
@@ -185,7 +187,7 @@ def _names_by_name_and_id(difference: Difference) -> bool:
 
 def _says_what_it_fetched_last(difference: Difference) -> bool:
     return difference.api.key is KafkaApiKey.FETCH and any(
-        getattr(part, "last_fetched_epoch", -1) >= 0 for part in _parts(difference.request)
+        getattr(part, "last_fetched_epoch", -1) >= 0 for part in parts(difference.request)
     )
 
 
@@ -225,15 +227,15 @@ def _is_refused_for_another_reason(difference: Difference) -> bool:
     return bool(theirs ^ ours) and theirs ^ ours <= _OTHER_ORDER.get(difference.api.key, set())
 
 
-def _parts(request: object) -> Iterator[Message]:
+def parts(request: object) -> Iterator[Message]:
     """A request with all messages in it; none of one that cannot be decoded."""
     if isinstance(request, Message):
         yield request
         for field in dataclasses.fields(request):
-            yield from _parts(getattr(request, field.name))
+            yield from parts(getattr(request, field.name))
     elif isinstance(request, tuple):
         for each in request:
-            yield from _parts(each)
+            yield from parts(each)
 
 
 KNOWN: dict[str, Callable[[Difference], bool]] = {
