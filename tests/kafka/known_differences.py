@@ -46,6 +46,10 @@ _OTHER_ORDER: dict[int, set[int]] = {
         ErrorCode.TOPIC_ALREADY_EXISTS,
         ErrorCode.POLICY_VIOLATION,
     },
+    KafkaApiKey.INCREMENTAL_ALTER_CONFIGS: {
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
+    },
     KafkaApiKey.JOIN_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL},
 }
 """Codes of which a request may get either, if it is wrong in two ways."""
@@ -73,7 +77,12 @@ class Difference:
         return next((sentence for sentence, is_it in KNOWN.items() if is_it(self)), None)
 
     def __str__(self) -> str:
-        shown = f"{self.api.name} v{self.version} {self.request!r}"
+        batches = [
+            bytes(records).hex()
+            for part in parts(self.request)
+            if (records := getattr(part, "records", None)) is not None
+        ]
+        shown = " ".join((f"{self.api.name} v{self.version} {self.request!r}", *batches))
         return f"{shown}\n    Kafka    {self.theirs}\n    millrace {self.ours}"
 
 
@@ -208,6 +217,7 @@ def _is_of_an_empty_group(difference: Difference) -> bool:
     is_left_in_rebalance = {
         KafkaApiKey.JOIN_GROUP: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
         KafkaApiKey.DELETE_GROUPS: ErrorCode.NON_EMPTY_GROUP,
+        KafkaApiKey.OFFSET_DELETE: ErrorCode.NON_EMPTY_GROUP,
     }.get(difference.api.key)
     if is_left_in_rebalance in theirs - ours:
         return ours <= {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_ID_NOT_FOUND}

@@ -204,6 +204,8 @@ class FetchService:
             if left > 0 and not (is_behind and partition.replica is not None):
                 found = partition.read(want.offset, max_bytes=min(want.max_bytes, left))
                 fetched.records = found.slice
+            elif left <= 0 and not is_behind:
+                partition.check_readable(want.offset)
         except CORE_ERRORS as error:
             refused = as_api_error(error)
             fetched.code, fetched.message = refused.code, refused.message

@@ -89,7 +89,8 @@ def _from(name: str, partition: SessionPartition) -> FetchFrom:
         wanted.partition,
         wanted.fetch_offset,
         wanted.partition_max_bytes,
-        wanted.current_leader_epoch,
+        # Every negative epoch says that the client knows none.
+        max(wanted.current_leader_epoch, -1),
     )
 
 

@@ -56,6 +56,10 @@ async def _create_all(
 async def _create(
     services: Services, context: RequestContext, new: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
+    without = [each.name for each in new.configs if each.value is None]
+    if without:
+        message = f"Setting {without[0]!r} has no value; leave it out for its default"
+        raise ApiError(ErrorCode.INVALID_CONFIG, message)
     placed = {each.partition_index: each.broker_ids for each in new.assignments}
     topic = await services.topics.create(
         context,
