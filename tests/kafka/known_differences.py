@@ -175,6 +175,14 @@ def _holds_no_batch(difference: Difference) -> bool:
     )
 
 
+def _has_a_base_offset(difference: Difference) -> bool:
+    return difference.api.key is KafkaApiKey.PRODUCE and any(
+        bytes(records or b"")[:8].strip(b"\0")
+        for part in parts(difference.request)
+        if (records := getattr(part, "records", None)) is not None
+    )
+
+
 def _goes_on_from_no_partition(difference: Difference) -> bool:
     cursor = getattr(difference.request, "cursor", None)
     return cursor is not None and cursor.partition_index < 0
@@ -258,6 +266,7 @@ KNOWN: dict[str, Callable[[Difference], bool]] = {
     "A broker's settings are changed in its file.": _is_about_a_brokers_settings,
     "A `cleanup.policy` names a policy.": _has_an_empty_policy,
     "Records that are no batch are refused for their partition.": _holds_no_batch,
+    "The base offset of a batch is overwritten.": _has_a_base_offset,
     "DescribeTopicPartitions goes on from any cursor.": _goes_on_from_no_partition,
     "Metadata takes names and ids in one request.": _names_by_name_and_id,
     "A fetch tells no follower where its log parts.": _says_what_it_fetched_last,
