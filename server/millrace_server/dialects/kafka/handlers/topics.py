@@ -20,6 +20,7 @@ from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import KafkaError, kafka_code
 from millrace_server.dialects.kafka.handlers.configs import topic_settings
 from millrace_server.dialects.kafka.handlers.repeated import repeated
+from millrace_server.dialects.kafka.handlers.topic_names import check_name
 from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
@@ -56,6 +57,7 @@ async def _create_all(
 async def _create(
     services: Services, context: RequestContext, new: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
+    check_name(new.name)
     without = [each.name for each in new.configs if each.value is None]
     if without:
         message = f"Setting {without[0]!r} has no value; leave it out for its default"
