@@ -10,6 +10,7 @@ import pytest
 from millrace import Admin, Consumer, Producer, sync
 from millrace.acls import Acl, AclFilter
 from millrace.errors import AuthorizationDisabled, ConfigError, NotAuthorized
+from millrace.events import EventKind
 from millrace_protocol.errors import ErrorCode
 from millrace_server.testing import Broker
 from tests.access.conftest import EVERYTHING, ROOT, allow, set_acls
@@ -43,17 +44,39 @@ async def test_a_producer_is_refused_at_once_and_goes_on_with_its_other_topics(
     broker: Broker, topic: str
 ) -> None:
     async with asyncio.timeout(HANG_TIMEOUT_S), Producer(**as_user(broker)) as producer:
+        events = producer.events()
         with pytest.raises(NotAuthorized, match="no right DESCRIBE on topic 't'"):
             await producer.send(topic, b"v")
         await set_acls(broker, [allow("DESCRIBE", "topic", topic)])
         with pytest.raises(NotAuthorized) as refused:
             await producer.send(topic, b"v")
-        assert refused.value.code in (
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        )
-        await set_acls(broker, [allow("WRITE", "topic", topic)])
-        assert (await producer.send(topic, b"v")).offset == 1
+        assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        for offset in (1, 2):
+            await set_acls(broker, [allow("WRITE", "topic", topic)])
+            assert (await producer.send(topic, b"v")).offset == offset
+            await set_acls(broker, [])
+            with pytest.raises(NotAuthorized, match="no right WRITE on topic 't'"):
+                await producer.send(topic, b"v")
+    assert EventKind.RETRYING not in [each.kind async for each in events]
+
+
+async def test_a_topic_that_is_denied_stops_no_other_topic(broker: Broker, topic: str) -> None:
+    await set_acls(broker, EVERYTHING)
+    async with Admin(broker.servers) as admin:
+        await admin.create_topic("other")
+    both = [allow("WRITE", "topic", topic), allow("WRITE", "topic", "other")]
+    await set_acls(broker, both)
+    async with asyncio.timeout(HANG_TIMEOUT_S), Producer(**as_user(broker)) as producer:
+        await producer.send(topic, b"v")
+        await set_acls(broker, both[1:])
+        denied = [producer.send(topic, b"v") for _ in range(20)]
+        allowed = [producer.send("other", b"v") for _ in range(20)]
+        assert {type(each) for each in await asyncio.gather(*denied, return_exceptions=True)} == {
+            NotAuthorized
+        }
+        assert [each.offset for each in await asyncio.gather(*allowed)] == [*range(20)]
+        await set_acls(broker, both)
+        assert (await producer.send(topic, b"v")).offset == 2
 
 
 async def test_a_consumer_raises_what_it_may_not_read(broker: Broker, topic: str) -> None:

@@ -163,7 +163,8 @@ class Sender:
             )
         except MillraceError as caught:
             error = again(caught)
-            self._note(error)
+            if error.retriable:
+                self._note(error)
             self._settlement.settle(
                 self._produce_queue.on_producer_id_failed(error, monotonic_ms())
             )

@@ -249,6 +249,7 @@ def _question(found: list[Acl]) -> str:
     shown = [
         f"{each.permission} {each.principal} {each.operation} on {each.resource_type} "
         f"{each.resource_name}{'*' if each.pattern == 'prefixed' else ''}"
+        f"{'' if each.host == '*' else f' from {each.host}'}"
         for each in found
     ]
     return f"Remove {'; '.join(shown)}?"
