@@ -6,6 +6,8 @@ Owns what one setting may be and what two may not be together. The bounds of `li
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from millrace_protocol.scram import SCRAM_MECHANISMS
 from millrace_server.api_error import ApiError
 from millrace_server.config import NODE_ID_MAX, BrokerConfig, ConfigError
@@ -139,12 +141,25 @@ def _check_token_keys(config: BrokerConfig) -> None:
             "sasl_oauthbearer_jwks",
             "OAUTHBEARER needs the keys of the issuer; name a file, or an https:// address",
         )
-    scheme, separator, rest = source.partition("://")
-    is_local = is_loopback(rest.partition("/")[0].rpartition(":")[0])
-    if separator and scheme != "https" and not (scheme == "http" and is_local):
+    if "://" in source:
+        _check_address_of_keys(source)
+
+
+def _check_address_of_keys(address: str) -> None:
+    name = "sasl_oauthbearer_jwks"
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError as error:
+        raise _error(name, f"{address!r} is no address: {error}") from None
+    if "@" in parts.netloc:
+        # Not shown: it may have a password.
+        raise _error(name, "an address of keys has no user and no password before its host")
+    if not parts.hostname or not address.isprintable() or " " in address:
+        raise _error(name, f"{address!r} is no address of a host")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
         raise _error(
-            "sasl_oauthbearer_jwks",
-            f"keys that come by {scheme} can be anyone's; use https:// or a file",
+            name, f"keys that come by {parts.scheme} can be anyone's; use https:// or a file"
         )
 
 

@@ -232,12 +232,36 @@ def test_keys_come_from_an_address(address: str, issuer: Issuer) -> None:
         ({}, "needs the keys of the issuer"),
         ({"sasl_oauthbearer_jwks": "http://issuer.example/keys"}, "can be anyone's"),
         ({"sasl_oauthbearer_jwks": "ftp://127.0.0.1:21/keys"}, "can be anyone's"),
+        ({"sasl_oauthbearer_jwks": "http://127.0.0.1.evil.example/keys"}, "can be anyone's"),
+        ({"sasl_oauthbearer_jwks": "http://127.0.0.1:80@evil.example/keys"}, "no user and no"),
+        ({"sasl_oauthbearer_jwks": "https://ada:pencil@issuer.example/keys"}, "no user and no"),
+        ({"sasl_oauthbearer_jwks": "https://issuer.example:keys"}, "is no address"),
+        ({"sasl_oauthbearer_jwks": "https://[::1/keys"}, "is no address"),
+        ({"sasl_oauthbearer_jwks": "https:///keys"}, "is no address of a host"),
+        ({"sasl_oauthbearer_jwks": "https://issuer.example/a b"}, "is no address of a host"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, str], why: str) -> None:
     flags = {"sasl_mechanisms": "OAUTHBEARER", **settings}
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match=why) as refused:
         load(toml=None, toml_name="", environment={}, flags=flags)
+    assert "pencil" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://issuer.example/keys?x=a@b",
+        "HTTPS://issuer.example",
+        "http://localhost:80/keys",
+        "http://127.0.0.1/keys",
+        "http://[::1]:8080/keys",
+    ],
+)
+def test_keys_may_be_at_an_address_that_nobody_else_can_answer_for(address: str) -> None:
+    flags = {"sasl_mechanisms": "OAUTHBEARER", "sasl_oauthbearer_jwks": address}
+    config = load(toml=None, toml_name="", environment={}, flags=flags)
+    assert config.sasl_oauthbearer_jwks == address
 
 
 # A broker
