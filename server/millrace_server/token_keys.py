@@ -14,7 +14,17 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from millrace_server.authentication.oauthbearer import ALGORITHMS, TokenRefused
+from millrace_server.api_error import quoted
+from millrace_server.authentication.key_set import (
+    IssuerKey,
+    KeySet,
+    KeySetError,
+    TokenHeader,
+    claims_of,
+    header_of,
+    parse_key_set,
+)
+from millrace_server.authentication.oauthbearer import TokenRefused
 from millrace_server.logs import LogRateLimiter, MonotonicClock, get_logger
 
 log = get_logger("millrace.authentication")
@@ -31,7 +41,7 @@ class TokenKeysError(Exception):
 
 
 class _Read(NamedTuple):
-    keys: Mapping[str, Any]
+    keys: KeySet
     at_ms: int
 
 
@@ -40,12 +50,13 @@ class TokenKeys:
 
     def __init__(self, source: str, *, clock: MonotonicClock) -> None:
         try:
+            import cryptography
             import jwt
         except ImportError:
             raise TokenKeysError(
                 "OAUTHBEARER needs a library: pip install 'millrace[oauth]'"
             ) from None
-        self._jwt = jwt
+        _ = cryptography, jwt
         self._source = source
         self._clock = clock
         self._lock = Lock()
@@ -56,33 +67,19 @@ class TokenKeys:
 
     def claims(self, token: str) -> Mapping[str, Any]:
         """What a token says, when its signature is right. Raises `TokenRefused`. Blocks."""
-        jwt = self._jwt
-        try:
-            kid = jwt.get_unverified_header(token).get("kid")
-        except jwt.PyJWTError as error:
-            raise TokenRefused(f"it is no token: {error}") from None
-        # The times, the audience and the issuer are checked where the clock is the broker's.
-        unchecked = ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
-        options: Any = {f"verify_{name}": False for name in unchecked}
-        try:
-            claims: Mapping[str, Any] = jwt.decode(
-                token, self._key(kid), algorithms=[*ALGORITHMS], options=options
-            )
-        except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise TokenRefused(f"its signature is not right: {error}") from None
-        return claims
+        header = header_of(token)
+        return claims_of(token, self._key(header), header.algorithm)
 
-    def _key(self, kid: object) -> Any:
+    def _key(self, header: TokenHeader) -> IssuerKey:
         with self._lock:
             last = self._last
-            keys = self._current(has_key=last is not None and kid in last.keys)
-            if kid is None and len(keys) == 1:
-                return next(iter(keys.values()))
-            if not isinstance(kid, str) or kid not in keys:
-                raise TokenRefused(f"no key of the issuer is named {kid!r}")
-            return keys[kid]
+            known = None if last is None else last.keys.find(header)
+            key = self._current(has_key=known is not None).find(header)
+            if key is None:
+                raise TokenRefused(f"no key of the issuer is named {quoted(str(header.key_name))}")
+            return key
 
-    def _current(self, *, has_key: bool) -> Mapping[str, Any]:
+    def _current(self, *, has_key: bool) -> KeySet:
         last, now_ms = self._last, self._clock.monotonic_ms()
         age_ms = None if last is None else now_ms - last.at_ms
         if age_ms is not None and age_ms < (REFRESH_MS if has_key else UNKNOWN_KEY_REFRESH_MS):
@@ -102,10 +99,9 @@ class TokenKeys:
     def _read(self) -> _Read:
         text = self._fetched() if "://" in self._source else self._contents()
         try:
-            found = self._jwt.PyJWKSet.from_json(text)
-        except (self._jwt.PyJWTError, ValueError, TypeError, AttributeError) as error:
-            raise TokenKeysError(f"{self._source} has no set of keys: {error}") from None
-        keys = {each.key_id or "": each for each in found.keys}
+            keys = parse_key_set(text)
+        except KeySetError as error:
+            raise TokenKeysError(f"{self._source} {error}") from None
         return _Read(keys, self._clock.monotonic_ms())
 
     def _contents(self) -> str:

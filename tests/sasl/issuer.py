@@ -8,22 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import jwt
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 AUDIENCE, NAME = "millrace", "https://issuer.example"
+_CURVES: dict[str, ec.EllipticCurve] = {
+    "ES256": ec.SECP256R1(),
+    "ES384": ec.SECP384R1(),
+    "ES512": ec.SECP521R1(),
+}
 
 
 class Issuer:
-    """`kid` is the name of its key."""
+    """`kid` is the name of its key, `algorithm` how it signs."""
 
-    def __init__(self, kid: str = "first", *, elliptic: bool = False) -> None:
+    def __init__(self, kid: str = "first", algorithm: str = "RS256") -> None:
         self.kid = kid
-        self.algorithm = "ES256" if elliptic else "RS256"
+        self.algorithm = algorithm
         self._key: Any = (
-            ec.generate_private_key(ec.SECP256R1())
-            if elliptic
-            else rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+            rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+            if algorithm[:2] in ("RS", "PS")
+            else ed25519.Ed25519PrivateKey.generate()
+            if algorithm == "EdDSA"
+            else ec.generate_private_key(_CURVES[algorithm])
         )
 
     def token(self, *, kid: str | None = None, lifetime_s: float = 600, **claims: Any) -> str:
@@ -31,15 +38,18 @@ class Issuer:
         now_s = time.time()
         said = {"sub": "ada", "aud": AUDIENCE, "iss": NAME, "iat": now_s, "exp": now_s + lifetime_s}
         said = {name: each for name, each in {**said, **claims}.items() if each is not None}
-        headers = {"kid": self.kid if kid is None else kid}
-        return jwt.encode(said, self._key, algorithm=self.algorithm, headers=headers)
+        return self.signed(said, {"kid": self.kid if kid is None else kid})
+
+    def signed(
+        self, claims: dict[str, Any], headers: dict[str, Any], algorithm: str | None = None
+    ) -> str:
+        """A token that says so."""
+        return jwt.encode(claims, self._key, algorithm=algorithm or self.algorithm, headers=headers)
 
     @property
     def jwk(self) -> dict[str, Any]:
         """Its public key as a JSON web key."""
-        algorithms = jwt.algorithms
-        is_rsa = self.algorithm == "RS256"
-        kind = algorithms.RSAAlgorithm if is_rsa else algorithms.ECAlgorithm
+        kind: Any = jwt.get_algorithm_by_name(self.algorithm)
         made: dict[str, Any] = kind.to_jwk(self._key.public_key(), as_dict=True)
         return {**made, "kid": self.kid, "alg": self.algorithm, "use": "sig"}
 

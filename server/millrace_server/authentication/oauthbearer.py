@@ -23,9 +23,6 @@ from millrace_server.authentication.exchange import (
 OAUTHBEARER = "OAUTHBEARER"
 SKEW_S = 30
 """How far the clock of the issuer may be off; Kafka's `sasl.oauthbearer.clock.skew.seconds`."""
-_FAMILIES = ("RS", "PS", "ES")
-ALGORITHMS = (*(f"{each}{bits}" for each in _FAMILIES for bits in (256, 384, 512)), "EdDSA")
-"""Signatures that only the issuer can make: a token signed with a secret is none of them."""
 _SEPARATOR = "\x01"
 
 
