@@ -74,11 +74,19 @@ def test_a_token_names_its_user_until_it_expires(changes: dict[str, Any]) -> Non
         ({"exp": None}, "when it expires"),
         ({"exp": "soon"}, "exp is no time"),
         ({"exp": True}, "exp is no time"),
+        ({"exp": float("nan")}, "exp is no time"),
+        ({"exp": float("inf")}, "exp is no time"),
+        ({"exp": 10**400}, "exp is no time"),
+        ({"exp": NOW_MS + 60_000}, "exp is no time in seconds"),
+        ({"exp": -1}, "exp is no time"),
+        ({"nbf": float("nan")}, "nbf is no time"),
         ({"exp": NOW_S - SKEW_S}, "has expired 30 s ago"),
         ({"nbf": NOW_S + SKEW_S + 1}, r"begins in 31 s \(nbf\)"),
         ({"iat": NOW_S + 600}, r"begins in 600 s \(iat\)"),
-        ({"aud": None}, "audience is None"),
-        ({"aud": ["other"]}, "audience is"),
+        ({"aud": None}, "audience is missing"),
+        ({"aud": ["other", 7]}, "audience is 'other', no text"),
+        ({"aud": {"a": AUDIENCE}}, "audience is no text"),
+        ({"iss": [NAME]}, "issuer is no text"),
         ({"iss": "https://other"}, "issuer is"),
         ({"sub": None}, "names no user"),
         ({"sub": ["ada"]}, "names no user"),
@@ -93,6 +101,23 @@ def test_a_token_that_says_something_else_is_refused(changes: dict[str, Any], wh
 def test_rules_that_are_empty_are_not_looked_at() -> None:
     claims = {"exp": NOW_S + 60, "client": "loader"}
     assert user_of(claims, TokenRules("", "", "client"), NOW_MS)[0] == "loader"
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*CLAIMS, "nbf", "iat"]), _VALUES, max_size=2))
+def test_claims_of_any_kind_are_taken_or_refused(changes: dict[str, Any]) -> None:
+    try:
+        user, expires_ms = user_of({**CLAIMS, **changes}, RULES, NOW_MS)
+    except TokenRefused:
+        return
+    assert user
+    assert NOW_MS < expires_ms < 1 << 53
 
 
 # The exchange

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from millrace_server.api_error import quoted
 from millrace_server.authentication.exchange import (
     Accepted,
     Challenge,
@@ -23,6 +24,8 @@ from millrace_server.authentication.exchange import (
 OAUTHBEARER = "OAUTHBEARER"
 SKEW_S = 30
 """How far the clock of the issuer may be off; Kafka's `sasl.oauthbearer.clock.skew.seconds`."""
+TIME_S_MAX = 253_402_300_799
+"""The end of the year 9999. A later time is one in milliseconds, or made to break something."""
 _SEPARATOR = "\x01"
 
 
@@ -56,11 +59,11 @@ def user_of(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> tuple[
         if begins_s is not None and now_s < begins_s - SKEW_S:
             raise TokenRefused(f"it begins in {begins_s - now_s:.0f} s ({name})")
     if rules.issuer and claims.get("iss") != rules.issuer:
-        raise TokenRefused(f"its issuer is {claims.get('iss')!r}")
+        raise TokenRefused(f"its issuer is {_shown(claims.get('iss'))}")
     audience = claims.get("aud")
     audiences = audience if isinstance(audience, list) else [audience]
     if rules.audience and rules.audience not in audiences:
-        raise TokenRefused(f"its audience is {audience!r}")
+        raise TokenRefused(f"its audience is {', '.join(map(_shown, audiences[:3]))}")
     user = claims.get(rules.user_claim)
     if not isinstance(user, str) or not user or not user.isprintable():
         raise TokenRefused(f"it names no user ({rules.user_claim})")
@@ -125,6 +128,15 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TokenRefused(f"its {name} is no time")
+    # Not a number (NaN) is within no bounds.
+    is_time = type(value) in (int, float) and 0 <= value <= TIME_S_MAX
+    if not is_time:
+        raise TokenRefused(f"its {name} is no time in seconds")
     return float(value)
+
+
+def _shown(value: object) -> str:
+    """A claim in the log of the broker."""
+    if value is None:
+        return "missing"
+    return quoted(value) if isinstance(value, str) else "no text"
