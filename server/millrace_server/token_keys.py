@@ -6,9 +6,6 @@ cannot be read, those of the last time stay.
 
 from __future__ import annotations
 
-import contextlib
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
@@ -26,10 +23,11 @@ from millrace_server.authentication.key_set import (
 )
 from millrace_server.authentication.oauthbearer import TokenRefused
 from millrace_server.logs import LogRateLimiter, MonotonicClock, get_logger
+from millrace_server.net.web_document import DocumentError, fetch_document
 
 log = get_logger("millrace.authentication")
 KEYS_BYTES_MAX = 1 << 20
-FETCH_TIMEOUT_S = 10
+FETCH_MS = 10_000
 REFRESH_MS = 60 * 60 * 1000
 """Kafka's `sasl.oauthbearer.jwks.endpoint.refresh.ms`."""
 UNKNOWN_KEY_REFRESH_MS = 10_000
@@ -97,26 +95,23 @@ class TokenKeys:
         return last.keys
 
     def _read(self) -> _Read:
-        text = self._fetched() if "://" in self._source else self._contents()
         try:
-            keys = parse_key_set(text)
-        except KeySetError as error:
+            keys = parse_key_set(self._contents().decode())
+        except (KeySetError, DocumentError) as error:
             raise TokenKeysError(f"{self._source} {error}") from None
+        except OSError as error:
+            raise TokenKeysError(f"{self._source} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise TokenKeysError(f"{self._source} has no set of keys: it is not UTF-8") from None
         return _Read(keys, self._clock.monotonic_ms())
 
-    def _contents(self) -> str:
-        try:
-            return Path(self._source).read_text("utf-8")[:KEYS_BYTES_MAX]
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8"
-            raise TokenKeysError(f"{self._source} cannot be read: {reason}") from None
-
-    def _fetched(self) -> str:
-        try:
-            with contextlib.closing(
-                urllib.request.urlopen(self._source, timeout=FETCH_TIMEOUT_S)
-            ) as response:
-                data: bytes = response.read(KEYS_BYTES_MAX)
-                return data.decode()
-        except (OSError, ValueError, urllib.error.URLError) as error:
-            raise TokenKeysError(f"{self._source} cannot be fetched: {error}") from None
+    def _contents(self) -> bytes:
+        if "://" in self._source:
+            return fetch_document(
+                self._source, bytes_max=KEYS_BYTES_MAX, time_ms=FETCH_MS, clock=self._clock
+            )
+        with Path(self._source).open("rb") as file:
+            contents = file.read(KEYS_BYTES_MAX + 1)
+        if len(contents) > KEYS_BYTES_MAX:
+            raise DocumentError(f"has more than {KEYS_BYTES_MAX} bytes")
+        return contents

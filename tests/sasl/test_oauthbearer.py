@@ -218,6 +218,10 @@ def test_a_start_says_that_a_file_has_no_keys(tmp_path: Path, text: str) -> None
         TokenKeys(str(path), clock=StoppedClock())
     with pytest.raises(TokenKeysError, match="cannot be read: No such file"):
         TokenKeys(str(tmp_path / "none"), clock=StoppedClock())
+    for contents, why in ((b"\xff", "not UTF-8"), (b" " * (1 << 20 | 1), "has more than 1048576")):
+        path.write_bytes(contents)
+        with pytest.raises(TokenKeysError, match=why):
+            TokenKeys(str(path), clock=StoppedClock())
 
 
 @pytest.fixture
