@@ -13,7 +13,7 @@ from millrace_server.authentication.oauthbearer import OAUTHBEARER
 from millrace_server.config import BrokerConfig
 from millrace_server.disk.os_disk import OsDisk
 from millrace_server.disk.worker_threads import WorkerThreads
-from millrace_server.environment.seams import Environment
+from millrace_server.environment.seams import Environment, Spawn
 from millrace_server.net.listener import OsNet
 from millrace_server.net.tls import TlsFiles
 from millrace_server.token_keys import TokenKeys
@@ -47,14 +47,14 @@ def tls_files(config: BrokerConfig) -> TlsFiles | None:
     )
 
 
-def token_keys(config: BrokerConfig) -> TokenKeys | None:
+def token_keys(config: BrokerConfig, spawn: Spawn) -> TokenKeys | None:
     """The keys with which tokens are checked, None for a broker that takes none.
 
     Raises `TokenKeysError`.
     """
     if OAUTHBEARER not in config.mechanisms:
         return None
-    return TokenKeys(config.sasl_oauthbearer_jwks, clock=SystemClock())
+    return TokenKeys(config.sasl_oauthbearer_jwks, clock=SystemClock(), spawn=spawn)
 
 
 class LoopSpawn:

@@ -78,7 +78,7 @@ and is 4 ms with this. Python's own is 5 ms."""
 
 
 def _this_machine(config: BrokerConfig, spawn: LoopSpawn) -> Environment:
-    tls, keys = tls_files(config), token_keys(config)
+    tls, keys = tls_files(config), token_keys(config, spawn)
     return this_machine(config.data, spawn, tls=tls, token_keys=keys)
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import http.server
 import json
+import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-import jwt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,11 +28,12 @@ from millrace_server.authentication.oauthbearer import (
 )
 from millrace_server.config import ConfigError
 from millrace_server.config_sources import load
+from millrace_server.services.authentication import SLOW_STEPS_MAX
 from millrace_server.testing import Broker
-from millrace_server.token_keys import UNKNOWN_KEY_REFRESH_MS, TokenKeys, TokenKeysError
 from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.sasl.issuer import AUDIENCE, NAME, Issuer, key_set, write_keys
 from tests.tls.conftest import Certificates
+from tests.web_server import OK, WebServer
 
 RULES = TokenRules(AUDIENCE, NAME, "sub")
 NOW_MS = 1_700_000_000_000
@@ -44,15 +44,6 @@ CLAIMS = {"sub": "ada", "aud": AUDIENCE, "iss": NAME, "exp": NOW_S + 60}
 @pytest.fixture(scope="module")
 def issuer() -> Issuer:
     return Issuer()
-
-
-class StoppedClock:
-    """A clock that a test sets."""
-
-    now_ms = 0
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
 
 
 # Claims
@@ -123,15 +114,19 @@ def test_claims_of_any_kind_are_taken_or_refused(changes: dict[str, Any]) -> Non
 # The exchange
 
 
-def check(token: str) -> Accepted:
+async def check(token: str) -> Accepted:
     if token != "good":
         raise TokenRefused("it is not good")
     return Accepted("ada")
 
 
 def stepped(exchange: OauthBearerExchange, message: bytes) -> object:
-    step = exchange.step(message)
-    return step() if callable(step) else step
+    """What a step that waits for nothing comes to."""
+    try:
+        exchange.step(message).send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waits")
 
 
 @pytest.mark.parametrize("header", [b"n,,", b"n,a=ada,", b"y,,"])
@@ -148,7 +143,7 @@ def test_a_refused_client_reads_why_before_it_fails(header: bytes) -> None:
     assert isinstance(answer, Challenge)
     assert json.loads(answer.message) == {"status": "invalid_token"}
     with pytest.raises(SaslFailed, match="the token is not valid") as failed:
-        exchange.step(b"\x01")
+        stepped(exchange, b"\x01")
     assert failed.value.detail
 
 
@@ -163,96 +158,7 @@ def test_no_other_message_is_accepted(message: bytes) -> None:
     assert found == Accepted("ada") if is_good else isinstance(found, Challenge)
 
 
-# Keys
-
-
-def test_the_key_is_found_by_its_name(tmp_path: Path, issuer: Issuer) -> None:
-    other = Issuer("second", "ES256")
-    source = write_keys(tmp_path / "keys.json", issuer, other)
-    keys = TokenKeys(source, clock=StoppedClock())
-    for each in (issuer, other):
-        assert keys.claims(each.token())["sub"] == "ada"
-    mixed = other.token(kid=issuer.kid)
-    for token in (issuer.token(kid="third"), Issuer().token(), mixed, "a.b.c"):
-        with pytest.raises(TokenRefused):
-            keys.claims(token)
-
-
-def test_a_signature_with_a_secret_is_none(tmp_path: Path, issuer: Issuer) -> None:
-    """Nor is the public key one, nor no signature at all."""
-    keys = TokenKeys(write_keys(tmp_path / "keys.json", issuer), clock=StoppedClock())
-    header, claims = {"kid": issuer.kid}, dict(CLAIMS)
-    unsigned: Any = None
-    forged = [jwt.encode(claims, unsigned, algorithm="none", headers=header)]
-    # The library does not sign with the public key, so the token is put together by hand.
-    signed = jwt.encode(claims, "s" * 32, algorithm="HS256", headers=header).rpartition(".")[0]
-    digest = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
-    signature = jwt.utils.base64url_encode(digest.sign(signed.encode(), issuer.pem)).decode()
-    for token in (*forged, f"{signed}.{signature}"):
-        with pytest.raises(TokenRefused, match="its algorithm is"):
-            keys.claims(token)
-
-
-def test_new_keys_are_read_for_a_token_with_a_key_that_is_not_known(
-    tmp_path: Path, issuer: Issuer
-) -> None:
-    path, clock, other = tmp_path / "keys.json", StoppedClock(), Issuer("second")
-    keys = TokenKeys(write_keys(path, issuer), clock=clock)
-    write_keys(path, other)
-    with pytest.raises(TokenRefused):
-        keys.claims(other.token())
-    clock.now_ms += UNKNOWN_KEY_REFRESH_MS
-    assert keys.claims(other.token())["sub"] == "ada"
-    path.unlink()
-    clock.now_ms += UNKNOWN_KEY_REFRESH_MS
-    with pytest.raises(TokenRefused, match="no key of the issuer is named"):
-        keys.claims(issuer.token())
-    assert keys.claims(other.token())["sub"] == "ada"
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": []}', '{"keys": [{"kty": "RSA"}]}'])
-def test_a_start_says_that_a_file_has_no_keys(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "keys.json"
-    path.write_text(text, "utf-8")
-    with pytest.raises(TokenKeysError, match="has no set of keys"):
-        TokenKeys(str(path), clock=StoppedClock())
-    with pytest.raises(TokenKeysError, match="cannot be read: No such file"):
-        TokenKeys(str(tmp_path / "none"), clock=StoppedClock())
-    for contents, why in ((b"\xff", "not UTF-8"), (b" " * (1 << 20 | 1), "has more than 1048576")):
-        path.write_bytes(contents)
-        with pytest.raises(TokenKeysError, match=why):
-            TokenKeys(str(path), clock=StoppedClock())
-
-
-@pytest.fixture
-def address(issuer: Issuer) -> Iterator[str]:
-    """Of a server on this machine that has the keys of `issuer`."""
-    text = key_set(issuer).encode()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/keys"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_keys_come_from_an_address(address: str, issuer: Issuer) -> None:
-    keys = TokenKeys(address, clock=StoppedClock())
-    assert keys.claims(issuer.token())["sub"] == "ada"
-    nowhere = TokenKeys("http://127.0.0.1:1/keys", clock=StoppedClock())
-    with pytest.raises(TokenRefused, match="there are no keys"):
-        nowhere.claims(issuer.token())
+# Settings
 
 
 @pytest.mark.parametrize(
@@ -390,3 +296,46 @@ async def test_librdkafka_with_a_token(
         await admin.create_topic("t")
     await asyncio.to_thread(work)
     assert broker.node.broker.partitions.get("t", 0).log.end_offset == 1
+
+
+async def test_a_slow_issuer_holds_up_no_other_login(
+    certificates: Certificates, issuer: Issuer
+) -> None:
+    """As many clients as there are threads for slow logins wait, and one more."""
+    may_answer, web = threading.Event(), WebServer()
+
+    def answer_late(connection: socket.socket) -> None:
+        may_answer.wait()
+        connection.sendall(OK + b"\r\n" + key_set(issuer).encode())
+
+    async def topics(servers: str, **login: Any) -> object:
+        async with Admin(servers, tls_ca=certificates.ca, **login) as admin:
+            return await admin.list_topics()
+
+    web.answer = answer_late
+    try:
+        async with Broker(
+            listen="127.0.0.1:0, sasl+tls://127.0.0.1:0",
+            tls_certificate=certificates.broker,
+            sasl_mechanisms="OAUTHBEARER, PLAIN",
+            sasl_oauthbearer_jwks=web.address,
+            authorization="off",
+        ) as running:
+            async with Admin(running.servers) as admin:
+                await admin.set_password("bob", "pencil")
+            servers = running.servers_of("sasl-tls")
+            waiting = [
+                asyncio.create_task(topics(servers, token=issuer.token()))
+                for _ in range(SLOW_STEPS_MAX + 1)
+            ]
+            await asyncio.to_thread(web.asked, 1)
+            login = {"username": "bob", "password": "pencil", "sasl_mechanism": "PLAIN"}
+            async with asyncio.timeout(HANG_TIMEOUT_S):
+                await topics(servers, **login)
+                assert not any(each.done() for each in waiting)
+                may_answer.set()
+                await asyncio.gather(*waiting)
+            assert len(web.requests) == 1
+    finally:
+        may_answer.set()
+        web.close()

@@ -7,9 +7,9 @@ open ──► step(message) ──► Challenge: the client answers ──► s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 MESSAGE_BYTES_MAX = 16 << 10
 """Longest message of a client: a token of OAuth has some kilobytes, the others are shorter."""
@@ -48,7 +48,9 @@ class Accepted:
 
 Step = Challenge | Accepted
 Work = Callable[[], Step]
-"""A step that takes milliseconds, or waits: it runs in a worker thread. It raises `SaslFailed`."""
+"""A step that takes milliseconds: it runs in a worker thread. It raises `SaslFailed`."""
+Waiting = Coroutine[Any, Any, Step]
+"""A step that waits for something."""
 
 
 class Exchange(Protocol):
@@ -56,7 +58,7 @@ class Exchange(Protocol):
 
     mechanism: str
 
-    def step(self, message: bytes) -> Step | Work:
+    def step(self, message: bytes) -> Step | Work | Waiting:
         """Takes the next message of the client. Raises `SaslFailed`, also after the end."""
 
 

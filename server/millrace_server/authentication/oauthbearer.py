@@ -7,9 +7,8 @@ nobody about the user, so a token is as good as a user until it expires.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from millrace_server.api_error import quoted
@@ -18,7 +17,7 @@ from millrace_server.authentication.exchange import (
     Challenge,
     SaslFailed,
     Step,
-    Work,
+    Waiting,
 )
 
 OAUTHBEARER = "OAUTHBEARER"
@@ -70,17 +69,20 @@ def user_of(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> tuple[
     return user, int((expires_s + SKEW_S) * 1000)
 
 
+Check = Callable[[str], Coroutine[Any, Any, Accepted]]
+
+
 class OauthBearerExchange:
-    """One exchange. `check` verifies a token; it waits for keys, and runs in a worker thread."""
+    """One exchange. `check` verifies a token, and waits for keys. It raises `TokenRefused`."""
 
     mechanism = OAUTHBEARER
 
-    def __init__(self, check: Callable[[str], Accepted]) -> None:
-        self._check: Callable[[str], Accepted] | None = check
+    def __init__(self, check: Check) -> None:
+        self._check: Check | None = check
         self._refused: str | None = None
         """Why, once the token was refused."""
 
-    def step(self, message: bytes) -> Step | Work:
+    def step(self, message: bytes) -> Waiting:
         """See `Exchange`: `n,,^Aauth=Bearer TOKEN^A^A`."""
         if self._refused is not None:
             # The client has acknowledged the failure, in whatever words.
@@ -92,11 +94,11 @@ class OauthBearerExchange:
         if check is None:
             raise SaslFailed("The exchange of OAUTHBEARER has ended")
         authorized, token = _parse(message)
-        return partial(self._verify, check, authorized, token)
+        return self._verify(check, authorized, token)
 
-    def _verify(self, check: Callable[[str], Accepted], authorized: str, token: str) -> Step:
+    async def _verify(self, check: Check, authorized: str, token: str) -> Step:
         try:
-            accepted = check(token)
+            accepted = await check(token)
             if authorized not in ("", accepted.user):
                 raise TokenRefused("it is for another user than the one that the client asks for")
         except TokenRefused as refused:

@@ -182,8 +182,12 @@ class Net(Protocol):
 class TokenKeys(Protocol):
     """The keys with which tokens of OAuth are checked."""
 
-    def claims(self, token: str) -> Mapping[str, Any]:
-        """What a token says, when its signature is right. Blocks; raises `TokenRefused`."""
+    async def check_of(self, token: str) -> Callable[[], Mapping[str, Any]]:
+        """The check of a token's signature, which returns what the token says.
+
+        Waits where the key of the token is not known yet. The check takes a while and waits for
+        nothing, so it is work for a worker thread. Both raise `TokenRefused`.
+        """
         ...
 
 

@@ -8,7 +8,9 @@ this one alone sets it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import TypeVar
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.scram import SCRAM_MECHANISMS
@@ -43,6 +45,7 @@ SLOW_STEPS_MAX = 2
 """Steps at a time that run in worker threads, of which disks need most."""
 _SECRET_BITS = 256
 _NONCE_BITS = 192
+T = TypeVar("T")
 _SUCCESS, _FAILURE = "success", "failure"
 
 
@@ -186,13 +189,13 @@ class AuthenticationService:
         nonce = f"{self._env.rng.getrandbits(_NONCE_BITS):048x}"
         return ScramExchange(scram, lambda user: credentials.of(scram, user), nonce)
 
-    def _check_token(self, token: str) -> Accepted:
-        """Runs in a worker thread. Raises `TokenRefused`."""
+    async def _check_token(self, token: str) -> Accepted:
+        """Raises `TokenRefused`."""
         keys = self._env.token_keys
         if keys is None:
             raise TokenRefused("the broker has no keys of an issuer")
-        now_ms = self._env.clock.wall_ms()
-        user, expires_ms = user_of(keys.claims(token), self._token_rules, now_ms)
+        claims = await self._in_thread(await keys.check_of(token))
+        user, expires_ms = user_of(claims, self._token_rules, self._env.clock.wall_ms())
         return Accepted(user, expires_ms=expires_ms)
 
     async def _step(self, exchange: Exchange, message: bytes) -> Challenge | Accepted:
@@ -201,8 +204,13 @@ class AuthenticationService:
         step = exchange.step(message)
         if isinstance(step, Challenge | Accepted):
             return step
+        if isinstance(step, Coroutine):
+            return await step
+        return await self._in_thread(step)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         async with self._slow_steps:
-            return await self._env.spawn.blocking(step)
+            return await self._env.spawn.blocking(work)
 
     def _accept(self, context: RequestContext, exchange: Exchange, accepted: Accepted) -> Progress:
         sasl = context.sasl

@@ -155,7 +155,7 @@ class Broker:
     def _machine(self) -> tuple[LoopSpawn, Environment]:
         """What a start runs on."""
         spawn = LoopSpawn()
-        tls, keys = tls_files(self.config), token_keys(self.config)
+        tls, keys = tls_files(self.config), token_keys(self.config, spawn)
         return spawn, this_machine(self.data, spawn, tls=tls, token_keys=keys)
 
     async def _start_monitoring(self, node: Node) -> None:
