@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -298,6 +300,55 @@ async def test_a_name_and_a_password_are_typed_with_tls(
     assert answer.startswith("ERR SASL_AUTHENTICATION_FAILED Authentication failed")
     (answer,) = await lines(broker, None, "AUTH PLAIN bob a b c", "TOPICS")
     assert answer.startswith("ERR UNSUPPORTED_SASL_MECHANISM")
+
+
+SESSION_ENDED = (
+    "ERR SASL_AUTHENTICATION_FAILED The session of the client has ended; authenticate again "
+    "before its end"
+)
+
+
+@asynccontextmanager
+async def broker_with_sessions(certificates: Certificates, span_ms: int) -> AsyncIterator[Broker]:
+    """A broker with bob and a topic `t`, whose clients have sessions of `span_ms`."""
+    async with Broker(
+        authorization="off",
+        listen="127.0.0.1:0, sasl+tls://127.0.0.1:0",
+        tls_certificate=certificates.broker,
+        sasl_mechanisms="PLAIN",
+        connections_max_reauth_ms=span_ms,
+    ) as running:
+        async with Admin(running.servers) as admin:
+            await admin.set_password("bob", "pencil")
+            await admin.create_topic("t")
+        yield running
+
+
+async def test_a_tail_without_records_ends_with_the_session(certificates: Certificates) -> None:
+    """W-4.38.4, W-8.3"""
+    async with broker_with_sessions(certificates, 200) as running:
+        assert await lines(running, certificates, "AUTH PLAIN bob pencil", "TAIL t 0") == [
+            "OK authenticated as User:bob",
+            SESSION_ENDED,
+        ]
+
+
+async def test_a_tail_sends_no_record_after_the_end_of_the_session(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W-4.38.4, W-8.3"""
+    async with broker_with_sessions(certificates, 3_600_000) as running:
+        following = asyncio.create_task(
+            lines(running, certificates, "AUTH PLAIN bob pencil", "TAIL t 0")
+        )
+        partition = running.node.broker.partitions.get("t", 0)
+        await until(lambda: len(partition.watchers) == 1)
+        authentication = running.node.broker.services.authentication
+        later_ms = authentication._now_ms() + 3_600_000
+        monkeypatch.setattr(authentication, "_now_ms", lambda: later_ms)
+        async with connect(running.port) as wire:
+            await wire.produce("t", batch(b"secret"))
+        assert await following == ["OK authenticated as User:bob", SESSION_ENDED]
 
 
 @pytest.mark.parametrize("line", ["TOPICS", "TAIL t 0", "PRODUCE t 0 v", "STATS"])

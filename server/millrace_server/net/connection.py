@@ -167,14 +167,14 @@ class Connection(asyncio.BufferedProtocol):
     def finish(self, reason: str) -> None:
         """Takes no more requests, ends streams, sends the responses that are due, then closes.
 
-        May be called while a request is handled; its response is still sent.
+        A request that is handled may call it, or a stream that returns next: its response is sent.
         """
         if self._phase is not Phase.OPEN:
             return
         self._phase = Phase.FINISHING
         self.close_reason = reason
         self._input.discard()
-        for pending in [each for each in self._responses.pending if each.is_stream]:
+        for pending in self._responses.waiting_streams():
             pending.close()
             self._responses.complete(pending, [])
         self._advance_soon()

@@ -83,6 +83,11 @@ class PendingResponse:
         else:
             self._wait_for(awaited)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the coroutine is within a step."""
+        return getattr(self._coroutine, "cr_running", False)
+
     def step(self) -> None:
         """Runs the coroutine to its next `await` that has to wait, or to its end."""
         responder = self._responder

@@ -101,6 +101,10 @@ class ResponseQueue:
         self.pending.append(stream)
         return stream
 
+    def waiting_streams(self) -> list[PendingResponse]:
+        """Those that wait for something; one whose step is running is the caller."""
+        return [each for each in self.pending if each.is_stream and not each.is_running]
+
     def respond(self, response: Response) -> None:
         """Adds a response that is ready."""
         if not self.pending:

@@ -8,7 +8,8 @@ this one alone sets it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -116,6 +117,24 @@ class AuthenticationService:
                 ErrorCode.SASL_AUTHENTICATION_FAILED,
                 "The session of the client has ended; authenticate again before its end",
             )
+
+    @contextmanager
+    def session_timer(self, context: RequestContext, call: Callable[[], None]) -> Iterator[None]:
+        """Calls `call` at about the end of the session, unless the context is left before.
+
+        For an answer without an end, of which a client that has to go must learn.
+        """
+        end_ms = None if context.sasl is None else context.sasl.session_end_ms
+        if end_ms is None:
+            yield
+            return
+        # Up to 1 ms late rather than early, which would call once more.
+        left_ms = max(0, end_ms - self._now_ms()) + 1
+        timer = asyncio.get_running_loop().call_later(left_ms / 1000, call)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def begin(self, context: RequestContext, mechanism: str) -> None:
         """Begins an exchange. Raises `ApiError`, after which most connections end."""

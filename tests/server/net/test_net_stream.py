@@ -20,12 +20,17 @@ class Stream:
         self._connection = connection
         self._end: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self.ended = False
+        self.hangs_up = False
+        """Whether the connection ends with the stream."""
         self.place: PendingResponse | None = None
 
     async def respond(self) -> Response:
         self.place = self._connection.stream()
         try:
-            return await self._end
+            last = await self._end
+            if self.hangs_up:
+                self._connection.finish("the stream is over")
+            return last
         finally:
             self.ended = True
 
@@ -153,3 +158,16 @@ async def test_drain_ends_streams(serve: Serve) -> None:
     assert tail.streams[0].ended
     peer.socket.close()
     await draining
+
+
+async def test_a_stream_that_ends_its_connection_sends_its_last_part(serve: Serve) -> None:
+    place = await serve()
+    tail = place.handler.on_line = Tail()
+    peer = await place.connect()
+    await peer.send(b"TAIL\nTAIL\n")
+    await until(lambda: len(tail.streams) == 2)
+    tail.streams[0].hangs_up = True
+    tail.streams[0].send([b"part\n"])
+    tail.streams[0].finish([b"last\n"])
+    assert await peer.receive_to_end() == b"part\nlast\n"
+    await until(lambda: tail.streams[1].ended)

@@ -158,7 +158,7 @@ class TextSession:
             )
             self._is_following = True
             try:
-                await follow(self._services, records, self._connection, stream)
+                await follow(self._services, self._context, records, self._connection, stream)
             finally:
                 self._is_following = False
         except CORE_ERRORS as error:

@@ -12,6 +12,7 @@ from millrace_server.dialects.text.lines import encoded
 from millrace_server.net.dialect import Peer
 from millrace_server.net.pending_response import PendingResponse
 from millrace_server.services.records import PartitionRecords
+from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
 CHUNK_RECORDS = 100
@@ -20,19 +21,25 @@ CHUNK_CHARACTERS = 64 << 10
 
 
 async def follow(
-    services: Services, records: PartitionRecords, connection: Peer, stream: PendingResponse
+    services: Services,
+    context: RequestContext,
+    records: PartitionRecords,
+    connection: Peer,
+    stream: PendingResponse,
 ) -> None:
     """Sends the lines of new records from the high watermark on; ends with an error alone.
 
-    Raises `ApiError` when the topic is deleted, when the client loses the right to read it, and for
-    a record that cannot be read.
+    Raises `ApiError` when the topic is deleted, when the session of the client ends or it loses the
+    right to read, and for a record that cannot be read.
     """
     offset = records.high_watermark
     with records.watch() as watch:
         while True:
-            await watch.moved()
+            with services.authentication.session_timer(context, watch.on_moved):
+                await watch.moved()
             while True:
                 await services.scheduler.yield_()
+                services.authentication.check_may_request(context)
                 records.check_still_readable()
                 lines, offset = await read_lines(
                     services, records, offset, CHUNK_RECORDS, characters_max=CHUNK_CHARACTERS
