@@ -63,8 +63,9 @@ class BrokerConfig:
     sasl_oauthbearer_jwks: str = setting(
         "",
         "The keys with which tokens of OAUTHBEARER are checked: a file with a set of JSON web keys "
-        "(RFC 7517), or its https:// address, which is asked again every hour and for a key that "
-        "is not known. Kafka's `sasl.oauthbearer.jwks.endpoint.url`.",
+        "(RFC 7517), which is read again when it has changed, or its https:// address, which is "
+        "asked again every hour and for a key that is not known. "
+        "Kafka's `sasl.oauthbearer.jwks.endpoint.url`.",
     )
     sasl_oauthbearer_expected_audience: str = setting(
         "",
