@@ -245,6 +245,15 @@ def test_a_token_without_the_right_signature_is_refused_whatever_it_says(
             claims(keys, token)
 
 
+def test_a_header_of_any_depth_is_refused() -> None:
+    """Where the recursion ends depends on how deep the caller is."""
+    for depth in range(1, 1_000, 3):
+        inner = "[" * depth + "]" * depth
+        head = f'{{"alg": "EdDSA", "kid": "first", "x": {inner}}}'.encode()
+        with pytest.raises(TokenRefused):
+            claims(ANY_KEYS[2], f"{encoded(head)}.e30.e30")
+
+
 @given(_PARTS)
 @example(b"[" * 9_000)
 @example(b'{"a": ' + b"1" * 9_000 + b"}")

@@ -147,7 +147,7 @@ def claims_of(token: str, key: IssuerKey, algorithm: str) -> Mapping[str, Any]:
     signatures = jwt.PyJWS(algorithms=[algorithm])
     try:
         payload = signatures.decode(token, key.public_key, algorithms=[algorithm])
-    except (jwt.PyJWTError, ValueError, TypeError) as error:
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
         raise TokenRefused(f"its signature is not right: {error}") from None
     try:
         claims = json.loads(payload)
