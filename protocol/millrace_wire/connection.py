@@ -43,6 +43,7 @@ from millrace_wire.socket_options import (
     set_wake_bytes,
     write_frame,
 )
+from millrace_wire.tls_failure import tls_failure
 
 M = TypeVar("M", bound=Message)
 Address = tuple[str, int]
@@ -57,8 +58,6 @@ Dial = Callable[
 SCRATCH_BYTES: Final = 64 << 10
 """Whole frames up to this size are received together and copied one by one; larger ones are
 received in place."""
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
-"""What OpenSSL says of bytes that are no record of TLS."""
 UNSENT_BYTES_MAX: Final = 1 << 20
 """A transport that holds more than this gets no further request until it holds a quarter of it.
 One frame of a producer has about this size."""
@@ -118,14 +117,9 @@ async def connect(
 
 
 def _reason(error: OSError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
-        what = (error.reason or str(error)).lower().replace("_", " ")
-        if error.reason in _NO_TLS:
-            what = "the port does not speak TLS"
-        return f"the TLS handshake failed: {what}"
-    return error.strerror or str(error)
+        return tls_failure(error)
+    return error.strerror or str(error) or "it closed the connection"
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -110,7 +110,7 @@ async def test_a_client_says_that_only_one_side_speaks_tls(
     port = broker.servers_of("tls").removeprefix("tls://")
     with pytest.raises(ForeignPort, match="it speaks TLS; put tls:// before the address"):
         await Admin(port).start()
-    with pytest.raises(ConnectionFailed, match="the port does not speak TLS"):
+    with pytest.raises(ConnectionFailed, match="it does not speak TLS"):
         await Admin(f"tls://{broker.servers}", tls_ca=certificates.ca).start()
 
 
