@@ -131,6 +131,21 @@ class BrokerConfig:
         "HOST:PORT to listen on for the cluster's other brokers; empty: this broker's address in "
         "`quorum`.",
     )
+    broker_tls_certificate: str = setting(
+        "",
+        "PEM file with this broker's certificate for other brokers, and those of its issuers "
+        "behind it: with it all connections between brokers have TLS, on every broker or on none. "
+        "It has the host of this broker's address in `quorum`, and is for servers and clients. A "
+        "changed file is read again; connections stay. Kafka's `security.inter.broker.protocol`.",
+    )
+    broker_tls_key: str = setting(
+        "", "PEM file with its private key; empty: it is in the file of the certificate."
+    )
+    broker_tls_ca: str = setting(
+        "",
+        "PEM file of the authorities of the brokers' certificates. Whoever has a certificate of "
+        "one of them is a broker to this one.",
+    )
     quorum_wait_ms: int = setting(
         60_000, "How long a start waits for the metadata quorum to have a leader."
     )
@@ -259,6 +274,11 @@ class BrokerConfig:
         listeners = parse_listeners(self.listen)
         advertised = parse_advertised(self.advertise, listeners)
         return tuple(replace(each, advertised=advertised.get(each.name)) for each in listeners)
+
+    @property
+    def has_broker_tls(self) -> bool:
+        """Whether connections between brokers have TLS."""
+        return bool(self.broker_tls_certificate)
 
     @property
     def has_authorization(self) -> bool:

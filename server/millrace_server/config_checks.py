@@ -54,6 +54,7 @@ _LEAST = {
     "group_memory_max_bytes": 1,
     "offsets_memory_max_bytes": 1,
 }
+_BROKER_TLS_FILES = ("broker_tls_certificate", "broker_tls_key", "broker_tls_ca")
 _ALL_ADDRESSES = ("0.0.0.0", "::")
 
 
@@ -124,6 +125,19 @@ def _check_tls_files(config: BrokerConfig) -> None:
     for name in ("tls_certificate", "tls_key", "tls_client_ca"):
         if getattr(config, name) and not has_tls:
             raise _error(name, "no listener has TLS; put tls:// before an address of listen")
+
+
+def _check_broker_tls_files(config: BrokerConfig) -> None:
+    given = [name for name in _BROKER_TLS_FILES if getattr(config, name)]
+    if given and not config.quorum_members:
+        raise _error(given[0], "needs quorum (--quorum): TLS between the brokers of a cluster")
+    for name in ("broker_tls_certificate", "broker_tls_ca"):
+        if given and name not in given:
+            raise _error(
+                name,
+                f"{given[0]} is set; TLS between brokers needs broker_tls_certificate and "
+                "broker_tls_ca, the PEM files of this broker's certificate and of its authorities",
+            )
 
 
 def _check_super_users(config: BrokerConfig) -> None:
@@ -208,6 +222,7 @@ def _check_quorum(config: BrokerConfig) -> None:
                 f"brokers cannot connect to {what} of broker {broker_id}; give the HOST:PORT at "
                 "which the others reach it",
             )
+    _check_broker_tls_files(config)
     if config.broker_listen_address is None:
         if members:
             raise _error(
@@ -233,7 +248,8 @@ def _check_listener_for_brokers(config: BrokerConfig, address: Address) -> None:
             f"other brokers cannot connect to {host}:{port}; give a HOST:PORT at which they reach "
             "this broker",
         )
-    _check_exposure(name, address, config)
+    if not config.has_broker_tls:
+        _check_exposure(name, address, config)
     for host, port in (listener.address for listener in config.listeners):
         if not port:
             raise _error(
@@ -259,11 +275,15 @@ def _check_exposure(
 ) -> None:
     host, _ = address
     if not config.insecure_listen and not is_loopback(host):
-        secure = ", put sasl+tls:// before the address" if name == "listen" else ""
+        secure = (
+            "put sasl+tls:// before the address"
+            if name == "listen"
+            else "set broker_tls_certificate and broker_tls_ca"
+        )
         raise _error(
             name,
             f"{host} is reachable from other machines and there is no {missing}; listen on "
-            f"127.0.0.1{secure}, or say insecure_listen (--insecure-listen) if you mean it",
+            f"127.0.0.1, {secure}, or say insecure_listen (--insecure-listen) if you mean it",
         )
 
 

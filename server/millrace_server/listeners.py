@@ -40,7 +40,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 class ListenerConfig:
     """One listener. `advertised` is where clients find it; None: at the address listened on.
 
-    `is_sasl`: a client proves who it is before it may ask for anything else.
+    `is_sasl`: a client proves who it is before it may ask for anything else. `is_for_brokers`: it
+    is not of `listen`, and the cluster's other brokers connect to it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ListenerConfig:
     is_tls: bool = False
     advertised: Address | None = None
     is_sasl: bool = False
+    is_for_brokers: bool = False
 
     @property
     def scheme(self) -> str:

@@ -15,7 +15,7 @@ from millrace_server.disk.os_disk import OsDisk
 from millrace_server.disk.worker_threads import WorkerThreads
 from millrace_server.environment.seams import Environment, Spawn
 from millrace_server.net.listener import OsNet
-from millrace_server.net.tls import TlsFiles
+from millrace_server.net.tls import BrokerTlsFiles, TlsFiles
 from millrace_server.token_keys import TokenKeys
 
 T = TypeVar("T")
@@ -44,6 +44,20 @@ def tls_files(config: BrokerConfig) -> TlsFiles | None:
         return None
     return TlsFiles(
         config.tls_certificate, config.tls_key, config.tls_client_ca, clock=SystemClock()
+    )
+
+
+def broker_tls_files(config: BrokerConfig) -> BrokerTlsFiles | None:
+    """The files for TLS between brokers, None where there is none. Raises `TlsFilesError`."""
+    if not config.has_broker_tls or config.broker_address is None:
+        return None
+    host, _ = config.broker_address
+    return BrokerTlsFiles(
+        config.broker_tls_certificate,
+        config.broker_tls_key,
+        config.broker_tls_ca,
+        host=host,
+        clock=SystemClock(),
     )
 
 
@@ -77,21 +91,30 @@ class LoopSpawn:
         self._threads.close()
 
 
+def machine_of(config: BrokerConfig, spawn: LoopSpawn) -> Environment:
+    """The real environment of a broker. Raises `TlsFilesError` and `TokenKeysError`."""
+    return this_machine(
+        config.data, spawn, net=net_of(config), token_keys=token_keys(config, spawn)
+    )
+
+
+def net_of(config: BrokerConfig) -> OsNet:
+    """The network, with the certificates of a broker. Raises `TlsFilesError`."""
+    return OsNet(tls_files(config), broker_tls_files(config))
+
+
 def this_machine(
     data_directory: str | Path,
     spawn: LoopSpawn,
     *,
-    tls: TlsFiles | None = None,
+    net: OsNet | None = None,
     token_keys: TokenKeys | None = None,
 ) -> Environment:
-    """The real environment, with `data_directory` as its disk; call it on the broker's loop.
-
-    Listeners with TLS need `tls`.
-    """
+    """The real environment, with `data_directory` as its disk; call it on the broker's loop."""
     return Environment(
         clock=SystemClock(),
         disk=OsDisk(Path(data_directory)),
-        net=OsNet(tls),
+        net=net or OsNet(),
         # Nonces and secrets must not be guessed from numbers that were drawn before.
         rng=random.SystemRandom(),  # noqa: TID251
         spawn=spawn,

@@ -117,7 +117,9 @@ class Node:
             self.broker.env, self.config.limits, scheduler=self.broker.scheduler
         )
         dialects = broker_dialects_of(self.broker.services, self.config)
-        listener = ListenerConfig("broker", address)
+        listener = ListenerConfig(
+            "broker", address, is_tls=self.config.has_broker_tls, is_for_brokers=True
+        )
         ((host, port),) = await self.broker_server.start(dialects, [listener])
         log.info("listening for brokers", host=host, port=port)
 

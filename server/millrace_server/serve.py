@@ -33,7 +33,7 @@ from millrace_server.disk.os_disk import DIRECTORY_MODE, DiskError
 from millrace_server.environment.seams import Environment
 from millrace_server.log.errors import CorruptLog, LogFailed
 from millrace_server.logs import get_logger
-from millrace_server.machine import LoopSpawn, this_machine, tls_files, token_keys
+from millrace_server.machine import LoopSpawn, machine_of
 from millrace_server.metadata.records import UnreadableMetadata
 from millrace_server.monitoring.extra import MonitoringOf, monitoring_of
 from millrace_server.net.server import ListenError
@@ -77,17 +77,12 @@ a loop that is busy for 0.3 ms at a time the 99th percentile of a flush was 15 m
 and is 4 ms with this. Python's own is 5 ms."""
 
 
-def _this_machine(config: BrokerConfig, spawn: LoopSpawn) -> Environment:
-    tls, keys = tls_files(config), token_keys(config, spawn)
-    return this_machine(config.data, spawn, tls=tls, token_keys=keys)
-
-
 def serve(
     *,
     config_file: Path | None,
     environment: Mapping[str, str],
     flags: Mapping[str, Any],
-    make_machine: MachineOf = _this_machine,
+    make_machine: MachineOf = machine_of,
 ) -> Exit:
     """Runs a broker in this process until a signal or a fault ends it.
 

@@ -109,6 +109,7 @@ class SimNetwork:
         silent_ms_max: int,
         first_frame_bytes_max: int,
         has_tls: bool = False,
+        is_for_brokers: bool = False,
     ) -> Any:
         """See `seams.Net`; a protocol comes as soon as the process runs."""
         if has_tls:

@@ -229,6 +229,7 @@ def test_the_advertised_address_is_another_or_none() -> None:
 
 QUORUM = "1@127.0.0.1:11,2@127.0.0.1:12,3@127.0.0.1:13"
 BROKER_1: dict[str, Any] = {"quorum": QUORUM, "node_id": 1, "listen": "127.0.0.1:9092"}
+BROKER_TLS: dict[str, Any] = {"broker_tls_certificate": "b.pem", "broker_tls_ca": "ca.pem"}
 
 
 def test_a_broker_of_a_cluster_listens_where_the_quorum_says_it_is() -> None:
@@ -244,6 +245,12 @@ def test_other_brokers_are_told_the_address_in_the_quorum_and_not_the_one_listen
     assert config.broker_address == ("127.0.0.1", 11)
     without_vote = loaded(**{**BROKER_1, "node_id": 7}, broker_listen="127.0.0.1:17")
     assert without_vote.broker_address == ("127.0.0.1", 17)
+
+
+def test_brokers_that_check_each_other_may_listen_beyond_loopback() -> None:
+    exposed = {**BROKER_1, "broker_listen": "0.0.0.0:11"}
+    assert "set broker_tls_certificate and broker_tls_ca" in mistake(**exposed).reason
+    assert loaded(**exposed, **BROKER_TLS).has_broker_tls
 
 
 @pytest.mark.parametrize(
@@ -276,6 +283,10 @@ def test_other_brokers_are_told_the_address_in_the_quorum_and_not_the_one_listen
             "broker_session_timeout_ms", "not more than broker_heartbeat_interval_ms, 500",
         ),
         ({"replication_factor": 0}, "replication_factor", "less than 1"),
+        ({"broker_tls_certificate": "b.pem"}, "broker_tls_ca", "TLS between brokers needs"),
+        ({"broker_tls_ca": "ca.pem"}, "broker_tls_certificate", "TLS between brokers needs"),
+        ({"broker_tls_key": "k.pem"}, "broker_tls_certificate", "TLS between brokers needs"),
+        ({**BROKER_TLS, "quorum": ""}, "broker_tls_certificate", "needs quorum"),
     ],
 )  # fmt: skip
 def test_a_mistake_about_a_cluster_names_the_setting_and_the_remedy(

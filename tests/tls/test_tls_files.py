@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace_server.net.tls import CHECK_S, TlsFiles, TlsFilesError
+from millrace_server.net.tls import CHECK_S, BrokerTlsFiles, TlsFiles, TlsFilesError
 from tests.tls.conftest import Certificates
 
 
@@ -93,8 +93,8 @@ def test_files_that_cannot_be_used_leave_those_before_in_force(
         ("certificate", __file__, "is no PEM file of what is needed"),
         ("key", "/no/such/file", "tls_key: /no/such/file cannot be read: No such"),
         ("key", "client", "client-loader.pem is not the key of the certificate"),
-        ("client_ca", "/no/such/file", "tls_client_ca: /no/such/file cannot be read: No such"),
-        ("client_ca", __file__, "tls_client_ca: .* is no PEM file of what is needed"),
+        ("ca", "/no/such/file", "tls_client_ca: /no/such/file cannot be read: No such"),
+        ("ca", __file__, "tls_client_ca: .* is no PEM file of what is needed"),
     ],
 )
 def test_a_start_says_which_file_cannot_be_used(
@@ -123,3 +123,39 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(
     )
     with pytest.raises(TlsFilesError, match=r"key.pem is encrypted.*decrypt it"):
         TlsFiles(certificates.broker, str(path), clock=SetClock())
+
+
+def broker_files(certificate: str, ca: str, clock: SetClock | None = None) -> BrokerTlsFiles:
+    return BrokerTlsFiles(certificate, "", ca, host="localhost", clock=clock or SetClock())
+
+
+@pytest.mark.parametrize(
+    ("certificate", "ca", "why"),
+    [
+        ("/no/such/file", "ca", "broker_tls_certificate: /no/such/file cannot be read: No such"),
+        ("broker", __file__, "broker_tls_ca: .* is no PEM file of what is needed"),
+        ("broker", "other_ca", "its certificate is refused: unable to get local issuer"),
+        ("other_host", "ca", "a broker that dials localhost .* Hostname mismatch"),
+    ],
+)
+def test_a_broker_finds_out_itself_that_others_would_refuse_it(
+    certificates: Certificates, certificate: str, ca: str, why: str
+) -> None:
+    path, ca_path = (getattr(certificates, each, each) for each in (certificate, ca))
+    with pytest.raises(TlsFilesError, match=why):
+        broker_files(path, ca_path)
+
+
+def test_a_certificate_that_others_would_refuse_leaves_the_one_before_in_force(
+    files: Path, certificates: Certificates
+) -> None:
+    clock = SetClock()
+    used = broker_files(str(files), certificates.ca, clock)
+    before = used.context(), used.dialing_context()
+    shutil.copy(certificates.other_host, files)
+    clock.now_ms += int(CHECK_S * 1000)
+    assert (used.context(), used.dialing_context()) == before
+    shutil.copy(certificates.broker, files)
+    clock.now_ms += int(CHECK_S * 1000)
+    assert used.dialing_context() is not before[1]
+    assert used.context() is not before[0]

@@ -158,10 +158,12 @@ class Net(Protocol):
         silent_ms_max: int,
         first_frame_bytes_max: int,
         has_tls: bool = False,
+        is_for_brokers: bool = False,
     ) -> Listener:
         """Gives each connection that comes a protocol, at once or when it has sent something.
 
-        `has_tls`: not before its TLS handshake, with the certificate that this machine has.
+        `has_tls`: not before its TLS handshake, with the certificate that this machine has for
+        clients, or with the one that it has for brokers.
 
         A connection without a whole frame for `silent_ms_max` may be closed without a protocol. A
         first frame that is longer than `first_frame_bytes_max` is not waited for. Raises `OSError`.
@@ -171,8 +173,9 @@ class Net(Protocol):
     async def connect(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
-        """Connects to a peer, such as another broker; `millrace_wire.connection.connect` uses it.
+        """Connects to another broker; `millrace_wire.connection.connect` uses it.
 
+        With TLS where this machine has a certificate for brokers.
         Returns when the protocol has its transport. Raises `OSError`. Waits as long as the system
         does: the caller has a time limit of its own.
         """

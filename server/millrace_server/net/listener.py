@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 
 from millrace_server.net.handshake_queue import HandshakeQueue
-from millrace_server.net.tls import TlsFiles
+from millrace_server.net.tls import BrokerTlsFiles, TlsFiles
 
 HANDSHAKE_S = 10
 """A connection is not counted before its handshake; asyncio's own limit is 60 s."""
@@ -31,10 +31,13 @@ _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class OsNet:
-    """Listens on TCP, with TLS when it has files for it. Connects on TCP without TLS."""
+    """Listens on TCP, with TLS when it has files for it. Connects to brokers likewise."""
 
-    def __init__(self, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self, tls: TlsFiles | None = None, broker_tls: BrokerTlsFiles | None = None
+    ) -> None:
         self._tls = tls
+        self._broker_tls = broker_tls
 
     async def listen(
         self,
@@ -45,9 +48,11 @@ class OsNet:
         silent_ms_max: int,
         first_frame_bytes_max: int,
         has_tls: bool = False,
+        is_for_brokers: bool = False,
     ) -> Acceptor:
         """Port 0 picks a free one. Raises `OSError`."""
-        if has_tls and self._tls is None:
+        tls = self._broker_tls if is_for_brokers else self._tls
+        if has_tls and tls is None:
             raise ValueError("a listener with TLS needs a certificate")
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -64,7 +69,7 @@ class OsNet:
             loop,
             sockets,
             protocol,
-            self._tls if has_tls else None,
+            tls if has_tls else None,
             silent_ms_max=silent_ms_max,
             first_frame_bytes_max=first_frame_bytes_max,
         )
@@ -73,7 +78,9 @@ class OsNet:
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
         """See `seams.Net`."""
-        return await asyncio.get_running_loop().create_connection(protocol, host, port)
+        context = None if self._broker_tls is None else self._broker_tls.dialing_context()
+        loop = asyncio.get_running_loop()
+        return await loop.create_connection(protocol, host, port, ssl=context)
 
 
 class Acceptor:
@@ -149,6 +156,7 @@ class Acceptor:
 
     async def _greet(self, accepted: socket.socket) -> None:
         tls = self._tls
+        peer = "" if tls is None else _peer_name(accepted)
         try:
             await self._loop.connect_accepted_socket(
                 self._protocol,
@@ -159,7 +167,7 @@ class Acceptor:
         except OSError as error:
             # The peer hung up, or was not understood, before there was a connection to close.
             if tls is not None:
-                tls.note_failed(error)
+                tls.note_failed(error, peer)
             accepted.close()
         except asyncio.CancelledError:
             # It had to make room.
@@ -177,6 +185,14 @@ class Acceptor:
                 "socket": listening,
             }
         )
+
+
+def _peer_name(accepted: socket.socket) -> str:
+    try:
+        host, port, *_ = accepted.getpeername()
+    except OSError:
+        return "a peer that is gone"
+    return f"{host}:{port}"
 
 
 def _listening(family: int, address: object) -> socket.socket:

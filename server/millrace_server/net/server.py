@@ -138,6 +138,7 @@ class Server:
                 silent_ms_max=self.limits.first_frame_timeout_ms,
                 first_frame_bytes_max=self.limits.frame_bytes_max_before_hello,
                 has_tls=listener.is_tls,
+                is_for_brokers=listener.is_for_brokers,
             )
         except OSError as error:
             raise listen_error(*listener.address, error) from error

@@ -14,7 +14,7 @@ from millrace_server.disk.lock import DirectoryLock
 from millrace_server.disk.os_disk import DIRECTORY_MODE
 from millrace_server.environment.seams import Environment
 from millrace_server.limits import Limits
-from millrace_server.machine import LoopSpawn, this_machine, tls_files, token_keys
+from millrace_server.machine import LoopSpawn, machine_of
 from millrace_server.monitoring.extra import monitoring_of
 from millrace_server.node import Node
 from millrace_server.statistics import Statistics
@@ -155,8 +155,7 @@ class Broker:
     def _machine(self) -> tuple[LoopSpawn, Environment]:
         """What a start runs on."""
         spawn = LoopSpawn()
-        tls, keys = tls_files(self.config), token_keys(self.config, spawn)
-        return spawn, this_machine(self.data, spawn, tls=tls, token_keys=keys)
+        return spawn, machine_of(self.config, spawn)
 
     async def _start_monitoring(self, node: Node) -> None:
         monitoring = monitoring_of(self.config)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from millrace_server.environment.seams import Clock, Environment
-from millrace_server.machine import LoopSpawn, this_machine
+from millrace_server.machine import LoopSpawn, machine_of
 from millrace_server.testing.broker import Broker
 from millrace_server.testing.cluster_layout import ClusterLayout
 from millrace_server.testing.cluster_view import WAIT_S, ClusterView
@@ -266,7 +267,7 @@ class ClusterBroker(Broker):
     def _machine(self) -> tuple[LoopSpawn, Environment]:
         spawn = self._tasks = EndableSpawn()
         disk = self._disk = EndableDisk(self.data, lambda: self.is_disk_full)
-        net = self._net = self._links.net(self.config.node_id)
-        machine = this_machine(self.data, spawn)
+        machine = machine_of(self.config, spawn)
+        net = self._net = self._links.net(self.config.node_id, machine.net)
         clock = SkewedClock(machine.clock, lambda: self.skew_ms)
-        return spawn, Environment(clock, disk, net, machine.rng, spawn)
+        return spawn, replace(machine, clock=clock, disk=disk, net=net)

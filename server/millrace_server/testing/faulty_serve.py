@@ -20,7 +20,7 @@ from typing import Any
 
 from millrace_server.config import BrokerConfig
 from millrace_server.environment.seams import Environment
-from millrace_server.machine import LoopSpawn, SystemClock
+from millrace_server.machine import LoopSpawn, SystemClock, net_of
 from millrace_server.serve import serve
 from millrace_server.testing.cluster import SkewedClock
 from millrace_server.testing.links import Links
@@ -45,7 +45,7 @@ class FaultyMachine:
         return Environment(
             clock=SkewedClock(SystemClock(), lambda: self._skew_ms),
             disk=EndableDisk(Path(config.data), lambda: self._is_disk_full),
-            net=self._links.net(config.node_id),
+            net=self._links.net(config.node_id, net_of(config)),
             rng=random.Random(),
             spawn=spawn,
         )

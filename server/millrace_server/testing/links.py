@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from millrace_server.environment.seams import Net
-from millrace_server.net.listener import OsNet
 from millrace_server.testing.delay_line import DelayLine
 
 LATE_BYTES = 64 * 1024
@@ -38,9 +37,9 @@ class Links:
         self._healed = asyncio.Event()
         self._connections: dict[LinkConnection, None] = {}
 
-    def net(self, broker_id: int) -> LinkedNet:
-        """The network as a process of a broker has it."""
-        return LinkedNet(broker_id, self)
+    def net(self, broker_id: int, net: Net) -> LinkedNet:
+        """The network of the machine as a process of a broker has it."""
+        return LinkedNet(broker_id, self, net)
 
     def cut(self, directions: Iterable[Direction]) -> None:
         """Lets nothing through in these directions."""
@@ -97,10 +96,10 @@ def between(ones: Iterable[int], others: Iterable[int]) -> list[Direction]:
 class LinkedNet:
     """The door `Net` of one process of a broker."""
 
-    def __init__(self, broker_id: int, links: Links) -> None:
+    def __init__(self, broker_id: int, links: Links, net: Net) -> None:
         self._broker_id = broker_id
         self._links = links
-        self._net: Net = OsNet()
+        self._net = net
         self._connections: dict[LinkConnection, None] = {}
         self._has_ended = False
         self.listen = self._net.listen

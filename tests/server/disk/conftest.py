@@ -49,6 +49,7 @@ class _NoNet:
         silent_ms_max: int,
         first_frame_bytes_max: int,
         has_tls: bool = False,
+        is_for_brokers: bool = False,
     ) -> Listener:
         raise NotImplementedError("nothing listens here")
 

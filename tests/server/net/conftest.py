@@ -369,6 +369,7 @@ class StraightNet:
         silent_ms_max: int,
         first_frame_bytes_max: int,
         has_tls: bool = False,
+        is_for_brokers: bool = False,
     ) -> StraightListener:
         """See `seams.Net`."""
         loop = asyncio.get_running_loop()
