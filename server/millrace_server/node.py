@@ -28,6 +28,7 @@ class Node:
             env,
             address_of=lambda broker_id: self.broker.metadata.address_of(broker_id),
             hello=lambda broker_id: self.broker.metadata.hello(broker_id),
+            has_tls=config.has_broker_tls,
         )
         self.broker = Broker(
             config,

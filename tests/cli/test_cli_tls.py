@@ -87,3 +87,27 @@ def test_a_broker_does_not_start_with_files_that_cannot_be_used(tmp_path: Path) 
     assert done.returncode == Exit.USAGE
     assert b"tls_certificate: " in done.stderr
     assert b"missing.pem cannot be read: No such file or directory" in done.stderr
+
+
+def test_a_broker_whose_certificate_others_would_refuse_does_not_start(
+    millrace: Millrace, tmp_path: Path
+) -> None:
+    directory = tmp_path / "certificates"
+    millrace("tls", "make-dev-certs", str(directory), "--host", "broker-1.example")
+    toml = tmp_path / "millrace.toml"
+    toml.write_text(
+        f"""
+        data = "{tmp_path / "data"}"
+        node_id = 1
+        quorum = "1@127.0.0.1:9095"
+        broker_tls_certificate = "{directory / "broker.pem"}"
+        broker_tls_ca = "{directory / "ca.pem"}"
+        """
+    )
+    done = subprocess.run(
+        [*COMMAND, "serve", "--config", str(toml)], capture_output=True, timeout=HANG_TIMEOUT_S
+    )
+    assert done.returncode == Exit.USAGE
+    assert b"broker_tls_certificate: " in done.stderr
+    assert b"would be refused by a broker that dials 127.0.0.1 " in done.stderr
+    assert b"IP address mismatch" in done.stderr

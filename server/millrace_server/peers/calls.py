@@ -31,6 +31,10 @@ class PeerUnreachable(Exception):
     """The broker gave no response: it is not known whether the request has reached it."""
 
 
+class PeerUntrusted(PeerUnreachable):
+    """TLS with the broker has failed, or seems to have: it ended the connection too early."""
+
+
 class PeerNotListening(PeerUnreachable):
     """The system at the broker's address refuses connections: no process listens there."""
 

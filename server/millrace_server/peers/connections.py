@@ -3,13 +3,15 @@
     connect ──► Hello ──► BrokerHello ──► calls, until the first fault
 
 BrokerHello makes sure that the port belongs to the broker that is meant, and to this cluster. A
-connection that has ended is made anew by the next call; between two attempts passes `RETRY_MS`.
+connection that has ended is made anew by the next call; between two attempts passes `RETRY_MS`, and
+up to `UNTRUSTED_RETRY_MS` where TLS fails again and again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -23,8 +25,10 @@ from millrace_server.peers.calls import (
     Channel,
     PeerNotListening,
     PeerUnreachable,
+    PeerUntrusted,
     refusal,
 )
+from millrace_server.peers.failed_attempt import failed_attempt
 from millrace_wire.connection import Address, Connection, ConnectionConfig, connect
 from millrace_wire.errors import RequestFailed, RequestRefused
 
@@ -35,8 +39,19 @@ CONNECT_TIMEOUT_MS = 2_000
 REFUSED_LINE_MS = 60_000
 RETRY_MS = 100
 """A broker that could not be reached is not tried again sooner."""
+UNTRUSTED_RETRY_MS = 1_000
+"""A handshake of TLS takes milliseconds of both brokers, and neither looks at its files sooner."""
 RESPONSE_BYTES_MAX = 96 << 20
 """A change of the metadata is one batch, and a fetch brings at least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """The last attempt to connect. The next one may begin at `retry_ms`, after a pause."""
+
+    error: PeerUnreachable
+    retry_ms: int
+    pause_ms: int
 
 
 class PeerConnections:
@@ -48,14 +63,17 @@ class PeerConnections:
         *,
         address_of: Callable[[int], Address | None],
         hello: Callable[[int], BrokerHelloRequest],
+        has_tls: bool = False,
     ) -> None:
-        """`hello(broker_id)` is how this broker introduces itself to another one."""
+        """`hello(broker_id)` is how this broker introduces itself to another one. `has_tls`: its
+        `Net` connects with TLS."""
         self._env = env
         self._address_of = address_of
         self._hello = hello
+        self._has_tls = has_tls
         self._connections: dict[Key, Connection] = {}
         self._connecting: dict[Key, asyncio.Task[Connection]] = {}
-        self._failed: dict[Key, tuple[int, PeerUnreachable]] = {}
+        self._failed: dict[Key, FailedAttempt] = {}
         self.refusal: ApiError | None = None
         """See `PeerCalls.refusal`."""
         self._refused_lines = LogRateLimiter(env.clock, lines=1, period_ms=REFUSED_LINE_MS)
@@ -102,9 +120,9 @@ class PeerConnections:
             return known
         connecting = self._connecting.get(key)
         if connecting is None:
-            since_ms, error = self._failed.get(key, (-RETRY_MS, None))
-            if error is not None and self._env.clock.monotonic_ms() - since_ms < RETRY_MS:
-                raise type(error)(str(error))
+            failed = self._failed.get(key)
+            if failed is not None and self._env.clock.monotonic_ms() < failed.retry_ms:
+                raise type(failed.error)(str(failed.error))
             connecting = self._env.spawn.task(self._connect(key), name="connect to broker")
             self._connecting[key] = connecting
             connecting.add_done_callback(lambda task: self._end(key, task))
@@ -124,7 +142,16 @@ class PeerConnections:
             self._failed.pop(key, None)
             self._connections[key] = task.result()
         elif isinstance(error, PeerUnreachable):
-            self._failed[key] = self._env.clock.monotonic_ms(), error
+            self._failed[key] = self._failed_attempt(key, error)
+
+    def _failed_attempt(self, key: Key, error: PeerUnreachable) -> FailedAttempt:
+        previous, pause_ms = self._failed.get(key), RETRY_MS
+        if previous is not None and {type(error), type(previous.error)} == {PeerUntrusted}:
+            # Once alone, it may have been a broker that was about to end.
+            pause_ms = min(2 * previous.pause_ms, UNTRUSTED_RETRY_MS)
+            refused = ApiError(ErrorCode.NOT_CONTROLLER, str(error))
+            self._note_refusal(key[0], refused, reason=str(error))
+        return FailedAttempt(error, self._env.clock.monotonic_ms() + pause_ms, pause_ms)
 
     async def _connect(self, key: Key) -> Connection:
         broker_id, channel = key
@@ -141,9 +168,7 @@ class PeerConnections:
         try:
             connection = await connect(self._env.net.connect, address, config)
         except RequestFailed as error:
-            is_refused = isinstance(error.__cause__, ConnectionRefusedError)
-            kind = PeerNotListening if is_refused else PeerUnreachable
-            raise kind(str(error)) from error
+            raise failed_attempt(error, broker_id, has_tls=self._has_tls) from error
         try:
             await self._introduce(connection, broker_id)
         except BaseException:
@@ -162,11 +187,14 @@ class PeerConnections:
             if hello.error_code != ErrorCode.NONE:
                 raise refusal(hello.error_code, hello.error_message)
         except ApiError as refused:
-            self.refusal = refused
-            if self._refused_lines.take() is not None:
-                log.error("another broker refuses this one", broker=broker_id, reason=str(refused))
+            self._note_refusal(broker_id, refused, reason=str(refused))
             raise PeerUnreachable(str(refused)) from refused
         self.refusal = None
+
+    def _note_refusal(self, broker_id: int, refused: ApiError, *, reason: str) -> None:
+        self.refusal = refused
+        if self._refused_lines.take() is not None:
+            log.error("no connection to another broker", broker=broker_id, reason=reason)
 
 
 async def _call(

@@ -43,8 +43,10 @@ async def find_voters(
     answers: dict[int, Voter] = {own_id: own} if own_id in members else {}
     while True:
         missing = [broker_id for broker_id in members if broker_id not in answers]
+        reason = ""
         for broker_id, answer in zip(missing, await _ask_all(missing, ask), strict=True):
-            if answer is None:
+            if isinstance(answer, PeerUnreachable):
+                reason = str(answer)
                 continue
             if answer.voters is not None:
                 return VoterSet.of(
@@ -57,31 +59,29 @@ async def find_voters(
             return VoterSet.of(answers.values())
         now_ms = clock.monotonic_ms()
         silent = ", ".join(str(b) for b in members if b not in answers)
-        if now_ms - began_ms >= timeout_ms and own_id not in members:
-            raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"Broker {own_id} is no voter of `quorum` and found none of the voters "
-                f"{', '.join(map(str, members))} in a cluster within {timeout_ms} ms; start a "
-                "majority of them, and check `quorum`",
-            )
         if now_ms - began_ms >= timeout_ms:
-            raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT,
+            missing_voters = (
                 f"A new cluster needs all its voters once, and broker(s) {silent} did not answer "
-                f"within {timeout_ms} ms; start them, and check `quorum` in their configuration",
+                f"within {timeout_ms} ms; start them, and check `quorum` in their configuration"
+                if own_id in members
+                else f"Broker {own_id} is no voter of `quorum` and found none of the voters "
+                f"{', '.join(map(str, members))} in a cluster within {timeout_ms} ms; start a "
+                "majority of them, and check `quorum`"
             )
+            last = f" ({reason})" if reason else ""
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, missing_voters + last)
         if now_ms - logged_ms >= LOG_MS:
             logged_ms = now_ms
-            log.info("waiting for the other voters of a new cluster", brokers=silent)
+            log.info("waiting for the other voters of a new cluster", brokers=silent, reason=reason)
         await asyncio.sleep(RETRY_MS / 1000)
 
 
-async def _ask_all(brokers: list[int], ask: Ask) -> list[BrokerHelloResponse | None]:
+async def _ask_all(brokers: list[int], ask: Ask) -> list[BrokerHelloResponse | PeerUnreachable]:
     return list(await asyncio.gather(*(_ask(broker_id, ask) for broker_id in brokers)))
 
 
-async def _ask(broker_id: int, ask: Ask) -> BrokerHelloResponse | None:
+async def _ask(broker_id: int, ask: Ask) -> BrokerHelloResponse | PeerUnreachable:
     try:
         return await ask(broker_id)
-    except PeerUnreachable:
-        return None
+    except PeerUnreachable as error:
+        return error
