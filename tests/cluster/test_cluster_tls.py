@@ -19,7 +19,7 @@ from millrace_server.api_error import ApiError
 from millrace_server.net import tls
 from millrace_server.peers import connections
 from millrace_server.peers.calls import Channel
-from millrace_server.testing import Broker, Cluster
+from millrace_server.testing import Broker, Cluster, ClusterProcesses
 from tests.broker.wire import Wire, until
 from tests.cluster.observers import observing
 from tests.cluster.records import TOPIC, create_topic, numbers, read_all, send
@@ -82,6 +82,18 @@ async def test_acked_records_survive_the_loss_of_their_leader(certificates: Cert
         await cluster.start(leader)
         await cluster.wait_until_in_sync(TOPIC)
         assert [value for _, value in (await read_all(cluster.servers))[0]] == numbers(0, 1_000)
+
+
+async def test_processes_have_tls_between_them_too(certificates: Certificates) -> None:
+    async with ClusterProcesses(3, **SETTINGS, **broker_tls(certificates)) as cluster:
+        await create_topic(cluster.servers)
+        await cluster.wait_until_in_sync(TOPIC)
+        leader = await cluster.leader_of(TOPIC, 0)
+        async with Producer(cluster.servers, acks="all") as producer:
+            await send(producer, numbers(0, 100))
+            await cluster.kill(leader)
+            await send(producer, numbers(100, 200))
+        assert [value for _, value in (await read_all(cluster.servers))[0]] == numbers(0, 200)
 
 
 @pytest.mark.parametrize(
