@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +89,22 @@ def test_every_option_of_kcat_is_in_the_page_once() -> None:
     for title, expected in THEIRS.items():
         if title.startswith("kcat"):
             assert kcat_options(sections()[title], expected) == expected.split(), title
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="needs kcat")
+def test_every_option_that_kcat_prints_is_in_the_page() -> None:
+    printed = subprocess.run(["kcat", "-h"], check=False, capture_output=True, text=True).stdout
+    count = 0
+    for kind, text in re.findall(
+        r"^(General|Producer|Consumer) options:\n(.*?)^\S", printed, re.M | re.S
+    ):
+        known = {row.theirs.split()[0] for row in sections()[f"kcat: {kind.lower()} options"]}
+        for line in re.findall(r"^  (-\S.*?)(?:   |$)", text, re.M):
+            options = set(re.findall(r"(?:^|\| )(-\w)", line))
+            assert options, line
+            assert options <= known, line
+            count += len(options)
+    assert count > 30
 
 
 def test_every_command_and_flag_of_rpk_is_in_the_page_once() -> None:
