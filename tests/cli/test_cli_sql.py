@@ -292,3 +292,21 @@ def test_progress_goes_to_stderr_and_ends_before_the_result(
     assert done.stdout == "12\n"
     assert re.search(r"^reading: 12 rows, .* rows/s, lag 0$", done.stderr, re.M)
     assert millrace("sql", f'SELECT count(*) FROM "{clicks}"', "--quiet").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("predicate", "count"),
+    [
+        ("timestamp >= TIMESTAMPTZ '2023-11-14 22:13:24+00'", 4),
+        ('"offset" < 1', 2),
+        ("partition = 1", 6),
+    ],
+)
+def test_a_predicate_reads_only_its_range(
+    millrace: Millrace, clicks: str, monkeypatch: pytest.MonkeyPatch, predicate: str, count: int
+) -> None:
+    monkeypatch.setattr("millrace_cli.progress_display.LINE_S", 0)
+    done = millrace("sql", f'SELECT count(*) FROM "{clicks}" WHERE {predicate}')
+    assert done.stdout == f"{count}\n"
+    (*_, last) = re.findall(r"^reading: (\d+) rows", done.stderr, re.M)
+    assert int(last) == count
