@@ -21,6 +21,7 @@ from millrace_protocol.messages.broker_lifecycle import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from millrace_server.api_error import ApiError
 from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
@@ -128,8 +129,7 @@ class ProducerIds:
         replaces one that was never given, whose epochs are used up, or whose highest is not known.
         A client that may write to some topic may have one (KIP-679). Raises `ApiError`.
         """
-        if not context.allows_any(Operation.WRITE, ResourceType.TOPIC):
-            context.check_cluster(Operation.IDEMPOTENT_WRITE)
+        _check_right(context)
         if self.was_given(producer_id):
             highest = max(self._highest(producer_id), epoch)
             if highest < EPOCH_MAX:
@@ -177,3 +177,12 @@ class ProducerIds:
             self._blocks.append(range(self._next, self._end))
             if is_first:
                 self._known_from = self._next
+
+
+def _check_right(context: RequestContext) -> None:
+    if context.allows_any(Operation.WRITE, ResourceType.TOPIC):
+        return
+    try:
+        context.check_cluster(Operation.IDEMPOTENT_WRITE)
+    except ApiError as error:
+        raise ApiError(error.code, f"{error.message}; WRITE on any topic is enough") from None
