@@ -151,7 +151,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         """Connects and learns of the topics.
 
         Raises `ConnectionFailed` when none of the servers answers, `UnknownTopicOrPartition` for
-        a topic that is not there.
+        a topic that is not there, `NotAuthorized` for one that the client may not see.
         """
         if self._state is not State.NEW:
             raise Closed(f"start: this consumer is {self._state}; make a new one")
@@ -385,6 +385,8 @@ class Consumer(GroupConsumer, Generic[K, V]):
     def _check_taking(self) -> None:
         """Raises unless the caller may wait for records."""
         self._check()
+        if self._group is not None and self._group.denied is not None:
+            raise again(self._group.denied)
         self._check_outside("taking records")
 
     def _check_alive(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from millrace import Admin, Consumer, Producer, sync
 from millrace.acls import Acl, AclFilter
 from millrace.errors import AuthorizationDisabled, ConfigError, NotAuthorized
 from millrace.events import EventKind
+from millrace.records import Record
 from millrace_protocol.errors import ErrorCode
 from millrace_server.testing import Broker
 from tests.access.conftest import EVERYTHING, ROOT, allow, set_acls
@@ -101,6 +103,50 @@ async def test_a_member_of_a_group_raises_that_it_may_not_be_one(
         async with Consumer(servers, topic, group="g", **USER_OPTIONS) as consumer:
             with pytest.raises(NotAuthorized, match="on group 'g'"):
                 await consumer.getmany(1)
+
+
+async def test_a_member_of_a_group_raises_which_of_its_topics_it_may_not_see(
+    broker: Broker, topic: str
+) -> None:
+    group = [allow("READ", "group", "g")]
+    await set_acls(broker, group)
+    quick: dict[str, Any] = {"group": "g", "start": "earliest", "metadata_max_age_ms": 30}
+    async with asyncio.timeout(HANG_TIMEOUT_S):
+        async with Consumer(**as_user(broker), **quick) as consumer:
+            consumer.subscribe([topic])
+            for _ in range(2):
+                with pytest.raises(NotAuthorized, match="no right DESCRIBE on topic 't'"):
+                    await consumer.getmany(1)
+            await set_acls(broker, [*group, allow("READ", "topic", topic)])
+            assert [each.value for each in await _until_allowed(consumer)] == [b"v"]
+
+
+async def test_a_member_of_a_group_goes_on_when_it_has_its_right_again(
+    broker: Broker, topic: str
+) -> None:
+    group, read = allow("READ", "group", "g"), allow("READ", "topic", topic)
+    await set_acls(broker, [group, read])
+    member: dict[str, Any] = {"group": "g", "start": "earliest", **USER_OPTIONS}
+    async with (
+        asyncio.timeout(HANG_TIMEOUT_S),
+        Producer(**as_user(broker, ROOT)) as producer,
+        Consumer(broker.servers_of("sasl"), topic, **member) as consumer,
+    ):
+        assert [each.value for each in await consumer.getmany(1)] == [b"v"]
+        await set_acls(broker, [group])
+        with pytest.raises(NotAuthorized, match="no right READ on topic 't'"):
+            await consumer.getmany(1)
+        await producer.send(topic, b"w")
+        await set_acls(broker, [group, read])
+        assert [each.value for each in await _until_allowed(consumer)] == [b"w"]
+
+
+async def _until_allowed(consumer: Consumer[bytes, bytes]) -> list[Record[bytes, bytes]]:
+    """What comes after the errors of a right that was missing until now."""
+    while True:
+        with suppress(NotAuthorized):
+            return await consumer.getmany(1)
+        await asyncio.sleep(0)
 
 
 async def test_entries_are_what_an_operator_has_asked_for(broker: Broker) -> None:

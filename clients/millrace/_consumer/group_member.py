@@ -1,7 +1,7 @@
 """A consumer's membership of its group: the shell that carries out the effects of `membership`.
 
-Owns the tasks of calls and hand-overs, the timer, and the watch over topics. `membership` and
-`poll_deadline` decide; `hand_over` has the steps of a hand-over. Joins and syncs wait on a
+Owns the tasks of calls and hand-overs, and the timer. `membership` and `poll_deadline` decide;
+`hand_over` has the steps of a hand-over, and `topic_watch` the topics. Joins and syncs wait on a
 connection of their own, so that heartbeats, commits and fetches never wait behind one.
 """
 
@@ -11,7 +11,6 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TypeVar
 
 from millrace._background_tasks import BackgroundTasks
@@ -23,6 +22,7 @@ from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.hand_over import Callbacks, HandOvers
 from millrace._consumer.partition_state import Hold
 from millrace._consumer.positions import Positions
+from millrace._consumer.topic_watch import TopicWatch
 from millrace._group.commits import TRY_MS_MIN, CommitIdentity
 from millrace._group.coordinator import LANE_JOIN, UNREACHABLE, Coordinator
 from millrace._group.effects import (
@@ -55,8 +55,6 @@ from millrace_protocol.messages.group_membership import (
 from millrace_protocol.schema import Message
 
 M = TypeVar("M", bound=Message)
-MISSING_TOPICS_AGE_MS = 5_000
-"""How often topics that are not there are looked for."""
 CLOSE_TIMEOUT_MS = 10_000
 """Bound of leaving a group; after that the session timeout ends the membership."""
 _JOIN_SLACK_MS = 5_000
@@ -93,8 +91,7 @@ class Group:
         self._fetcher = fetcher
         self._membership = Membership(member, rng=cluster.rng)
         self._poll_deadline = PollDeadline(config.max_poll_interval_ms)
-        self._topics: frozenset[str] = frozenset()
-        self._pattern: re.Pattern[str] | None = None
+        self._topic_watch = TopicWatch(cluster, positions, config, feed=feed)
         self._is_suspended = False
         self._hand_over: asyncio.Task[None] | None = None
         self._effects: deque[Effect] = deque()
@@ -102,8 +99,6 @@ class Group:
         self._left = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
-        self._watch = asyncio.Event()
-        self._told_missing: set[str] = set()
 
     # Subscription
 
@@ -113,27 +108,30 @@ class Group:
         return self._membership.error
 
     @property
+    def denied(self) -> MillraceError | None:
+        """Why the consumer cannot see a topic that it shares, until it can."""
+        return self._topic_watch.denied
+
+    @property
     def in_callback(self) -> bool:
         """Whether the caller is a callback of a rebalance."""
         return self._hand_overs.in_callback
 
     def subscription(self) -> frozenset[str]:
         """The topics that are shared, those of a pattern as far as they are known."""
-        return self._topics
+        return self._topic_watch.topics
 
     def subscribe(self, topics: frozenset[str], pattern: re.Pattern[str] | None = None) -> None:
         """Shares these topics from now on, or all whose names match a pattern, also later ones."""
-        self._pattern = pattern
-        self._topics = topics
         self._is_suspended = False
-        self._watch.set()
+        self._topic_watch.subscribe(topics, pattern)
         if pattern is None:
-            self._do(self._membership.subscribe(topics, monotonic_ms()))
+            self._share()
             self._hand_overs.asked.set()
 
     async def leave(self) -> None:
         """Leaves for good: commits processed records, calls the user, and sends LeaveGroup."""
-        self._pattern = None
+        self._topic_watch.pattern = None
         self._left.clear()
         self._do(self._membership.leave("the consumer was closed", monotonic_ms()))
         self._hand_overs.asked.set()
@@ -173,7 +171,12 @@ class Group:
         self._fetcher.wake()
         if self._is_suspended:
             self._is_suspended = False
-            self._do(self._membership.subscribe(self._topics, monotonic_ms()))
+            self._share()
+
+    def _share(self) -> None:
+        """Joins with the topics of the subscription, unless the consumer is to stay out for now."""
+        if not self._is_suspended:
+            self._do(self._membership.subscribe(self._topic_watch.topics, monotonic_ms()))
 
     # The identity of commits
 
@@ -181,7 +184,7 @@ class Group:
     def is_out(self) -> bool:
         """Whether it is no member and wants to be none: it commits without membership then."""
         is_member = self._membership.state not in (MemberState.UNJOINED, MemberState.FAILED)
-        return not is_member and not self._topics and self._pattern is None
+        return not is_member and not self._topic_watch.topics and self._topic_watch.pattern is None
 
     def commit_identity(self) -> CommitIdentity:
         if self.is_out:
@@ -202,6 +205,9 @@ class Group:
         self._do(
             self._membership.on_counts(self._cluster.metadata.partition_counts(), monotonic_ms())
         )
+        if self.denied is not None:
+            # Callers that wait for records get the error.
+            self._fetcher.data.set()
 
     def health(self) -> GroupHealth:
         """How the membership is doing, now."""
@@ -224,7 +230,10 @@ class Group:
     def start(self, tasks: BackgroundTasks) -> None:
         """Begins to carry the membership out, until `tasks` end."""
         tasks.start(self._run(tasks), name="millrace-group", lasting=True)
-        tasks.start(self._keep_watch(), name="millrace-group-topics", lasting=True)
+        watching = self._topic_watch.run(
+            lambda: self._membership.watched, on_looked=self.on_metadata, on_matching=self._share
+        )
+        tasks.start(watching, name="millrace-group-topics", lasting=True)
 
     async def _run(self, tasks: BackgroundTasks) -> None:
         try:
@@ -312,7 +321,7 @@ class Group:
         try:
             # An assignment without a topic that was just created would be taken for a whole one.
             if await self._cluster.look_for_topics(learn.topics):
-                self._watch.set()
+                self._topic_watch.wake()
             assigned = None
             if learn.with_assignments:
                 assigned = await self._coordinator.all_assigned(self._config.request_timeout_ms)
@@ -379,55 +388,3 @@ class Group:
             return
         for where in self._positions.assigned():
             self._positions.hold(self._positions[where], Hold.OVERDUE)
-
-    async def _keep_watch(self) -> None:
-        """Looks for topics that a pattern matches, and for those that were not there yet."""
-        attempt = 0
-        while True:
-            self._watch.clear()
-            try:
-                await self._look_for_topics()
-            except MillraceError as error:
-                self._feed.emit(EventKind.FETCH_FAILED, str(error), again(error))
-                await self._cluster.pause(attempt)
-                attempt += 1
-                continue
-            attempt = 0
-            age_ms = self._config.metadata_max_age_ms
-            if self._missing():
-                age_ms = min(age_ms, MISSING_TOPICS_AGE_MS)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(age_ms / 1000):
-                    await self._watch.wait()
-
-    async def _look_for_topics(self) -> None:
-        pattern = self._pattern
-        if pattern is None:
-            if missing := self._missing():
-                await self._cluster.refresh(missing)
-                self.on_metadata()
-                self._tell_missing()
-            return
-        names = await self._cluster.list_topics()
-        matching = frozenset(name for name in names if pattern.fullmatch(name))
-        if pattern is self._pattern:
-            self.on_metadata()
-            if matching != self._topics:
-                self._topics = matching
-                if not self._is_suspended:
-                    self._do(self._membership.subscribe(matching, monotonic_ms()))
-
-    def _missing(self) -> list[str]:
-        """The topics that matter to the member and are not there."""
-        return sorted(self._membership.watched - self._cluster.metadata.leaders.keys())
-
-    def _tell_missing(self) -> None:
-        """Emits an event for each missing topic, once while it is missing."""
-        missing = self._missing()
-        self._told_missing.intersection_update(missing)
-        for topic in missing:
-            # None: a topic that was subscribed to during the refresh.
-            error = self._cluster.metadata.topic_errors.get(topic)
-            if topic not in self._told_missing and error is not None:
-                self._told_missing.add(topic)
-                self._feed.emit(EventKind.FETCH_FAILED, f"{error}; it is looked for", error)
