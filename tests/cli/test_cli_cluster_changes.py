@@ -110,14 +110,17 @@ def test_the_first_replica_leads_where_it_is_asked_for(cluster: RunningCluster) 
         assert millrace("topic", "reassign", topic, *flags).exit_code == 0
     one = millrace("topic", "elect-leaders", topic, "--partition", "0")
     assert (one.exit_code, one.stdout) == (0, f"{topic}\t0\t{new[0]}\n")
+    assert one.stderr == "millrace: 1 partition got a leader\n"
     rest = json.loads(millrace("topic", "elect-leaders", topic, "--json").stdout)
     assert rest == [{"topic": topic, "partition": 1, "leader": new[1], "error": None}]
     check_shape(documented()["topic", "elect-leaders"], rest)
     again = millrace("topic", "elect-leaders", topic)
-    assert (again.exit_code, again.output) == (0, "")
+    assert (again.exit_code, again.stdout) == (0, "")
+    assert "nothing to elect: the first replica of each partition leads" in again.stderr
     # There is nothing to ask about, because each partition has a leader.
     unclean = millrace("topic", "elect-leaders", topic, "--unclean")
-    assert (unclean.exit_code, unclean.output) == (0, "")
+    assert (unclean.exit_code, unclean.stdout) == (0, "")
+    assert "nothing to elect: each partition has a leader" in unclean.stderr
     missing = millrace("topic", "elect-leaders", "nope")
     assert missing.exit_code == Exit.REFUSED
     assert "There is no topic 'nope'" in missing.stderr

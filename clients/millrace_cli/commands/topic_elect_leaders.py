@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millrace_cli.client_identity import identity
-from millrace_cli.exits import CommandError, Exit, confirm, refused, run
+from millrace_cli.exits import CommandError, Exit, confirm, refused, run, tell
 from millrace_cli.json_output import Json, print_objects
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
 from millrace_cli.table import show
@@ -45,7 +46,8 @@ def elect_leaders(
     A leader moves back by itself within a minute, after its broker has come back. With --unclean
     the command is about partitions that have no leader, because no replica in sync is in service.
 
-    Prints topic, partition and new leader of each partition that got one.
+    Prints topic, partition and new leader of each partition that got one; without --json, their
+    number on stderr.
     """
     if partition and len(names or ()) != 1:
         raise typer.BadParameter("--partition goes with one topic")
@@ -66,6 +68,8 @@ def elect_leaders(
             print_objects(("topic", "partition", "leader", "error"), rows)
         else:
             show(("topic", "partition #", "leader #"), [r[:-1] for r in rows if r[-1] is None])
+            sys.stdout.flush()
+            tell(_done([error for *_, error in rows], unclean=unclean))
         return refused(error for *_, error in rows if error)
 
     if unclean and not yes:
@@ -113,6 +117,15 @@ async def _chosen(
             and (each.leader is None if unclean else each.leader != each.replicas[0])
         ]
     return found
+
+
+def _done(errors: list[object], *, unclean: bool) -> str:
+    """What the command has done; `errors` has one of each election, None for success."""
+    if errors:
+        return f"{counted(errors.count(None), 'partition')} got a leader"
+    if unclean:
+        return "nothing to elect: each partition has a leader"
+    return "nothing to elect: the first replica of each partition leads"
 
 
 def _question(chosen: list[TopicPartition]) -> str:
