@@ -87,7 +87,7 @@ NATIVE = {
     "OffsetCommit": "READ group + READ topic",
     "OffsetFetch": "DESCRIBE group + DESCRIBE topic",
     "OffsetDelete": "DELETE group",
-    "ListGroups": "",
+    "ListGroups": "DESCRIBE group | DESCRIBE cluster",
     "DescribeGroups": "DESCRIBE group",
     "DeleteGroups": "DELETE group",
     "DeleteRecords": "DELETE topic",
@@ -108,21 +108,23 @@ NATIVE = {
     "CreateAcls": "ALTER cluster",
     "DeleteAcls": "ALTER cluster",
 }
-"""By the name of the api. ListGroups refuses nothing, and leaves out what may not be seen.
-OffsetDelete needs READ of the topics as well, in a group that there is."""
+"""By the name of the api. ListGroups leaves out what may not be seen, and so does Metadata of all
+topics. OffsetDelete needs READ of the topics as well, in a group that there is."""
 KAFKA = {
     **{name: needs for name, needs in NATIVE.items() if name != "DescribeConfigs"},
     "ApiVersions": "",
     "SaslHandshake": "",
     "SaslAuthenticate": "",
     "DescribeConfigs": "DESCRIBE_CONFIGS topic",
+    "ListGroups": "",
     "IncrementalAlterConfigs": "ALTER_CONFIGS topic",
     "DescribeCluster": "",
     "DescribeProducers": "READ topic",
     "ConsumerGroupDescribe": "",
     "DescribeTopicPartitions": "DESCRIBE topic",
 }
-"""ConsumerGroupDescribe gives the same answer to everyone: there are no such groups."""
+"""ConsumerGroupDescribe gives the same answer to everyone: there are no such groups. Kafka's lists
+refuse nothing."""
 TEXT = {
     "HELP": "",
     "TOPICS": "",

@@ -108,36 +108,38 @@ async def test_a_member_of_a_group_raises_that_it_may_not_be_one(
 async def test_a_member_of_a_group_raises_which_of_its_topics_it_may_not_see(
     broker: Broker, topic: str
 ) -> None:
-    group = [allow("READ", "group", "g")]
-    await set_acls(broker, group)
-    quick: dict[str, Any] = {"group": "g", "start": "earliest", "metadata_max_age_ms": 30}
-    async with asyncio.timeout(HANG_TIMEOUT_S):
-        async with Consumer(**as_user(broker), **quick) as consumer:
-            consumer.subscribe([topic])
-            for _ in range(2):
-                with pytest.raises(NotAuthorized, match="no right DESCRIBE on topic 't'"):
-                    await consumer.getmany(1)
-            await set_acls(broker, [*group, allow("READ", "topic", topic)])
-            assert [each.value for each in await _until_allowed(consumer)] == [b"v"]
+    await set_acls(broker, [allow("READ", "group", "g")])
+    member: dict[str, Any] = {"group": "g", "start": "earliest", "metadata_max_age_ms": 30}
+    async with (
+        asyncio.timeout(HANG_TIMEOUT_S),
+        Admin(**as_user(broker, ROOT)) as admin,
+        Consumer(**as_user(broker), **member) as consumer,
+    ):
+        consumer.subscribe([topic])
+        for _ in range(2):
+            with pytest.raises(NotAuthorized, match="no right DESCRIBE on topic 't'"):
+                await consumer.getmany(1)
+        await admin.create_acls([READ])
+        assert [each.value for each in await _until_allowed(consumer)] == [b"v"]
 
 
 async def test_a_member_of_a_group_goes_on_when_it_has_its_right_again(
     broker: Broker, topic: str
 ) -> None:
-    group, read = allow("READ", "group", "g"), allow("READ", "topic", topic)
-    await set_acls(broker, [group, read])
+    await set_acls(broker, [allow("READ", "group", "g"), allow("READ", "topic", topic)])
     member: dict[str, Any] = {"group": "g", "start": "earliest", **USER_OPTIONS}
     async with (
         asyncio.timeout(HANG_TIMEOUT_S),
+        Admin(**as_user(broker, ROOT)) as admin,
         Producer(**as_user(broker, ROOT)) as producer,
         Consumer(broker.servers_of("sasl"), topic, **member) as consumer,
     ):
         assert [each.value for each in await consumer.getmany(1)] == [b"v"]
-        await set_acls(broker, [group])
+        await admin.delete_acls([AclFilter(resource_type="topic")])
         with pytest.raises(NotAuthorized, match="no right READ on topic 't'"):
             await consumer.getmany(1)
         await producer.send(topic, b"w")
-        await set_acls(broker, [group, read])
+        await admin.create_acls([READ])
         assert [each.value for each in await _until_allowed(consumer)] == [b"w"]
 
 
@@ -147,6 +149,16 @@ async def _until_allowed(consumer: Consumer[bytes, bytes]) -> list[Record[bytes,
         with suppress(NotAuthorized):
             return await consumer.getmany(1)
         await asyncio.sleep(0)
+
+
+async def test_a_list_is_refused_where_a_client_can_see_nothing(broker: Broker, topic: str) -> None:
+    async with asyncio.timeout(HANG_TIMEOUT_S), Admin(**as_user(broker)) as admin:
+        with pytest.raises(NotAuthorized, match=f"User:{USER} has no right DESCRIBE on any topic"):
+            await admin.list_topics()
+        with pytest.raises(NotAuthorized, match=f"User:{USER} has no right DESCRIBE on any group"):
+            await admin.list_groups()
+        await set_acls(broker, [allow("READ", "topic", "mine"), allow("READ", "group", "mine")])
+        assert (await admin.list_topics(), await admin.list_groups()) == ([], [])
 
 
 async def test_entries_are_what_an_operator_has_asked_for(broker: Broker) -> None:

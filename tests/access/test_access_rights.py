@@ -27,7 +27,7 @@ from millrace_protocol.kafka.produce import ProducePartition, ProduceRequest, Pr
 from millrace_protocol.kafka.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from millrace_protocol.messages import acls, group_admin, group_offsets
 from millrace_server.api_error import ApiError
-from millrace_server.metadata.acls import AclFilter
+from millrace_server.metadata.acls import AclEntry, AclFilter
 from millrace_server.services.request_context import THIS_BROKER, RequestContext
 from millrace_server.testing import Broker, Cluster
 from tests.access.conftest import EVERYTHING, ROOT, allow, set_acls
@@ -106,15 +106,19 @@ async def test_lists_leave_out_what_a_client_may_not_describe(
             "text groups": [line.split()[1] for line in (await text.ask("GROUPS"))[:-1]],
         }
 
+    def readers(name: str) -> list[AclEntry]:
+        return [
+            allow("READ", kind, name, principal)
+            for kind in ("topic", "group")
+            for principal in (ADA, "User:ANONYMOUS")
+        ]
+
+    await set_acls(made, readers("absent"))
     assert not any((await listed()).values())
-    readers = [
-        allow("READ", kind, "seen", principal)
-        for kind in ("topic", "group")
-        for principal in (ADA, "User:ANONYMOUS")
-    ]
-    await set_acls(made, readers)
+    await set_acls(made, readers("seen"))
     assert set(map(tuple, (await listed()).values())) == {("seen",)}
-    await set_acls(made, [allow("DESCRIBE", "cluster", "kafka-cluster", "User:*")])
+    all_groups = allow("DESCRIBE", "cluster", "kafka-cluster", "User:*")
+    await set_acls(made, [all_groups, allow("READ", "topic", "absent", "User:*")])
     found = await listed()
     assert {name for name, names in found.items() if names == ["hidden", "seen"]} == {
         "native groups",

@@ -26,6 +26,7 @@ from millrace.errors import (
     ConnectionFailed,
     ForeignPort,
     MillraceError,
+    NotAuthorized,
     again,
 )
 from millrace.events import EventFeed, EventKind
@@ -144,7 +145,10 @@ class Cluster:
         return missing
 
     async def list_topics(self) -> list[str]:
-        """The names of all topics but the broker's own; what they are like is in the cache then."""
+        """The names of all topics but the broker's own; what they are like is in the cache then.
+
+        Raises `NotAuthorized` for a client that may see none.
+        """
         response = await self._ask_for_metadata(None)
         self.metadata.learn(response)
         return [topic.name for topic in response.topics if not topic.is_internal]
@@ -168,8 +172,8 @@ class Cluster:
         for candidate in self._candidates():
             try:
                 return await candidate(request)
-            except AuthenticationFailed:
-                # The other brokers have the same users.
+            except (AuthenticationFailed, NotAuthorized):
+                # The other brokers have the same users, with the same rights.
                 raise
             except MillraceError as error:
                 failures.append(again(error))

@@ -7,7 +7,7 @@ topic cannot tell whether there is one.
 
 from __future__ import annotations
 
-from millrace_protocol.acls import CLUSTER_NAME, Operation, ResourceType
+from millrace_protocol.acls import Operation, ResourceType
 from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError, quoted
 from millrace_server.config import BrokerConfig
@@ -56,9 +56,12 @@ class Authorizer:
         )
 
     def denied(
-        self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
+        self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str | None
     ) -> ApiError:
-        """The error of a request that is not allowed. Counts it, and logs it at a bounded rate."""
+        """The error of a request that is not allowed, with any resource of the type for None.
+
+        Counts it, and logs it at a bounded rate.
+        """
         self._counters[kind].value += 1
         if (suppressed := self._denials.take()) is not None:
             log.warning(
@@ -67,8 +70,13 @@ class Authorizer:
                 host=host,
                 operation=operation.name,
                 resource_type=kind.name,
-                resource=name,
+                resource="any" if name is None else name,
                 suppressed=suppressed,
             )
-        what = "the cluster" if name == CLUSTER_NAME else f"{kind.name.lower()} {quoted(name)}"
+        if name is None:
+            what = f"any {kind.name.lower()}"
+        elif kind is ResourceType.CLUSTER:
+            what = "the cluster"
+        else:
+            what = f"{kind.name.lower()} {quoted(name)}"
         return ApiError(_CODES[kind], f"{principal} has no right {operation.name} on {what}")

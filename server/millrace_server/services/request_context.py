@@ -63,6 +63,14 @@ class RequestContext:
         if self.authorizer is not None and not self.allows(operation, kind, name):
             raise self.authorizer.denied(self.principal, self._host, operation, kind, name)
 
+    def check_any(self, operation: Operation, kind: ResourceType) -> None:
+        """Raises `ApiError` unless there can be a resource of the type with which it may do that.
+
+        For lists of what the client may see: an empty one would say that there is nothing.
+        """
+        if self.authorizer is not None and not self.allows_any(operation, kind):
+            raise self.authorizer.denied(self.principal, self._host, operation, kind, None)
+
     def check_topic(self, operation: Operation, name: str) -> None:
         """Raises `ApiError` (TOPIC_AUTHORIZATION_FAILED)."""
         self.check(operation, ResourceType.TOPIC, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millrace_protocol.acls import CLUSTER_NAME, Operation, ResourceType
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import group_admin as messages
 from millrace_server.api_error import ApiError
@@ -16,6 +17,8 @@ def list_groups(
     services: Services, context: RequestContext, request: messages.ListGroupsRequest
 ) -> Handled:
     """The groups, or those in the states asked for."""
+    if not context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        context.check_any(Operation.DESCRIBE, ResourceType.GROUP)
     return messages.ListGroupsResponse(
         tuple(
             messages.ListedGroup(

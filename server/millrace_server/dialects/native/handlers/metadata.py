@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from millrace_protocol.acls import Operation, ResourceType
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.metadata import (
     BrokerMetadata,
@@ -28,6 +29,8 @@ async def handle(
 ) -> MetadataResponse:
     """Describes the topics of the request, or all."""
     cluster = services.cluster
+    if request.topics is None:
+        context.check_any(Operation.DESCRIBE, ResourceType.TOPIC)
     topics: list[TopicMetadata] = []
     entries = 0
     for name in cluster.visible_topics(context) if request.topics is None else request.topics:
