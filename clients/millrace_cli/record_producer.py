@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from millrace.errors import NotAuthorized
 from millrace.producer import Producer
 from millrace.records import Headers
 from millrace_cli.exits import CommandError, Exit, InputError, tell
@@ -60,6 +61,11 @@ class RecordProducer:
             await self._check_partition(producer)
             try:
                 await self._send_all(producer)
+            except NotAuthorized:
+                if not self.records:
+                    # The broker has taken none.
+                    self.unacked = 0
+                raise
             finally:
                 self._summarize(time.monotonic() - started)
         return Exit.OK

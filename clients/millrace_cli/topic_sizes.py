@@ -1,6 +1,7 @@
 """What topics take on the disks of the brokers, all replicas together.
 
-Owns the sum over brokers, and what it is where a broker does not answer: unknown.
+Owns the sum over brokers, and what it is where a broker does not answer, or the client has no right
+to ask: unknown.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from millrace.admin import Admin, PartitionDescription, TopicDescription
 from millrace.brokers import LogDirectory, PartitionSize
+from millrace.errors import NotAuthorized
 from millrace.records import TopicPartition
 from millrace_cli.each_broker import BrokerAnswer, ask_each
 
@@ -30,9 +32,12 @@ async def partition_sizes(
         return {}
     names = [topic.name for topic in topics]
     brokers = (await admin.describe_cluster()).brokers
-    answers = await ask_each(
-        brokers, lambda node_id: admin.describe_log_dirs(names, broker=node_id)
-    )
+    try:
+        answers = await ask_each(
+            brokers, lambda node_id: admin.describe_log_dirs(names, broker=node_id)
+        )
+    except NotAuthorized:
+        answers = []
     found = _by_replica(answers)
     return {
         TopicPartition(topic.name, each.partition): _sum(found, topic.name, each)

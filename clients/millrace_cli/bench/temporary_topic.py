@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from millrace.admin import Admin
-from millrace.errors import MillraceError, UnknownTopicOrPartition
+from millrace.errors import MillraceError, NotAuthorized, UnknownTopicOrPartition
 from millrace_cli.client_identity import identity
 from millrace_cli.exits import tell
 
@@ -39,11 +39,19 @@ async def used_topic(
         return
     name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
     async with Admin(servers, **identity()) as admin:
+        remove_s = min(REMOVE_S, broker_timeout_s)
         try:
             await admin.create_topic(name, partitions=settings.partitions, configs=settings.configs)
+        except NotAuthorized:
+            # There is nothing to remove.
+            raise
+        except BaseException:
+            await _remove(admin, name, remove_s)
+            raise
+        try:
             yield name
         finally:
-            await _remove(admin, name, min(REMOVE_S, broker_timeout_s))
+            await _remove(admin, name, remove_s)
 
 
 async def _remove(admin: Admin, name: str, timeout_s: float) -> None:

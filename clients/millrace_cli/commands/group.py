@@ -200,12 +200,14 @@ def _admin(servers: str) -> Admin:
 
 
 async def _listed(admin: Admin, names: list[str]) -> list[GroupListing]:
-    """The groups that are named, or all. Raises `CommandError` for one that is not there."""
+    """The groups that are named, or all. Raises `GroupNotFound` for one that is not there."""
     listed = {each.group: each for each in await admin.list_groups()}
     wanted = expand(names, listed, kind="group") if names else tuple(listed)
     for name in wanted:
         if name not in listed:
-            raise CommandError(f"there is no group {name!r}")
+            # A group that the client may not see is not listed, and its description says so.
+            await admin.describe_group(name)
+            raise CommandError(f"group {name!r} was created just now; try again")
     return [listed[name] for name in wanted]
 
 

@@ -98,7 +98,7 @@ def list_(
     """List topics: name, partitions, replication factor, bytes on disk.
 
     The bytes are those of all replicas, compressed as they are stored; - if a broker that has one
-    does not answer.
+    does not answer, or the user may not ask.
     """
     check_patterns(names or [])
 
@@ -106,7 +106,8 @@ def list_(
         from millrace_cli.topic_sizes import partition_sizes, topic_size
 
         async with _admin(servers) as admin:
-            known = await admin.list_topics(internal=internal)
+            is_list = not names or any(map(is_pattern, names))
+            known = await admin.list_topics(internal=internal) if is_list else []
             wanted = expand(names, known, kind="topic") if names else tuple(known)
             outcomes = await admin.describe_topics(wanted)
             found = [outcome.value for outcome in outcomes if outcome.value is not None]

@@ -156,7 +156,7 @@ def _show(rows: list[tuple[object, ...]], as_json: bool) -> Exit:
     else:
         done = [row[:-1] for row in rows if row[-1] is None]
         show(("topic", "partition #", "start before #", "start #"), done)
-    return refused(f"{topic}-{partition}: {error}" for topic, partition, *_, error in rows if error)
+    return refused(error for *_, error in rows if error)
 
 
 def _admin(servers: str) -> Admin:

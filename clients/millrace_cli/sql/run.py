@@ -20,7 +20,7 @@ from millrace_cli.sql import duckdb_engine
 from millrace_cli.sql.query import Query, parse_query, topics_of
 from millrace_cli.sql.result_formats import ResultFormat, numeric, text_rows, write
 from millrace_cli.sql.rows import Rows
-from millrace_cli.sql.topics import TopicTable, current_ends, list_topics, open_table
+from millrace_cli.sql.topics import TopicTable, current_ends, known_topics, open_table
 from millrace_cli.table import is_terminal, show
 
 if TYPE_CHECKING:
@@ -98,7 +98,10 @@ def _begin_result(*, is_first: bool) -> None:
 
 
 def _topics(settings: SqlSettings, query: Query) -> list[str]:
-    topics = topics_of(query, list_topics(settings.servers), may_name_files=settings.may_read_files)
+    # With --allow-files, a table that is no topic is a file.
+    named = () if settings.may_read_files else query.tables
+    known = known_topics(settings.servers, named)
+    topics = topics_of(query, known, may_name_files=settings.may_read_files)
     for name in settings.schemas:
         if name and name not in topics:
             raise ConfigError(f"--schema {name}=...: the query names no topic {name}")

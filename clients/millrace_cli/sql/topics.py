@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millrace.errors import NotAuthorized
 from millrace.sync import Admin, read_arrow, topic_dataset
 from millrace_cli.client_identity import identity
 from millrace_cli.sql.value_fields import arrow_fields, infer_schema
@@ -50,9 +51,12 @@ class TopicTable:
 CLIENT_ID = "millrace-sql"
 
 
-def list_topics(servers: str) -> list[str]:
-    """The names of all topics."""
+def known_topics(servers: str, named: Collection[str]) -> list[str]:
+    """The names of all topics. Raises `NotAuthorized` where one of `named` may not be seen."""
     with Admin(servers, **identity(CLIENT_ID)) as admin:
+        for outcome in admin.describe_topics(sorted(named)):
+            if isinstance(outcome.error, NotAuthorized):
+                raise outcome.error
         return admin.list_topics(internal=True)
 
 
