@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from millrace_cli.backup.contents import verify
 from millrace_cli.backup.directory import BackupDirectory
@@ -20,13 +21,19 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def backed_up(root: Path, servers: str, *, now_ms: int | None = None) -> RunResult:
+async def backed_up(
+    root: Path,
+    servers: str,
+    *,
+    now_ms: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> RunResult:
     """Takes a backup and checks every byte of it; `now_ms` stands for the time, if given."""
     with BackupDirectory(root).locked():
         result = await take_backup(
             root,
             servers,
-            settings={},
+            settings=settings or {},
             timeout_s=60,
             wall_ms=wall_ms if now_ms is None else lambda: now_ms,
             counts=RunCounts(),

@@ -13,6 +13,7 @@ from typing import Any
 
 from millrace.admin import Admin
 from millrace.consumer import Consumer
+from millrace.errors import NotAuthorized
 from millrace.records import TopicPartition
 from millrace_cli.backup.directory import BackupDirectory, PartitionFiles
 from millrace_cli.backup.manifest import (
@@ -27,7 +28,7 @@ from millrace_cli.backup.record_copy import (
     PartitionCopy,
     RecordCopy,
 )
-from millrace_cli.backup.sources import SourceTopic, find_topics
+from millrace_cli.backup.sources import SourceTopic, find_topics, hidden_topics
 from millrace_cli.exits import CommandError
 
 
@@ -48,6 +49,9 @@ class RunResult:
     copied_files: int
     deleted_topics: tuple[str, ...]
     """Topics that were deleted during the run, and are not in the backup."""
+    hidden_topics: tuple[NotAuthorized, ...]
+    """Of each topic that the client may not see, and which is not in the backup; as far as the
+    client may know of them."""
 
 
 async def take_backup(
@@ -72,6 +76,7 @@ async def take_backup(
         async with Admin(servers, **settings) as admin:
             cluster_id = (await admin.describe_cluster()).cluster_id
             topics = await find_topics(admin, before)
+            hidden = await hidden_topics(admin, {topic.description.name for topic in topics})
             copies = [_copies(root, topic, before, run, began_ms) for topic in topics]
             counts.total_bytes = sum(c.planned_bytes for each in copies for c in each)
             deleted = await _copy(admin, servers, settings, topics, copies, timeout_s, counts)
@@ -99,6 +104,7 @@ async def take_backup(
         sum(file.size_bytes for copy in new for file in copy.files.files),
         sum(len(copy.files.files) for copy in new),
         tuple(sorted(deleted)),
+        tuple(hidden),
     )
 
 

@@ -13,15 +13,18 @@ every record that was acknowledged by all replicas in sync before the backup beg
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from millrace.admin import Admin, TopicDescription
-from millrace.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from millrace.errors import NotAuthorized, OffsetOutOfRange, UnknownTopicOrPartition
 from millrace.records import TopicPartition
 from millrace_cli.backup.manifest import Backup
 from millrace_cli.backup.plan import SourceLog
+from millrace_cli.each_broker import ask_each
+from millrace_cli.exits import CommandError
 from millrace_server.group.records import OFFSETS_TOPIC
+from millrace_server.quorum.metadata_log import METADATA_TOPIC
 
 SIZE_ATTEMPTS = 10
 """Retention may delete a range while its size is asked for."""
@@ -40,10 +43,14 @@ class SourceTopic:
 
 
 async def find_topics(admin: Admin, before: Backup | None) -> list[SourceTopic]:
-    """The topics of a cluster at a consistent cut. Raises the errors of the connections, and of a
-    partition without a leader."""
+    """The topics of a cluster at a consistent cut.
+
+    Raises the errors of the connections, and of a partition without a leader; `CommandError` for a
+    topic of the backup before that may not be seen any more.
+    """
     ends = await _ends(admin, await _described(admin, [OFFSETS_TOPIC]))
     topics = await _described(admin, await admin.list_topics(internal=True))
+    await _check_none_is_hidden(admin, before, {topic.name for topic in topics})
     others = [topic for topic in topics if topic.name != OFFSETS_TOPIC]
     ends |= await _ends(admin, others)
     found = []
@@ -55,6 +62,36 @@ async def find_topics(admin: Admin, before: Backup | None) -> list[SourceTopic]:
                 # It was deleted since: the next backup would not have it either.
                 continue
     return found
+
+
+async def hidden_topics(admin: Admin, seen: Collection[str]) -> list[NotAuthorized]:
+    """Why the client may not see topics that the cluster has beside those that it has seen.
+
+    None where it may not look at the data directories, which have the topics of everyone.
+    """
+    brokers = (await admin.describe_cluster()).brokers
+    try:
+        answers = await ask_each(brokers, lambda node_id: admin.describe_log_dirs(broker=node_id))
+    except NotAuthorized:
+        return []
+    directories = [directory for answer in answers for directory in answer.value or ()]
+    names = {where.topic for directory in directories for where in directory.partitions}
+    return await _denials(admin, names.difference(seen, [METADATA_TOPIC]))
+
+
+async def _check_none_is_hidden(admin: Admin, before: Backup | None, seen: Collection[str]) -> None:
+    names = {topic.name for topic in before.topics} if before else set()
+    if denials := await _denials(admin, names.difference(seen)):
+        raise CommandError(
+            f"{denials[0]}. The backup has this topic and would lose it: give the right, or name a "
+            "new directory"
+        )
+
+
+async def _denials(admin: Admin, names: Collection[str]) -> list[NotAuthorized]:
+    """The errors of the topics that may not be seen, whether they are there or not."""
+    outcomes = await admin.describe_topics(sorted(names))
+    return [each.error for each in outcomes if isinstance(each.error, NotAuthorized)]
 
 
 async def _source(

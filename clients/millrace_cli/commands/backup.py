@@ -72,6 +72,8 @@ def create(
             return ended(Exit.LOCKED, f"{directory} is in use by another backup, {error.pid}")
         for name in result.deleted_topics:
             tell(f"topic {name} was deleted during the backup and is not in it")
+        for denial in result.hidden_topics:
+            tell(f"{denial}; the backup does not have it")
         added = {"copied_files": result.copied_files, "copied_bytes": result.copied_bytes}
         return _show({**_figures(result.backup), **added}, as_json)
 
