@@ -36,11 +36,14 @@ class TopicWatch:
         self._feed = feed
         self._wake = asyncio.Event()
         self._told_missing: set[str] = set()
+        self._unlisted: MillraceError | None = None
+        """Why there is no topic that could match the pattern."""
 
     def subscribe(self, topics: frozenset[str], pattern: re.Pattern[str] | None) -> None:
         """Shares these topics from now on, or all whose names match a pattern."""
         self.pattern = pattern
         self.topics = topics
+        self._unlisted = None
         self._wake.set()
 
     def wake(self) -> None:
@@ -49,10 +52,12 @@ class TopicWatch:
 
     @property
     def denied(self) -> MillraceError | None:
-        """Why a topic that is shared cannot be seen.
+        """Why a topic that is shared cannot be seen, or no topic at all for a pattern.
 
         A topic with partitions that this consumer reads is left to them: they raise the error too.
         """
+        if self._unlisted is not None:
+            return self._unlisted
         errors = self._cluster.metadata.topic_errors
         denied = [t for t in self.topics if isinstance(errors.get(t), NotAuthorized)]
         if not denied:
@@ -86,7 +91,7 @@ class TopicWatch:
                 continue
             attempt = 0
             age_ms = self._config.metadata_max_age_ms
-            if self._missing(watched()):
+            if self._unlisted is not None or self._missing(watched()):
                 age_ms = min(age_ms, MISSING_TOPICS_AGE_MS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(age_ms / 1000):
@@ -106,9 +111,16 @@ class TopicWatch:
         on_looked: Callable[[], None],
         on_matching: Callable[[], None],
     ) -> None:
-        names = await self._cluster.list_topics()
+        try:
+            names = await self._cluster.list_topics()
+        except NotAuthorized as error:
+            names = []
+            unlisted: MillraceError | None = again(error)
+        else:
+            unlisted = None
         matching = frozenset(name for name in names if pattern.fullmatch(name))
         if pattern is self.pattern:
+            self._unlisted = unlisted
             on_looked()
             if matching != self.topics:
                 self.topics = matching
