@@ -16,6 +16,7 @@ from millrace_protocol.messages import (
     authenticate,
     broker_hello,
     broker_lifecycle,
+    client_quotas,
     configs,
     delete_records,
     elections,
@@ -78,6 +79,8 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     VOTE = 52
@@ -273,6 +276,17 @@ _CLIENT_APIS = (
     Api(ApiKey.DESCRIBE_ACLS, acls.DescribeAclsRequest, acls.DescribeAclsResponse),
     Api(ApiKey.CREATE_ACLS, acls.CreateAclsRequest, acls.CreateAclsResponse, listeners=_BOTH),
     Api(ApiKey.DELETE_ACLS, acls.DeleteAclsRequest, acls.DeleteAclsResponse, listeners=_BOTH),
+    Api(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        client_quotas.DescribeClientQuotasRequest,
+        client_quotas.DescribeClientQuotasResponse,
+    ),
+    Api(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        client_quotas.AlterClientQuotasRequest,
+        client_quotas.AlterClientQuotasResponse,
+        listeners=_BOTH,
+    ),
 )
 
 _BROKER_APIS = tuple(

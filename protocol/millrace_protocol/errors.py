@@ -77,6 +77,7 @@ class ErrorCode(IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
     UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
     RESOURCE_NOT_FOUND = 91
     DUPLICATE_RESOURCE = 92
     UNACCEPTABLE_CREDENTIAL = 93
@@ -290,6 +291,10 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.INVALID_RECORD: _T("The record batch has content that clients may not write"),
     ErrorCode.UNSTABLE_OFFSET_COMMIT: _T(
         "A commit for this partition is being written; ask again", retriable=True
+    ),
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: _T(
+        "The client changes more partitions a second than its quota allows; wait and ask again",
+        retriable=True,
     ),
     ErrorCode.RESOURCE_NOT_FOUND: _T("There is no such thing; list what there is"),
     ErrorCode.DUPLICATE_RESOURCE: _T("The request names something twice; name each once"),

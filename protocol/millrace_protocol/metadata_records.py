@@ -31,6 +31,7 @@ from millrace_protocol.errors import WireError
 from millrace_protocol.primitives import (
     BOOLEAN,
     BYTES,
+    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -337,6 +338,24 @@ class ScramSecretRecord(MetadataRecord):
     secret: bytes = wire(BYTES, "random bytes, made with the first user")
 
 
+@dataclass(slots=True)
+class QuotaEntityName(Message):
+    """One part of an entity with quotas."""
+
+    entity_type: str = wire(STRING, "`user`, `client-id` or `ip`")
+    entity_name: str | None = wire(NULLABLE_STRING, "its name; null: each that has no quota")
+
+
+@dataclass(slots=True)
+class ClientQuotaRecord(MetadataRecord):
+    """A quota of clients is set or removed (KIP-546)."""
+
+    entity: tuple[QuotaEntityName, ...] = wire(array_of(QuotaEntityName), "whose it is")
+    key: str = wire(STRING, "name of the quota")
+    value: float = wire(FLOAT64, "what it allows")
+    is_removed: bool = wire(BOOLEAN, "whether there is none any more")
+
+
 RECORD_TYPES: dict[int, tuple[type[MetadataRecord], int]] = {
     1: (ClusterRecord, 0),
     2: (RegisterBrokerRecord, 2),
@@ -358,6 +377,7 @@ RECORD_TYPES: dict[int, tuple[type[MetadataRecord], int]] = {
     18: (ScramCredentialRecord, 0),
     19: (RemoveScramCredentialRecord, 0),
     21: (ScramSecretRecord, 0),
+    22: (ClientQuotaRecord, 0),
 }
 """Type id to the record and its newest version."""
 _TYPE_IDS = {cls: (type_id, version) for type_id, (cls, version) in RECORD_TYPES.items()}

@@ -9,6 +9,7 @@ position of the byte that is wrong.
 from __future__ import annotations
 
 import io
+import struct
 import uuid
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -36,6 +37,9 @@ ARRAY_COUNT_MAX = 100_000
 """Most elements of one array (W-3.5): what a decoder is willing to loop over."""
 TAGS_MAX = 32
 """Most tagged fields of one struct. Those that a decoder does not know are skipped."""
+
+
+_FLOAT64 = struct.Struct(">d")
 
 
 class Elements:
@@ -120,6 +124,20 @@ class _Integer(WireType):
 
     def _sizeof(self, context: Any, path: str) -> int:
         return self.size
+
+
+class _Float(WireType):
+    def _parse(self, stream: IO[bytes], context: Any, path: str) -> float:
+        value: float
+        (value,) = _FLOAT64.unpack(_read(stream, _FLOAT64.size, self.spec_name, path))
+        return value
+
+    def _build(self, obj: float, stream: IO[bytes], context: Any, path: str) -> Any:
+        stream.write(_FLOAT64.pack(obj))
+        return obj
+
+    def _sizeof(self, context: Any, path: str) -> int:
+        return _FLOAT64.size
 
 
 class _Boolean(WireType):
@@ -214,6 +232,7 @@ INT32 = _Integer("int32", 4)
 INT64 = _Integer("int64", 8)
 UINT16 = _Integer("uint16", 2, signed=False)
 UINT32 = _Integer("uint32", 4, signed=False)
+FLOAT64 = _Float("float64")
 BOOLEAN = _Boolean("boolean")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from millrace_protocol.primitives import (
     BOOLEAN,
+    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -31,12 +32,13 @@ FORMATS: dict[WireType, str] = {
     INT64: "q",
     UINT16: "H",
     UINT32: "I",
+    FLOAT64: "d",
     BOOLEAN: "B",
     UUID: "16s",
 }
 """The `struct` format of each type of fixed width."""
 NUMBERS = FORMATS.keys() - {BOOLEAN, UUID}
-"""The integers: an array of them is read and written by one call."""
+"""An array of them is read and written by one call."""
 ENTRY_BYTES_LOG2 = 9
 """An element counts as one entry of a step, and as one more for each 512 bytes that it takes."""
 

@@ -52,6 +52,8 @@ from millrace_server.services.administration import AdministrationService
 from millrace_server.services.authentication import AuthenticationService
 from millrace_server.services.authorizer import Authorizer
 from millrace_server.services.batch_lookups import BatchLookups
+from millrace_server.services.client_quotas import QuotaService
+from millrace_server.services.client_throttle import ClientThrottle
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.delete_records import DeleteRecordsService
 from millrace_server.services.fetch import FetchService
@@ -96,19 +98,13 @@ class Broker:
         self.cache = MetadataCache()
         self.partitions = PartitionTable(self.cache.elsewhere)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._topic_defaults = TopicDefaults(
-            config.partitions,
-            config.replication_factor,
-            config.topic,
-            config.partitions_max,
-        )
         self.scheduler = FairScheduler(asyncio.get_running_loop())
         self.statistics = Registry()
+        self.throttle = ClientThrottle(self.cache, env.clock, self.statistics)
         self.authentication = AuthenticationService(env, self.cache, self.statistics, config)
         self.lookups = BatchLookups(env.spawn, self.scheduler)
         self._produce_purgatory = Purgatory(env)
         self._fetch_purgatory = Purgatory(env)
-        self._statistics_service = StatisticsService(self.statistics, env, self.scheduler)
         self._background_tasks: list[asyncio.Task[None]] = []
         log_statistics = LogStatistics(self.statistics)
         self._repair = CorruptionRepair(
@@ -120,6 +116,7 @@ class Broker:
         self._make_background(cold_reads)
         self._make_metadata(peers or NoPeers())
         self._make_replication(peers or NoPeers())
+        self._make_topics_and_groups()
         self._make_services()
         self._register_gauges()
 
@@ -198,9 +195,8 @@ class Broker:
             session_timeout_ms=self.config.broker_session_timeout_ms,
             heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
         )
-        self.controller = ControllerCalls(
-            self.env, self.metadata, self.requests, peers, is_alone=is_alone
-        )
+        calls = self.env, self.metadata, self.requests, peers
+        self.controller = ControllerCalls(*calls, is_alone=is_alone)
         self.lifecycle = BrokerLifecycle(
             self.env,
             self.metadata,
@@ -227,36 +223,38 @@ class Broker:
             on_failure=self._fail_metadata,
         )
         self.cluster = ClusterService(self.config, self.cache, self.metadata)
+        rate = self.config.catch_up_bytes_per_second
         self.replica_fetch = ReplicaFetchService(
-            self.env,
-            self.replicas,
-            catch_up_bytes_per_second=self.config.catch_up_bytes_per_second,
+            self.env, self.replicas, catch_up_bytes_per_second=rate
         )
 
     def _produce_service(self) -> ProduceService:
         waiting, ids = self._produce_purgatory, self.producer_ids
-        return ProduceService(self.partitions, self.env, self.scheduler, waiting, ids, self.lookups)
+        return ProduceService(
+            self.partitions, self.env, self.scheduler, waiting, ids, self.lookups, self.throttle
+        )
 
     def _fetch_service(self) -> FetchService:
         replicas = ReadReplicas(self.partitions, self.cache, self.config.node_id)
-        return FetchService(self.partitions, replicas, self.scheduler, self._fetch_purgatory)
+        waiting = self._fetch_purgatory
+        return FetchService(self.partitions, replicas, self.scheduler, waiting, self.throttle)
 
-    def _administration(self) -> AdministrationService:
-        return AdministrationService(
-            self.active, self.cache, self.config.topic, self.controller, self.quorum
+    def _make_topics_and_groups(self) -> None:
+        config = self.config
+        defaults = TopicDefaults(
+            config.partitions, config.replication_factor, config.topic, config.partitions_max
         )
-
-    def _make_services(self) -> None:
         self.topics = Topics(
             env=self.env,
-            broker_id=self.config.node_id,
+            broker_id=config.node_id,
             partitions=self.partitions,
             active=self.active,
-            rules=TopicChanges(self._topic_defaults),
+            rules=TopicChanges(defaults),
             cache=self.cache,
-            defaults=self.config.topic,
+            defaults=config.topic,
             controller=self.controller,
             forwarded=ForwardedTopics(self.controller, self.metadata),
+            throttle=self.throttle,
         )
         self.groups = GroupCoordinatorService(
             env=self.env,
@@ -265,8 +263,8 @@ class Broker:
             topics=self.topics,
             cluster=self.cluster,
             cache=self.cache,
-            config=self.config.group,
-            offsets_partitions=self.config.offsets_topic_partitions,
+            config=config.group,
+            offsets_partitions=config.offsets_topic_partitions,
         )
         self.producer_ids = ProducerIds(
             self.controller,
@@ -275,6 +273,8 @@ class Broker:
             broker_epoch=lambda: self.lifecycle.epoch,
             until=lambda condition: self.metadata.publisher.until(condition),
         )
+
+    def _make_services(self) -> None:
         authorizer = Authorizer(self.cache, self.config, self.statistics, self.env.clock)
         self.services = Services(
             produce=self._produce_service(),
@@ -284,24 +284,28 @@ class Broker:
             groups=self.groups,
             producer_ids=self.producer_ids,
             cluster=self.cluster,
-            records=RecordService(self.partitions),
+            records=RecordService(self.partitions, self.throttle),
             ranges=SplitRangeService(self.partitions, self.scheduler),
             delete_records=DeleteRecordsService(self.partitions, self.scheduler),
             log_dirs=LogDirService(self.partitions, self.env, self.scheduler),
             quorum=self.quorum,
-            administration=self._administration(),
+            administration=AdministrationService(
+                self.active, self.cache, self.config.topic, self.controller, self.quorum
+            ),
             voters=VoterService(self.active, self.controller),
             authentication=self.authentication,
             authorizer=authorizer,
             users=UserService(self.env, self.active, self.cache, self.controller),
             acls=AclService(self.active, self.cache, self.controller, authorizer),
+            quotas=QuotaService(self.active, self.cache, self.controller),
+            throttle=self.throttle,
             controller=self.controller,
             requests=self.requests,
             replica_fetch=self.replica_fetch,
             replica_read=ReplicaReadService(self.env, self.cache, self.partitions),
             lookups=self.lookups,
             scheduler=self.scheduler,
-            statistics=self._statistics_service,
+            statistics=StatisticsService(self.statistics, self.env, self.scheduler),
             env=self.env,
         )
 
@@ -358,12 +362,9 @@ class Broker:
         self.requests.start()
         await self.lifecycle.load()
         await self.register()
-        await self.env.spawn.blocking(
-            partial(remove_leftovers, broker_id=self.config.node_id),
-            self.env.disk,
-            self.image,
-            frozenset({METADATA_DIRECTORY}),
-        )
+        remove = partial(remove_leftovers, broker_id=self.config.node_id)
+        kept = frozenset({METADATA_DIRECTORY})
+        await self.env.spawn.blocking(remove, self.env.disk, self.image, kept)
         if not self.is_alone:
             await self.replicas.load()
         self.opening.begin()

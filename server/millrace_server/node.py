@@ -45,6 +45,7 @@ class Node:
             cold_reads=cold_reads,
             scheduler=self.broker.scheduler,
             statistics=self.broker.statistics,
+            delay_ms=self.broker.throttle.connection_delay_ms,
         )
         self.addresses: dict[str, Address] = {each.name: each.address for each in config.listeners}
         """Where the broker listens for clients, by listener."""

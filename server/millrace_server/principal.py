@@ -30,6 +30,15 @@ def user_principal(name: str) -> str:
     return f"User:{name}"
 
 
+def user_of(principal: str) -> str:
+    """The name of a principal, as quotas have it.
+
+    >>> user_of("User:loader")
+    'loader'
+    """
+    return principal.partition(":")[2]
+
+
 def certificate_principal(subject: Iterable[Iterable[tuple[str, Any]]]) -> str:
     """The principal of a certificate: its subject as `ssl.SSLSocket.getpeercert` gives it.
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from millrace_server.environment.seams import at_once
 from millrace_simulation.loop import Process, SimLoop, running_process
 from millrace_simulation.transport import End, Listener, Mark
 
@@ -110,6 +111,7 @@ class SimNetwork:
         first_frame_bytes_max: int,
         has_tls: bool = False,
         is_for_brokers: bool = False,
+        delay_ms: Callable[[str], int] = at_once,
     ) -> Any:
         """See `seams.Net`; a protocol comes as soon as the process runs."""
         if has_tls:
@@ -121,7 +123,7 @@ class SimNetwork:
         name = (host, port)
         if name in self.listeners:
             raise OSError(errno.EADDRINUSE, "Address already in use")
-        listener = self.listeners[name] = Listener(self, factory, name)
+        listener = self.listeners[name] = Listener(self, factory, name, delay_ms)
         return listener
 
     async def connect(
@@ -159,9 +161,15 @@ class SimNetwork:
         self.note(f"#{near.number} {process.name} connects to {listener.process.name}")
         listener.backlog += 1
 
-        def accept() -> None:
+        def admit() -> None:
             listener.backlog -= 1
             far.open(listener.factory())
+
+        def accept() -> None:
+            if delay_ms := listener.delay_ms(process.machine):
+                self.loop.call_later(delay_ms / 1000, admit, context=far.context)
+            else:
+                admit()
 
         self.loop.call_soon(accept, context=far.context)
         near.open(factory())

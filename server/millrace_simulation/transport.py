@@ -63,7 +63,9 @@ class Listener:
         network: Between,
         factory: Callable[[], asyncio.BaseProtocol],
         name: tuple[str, int],
+        delay_ms: Callable[[str], int],
     ) -> None:
+        self.delay_ms = delay_ms
         self.factory = factory
         self.name = name
         self.context = contextvars.copy_context()

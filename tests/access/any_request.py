@@ -18,6 +18,7 @@ from tests.access.rights import GROUP, TOPIC
 NO_BROKER = 99
 _TEXTS = {"group": GROUP, "group_id": GROUP, "groups": GROUP, "groups_names": GROUP, "key": GROUP}
 _TEXTS |= {"coordinator_keys": GROUP, "group_ids": GROUP, "member_id": "", "states": "Stable"}
+_TEXTS |= {"entity_type": "user", "entity_name": "none", "match": "none"}
 _TEXTS |= {"transactional_id": "", "instance_id": "", "group_instance_id": "", "prefix": "none"}
 _NUMBERS = {"acks": -1, "resource_type": 2, "node_id": NO_BROKER, "brokers": -1, "replica_id": -1}
 _NUMBERS |= {"producer_id": -1, "producer_epoch": -1, "session_epoch": -1, "timestamp_ms": -1}
@@ -66,6 +67,7 @@ def _value(hint: Any, name: str) -> Any:
     simple = {
         int: _NUMBERS.get(name, 0),
         bool: False,
+        float: 1.0,
         bytes: b"",
         str: _TEXTS.get(name, TOPIC),
         uuid.UUID: uuid.UUID(int=0),

@@ -104,6 +104,8 @@ NATIVE = {
     "RemoveRaftVoter": "ALTER cluster",
     "DescribeUserScramCredentials": "DESCRIBE cluster",
     "AlterUserScramCredentials": "ALTER cluster",
+    "DescribeClientQuotas": "DESCRIBE_CONFIGS cluster",
+    "AlterClientQuotas": "ALTER_CONFIGS cluster",
     "DescribeAcls": "DESCRIBE cluster",
     "CreateAcls": "ALTER cluster",
     "DeleteAcls": "ALTER cluster",

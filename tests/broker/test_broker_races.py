@@ -28,6 +28,14 @@ from millrace_protocol.messages.admin import (
     TopicConfig,
 )
 from millrace_protocol.messages.authenticate import AuthenticateRequest
+from millrace_protocol.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    QuotaAlteration,
+    QuotaChange,
+    QuotaEntityPart,
+    QuotaFilter,
+)
 from millrace_protocol.messages.configs import (
     AlterConfigsRequest,
     ConfigChanges,
@@ -100,6 +108,17 @@ MUTATED: dict[ApiKey, Message] = {
     ApiKey.DESCRIBE_ACLS: DescribeAclsRequest((AclFilter(2, 2, "a", None, None, 1, 1),)),
     ApiKey.CREATE_ACLS: CreateAclsRequest((Acl(2, 3, "a", "User:b", "*", 3, 3),)),
     ApiKey.DELETE_ACLS: DeleteAclsRequest((AclFilter(2, 2, "a", None, None, 1, 1),)),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasRequest(
+        (QuotaFilter("user", 0, "a"),), True
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasRequest(
+        (
+            QuotaAlteration(
+                (QuotaEntityPart("user", "a"),), (QuotaChange("producer_byte_rate", 1e9, True),)
+            ),
+        ),
+        False,
+    ),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest(("a", "b")),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
         (CredentialDeletion("a", 1),),

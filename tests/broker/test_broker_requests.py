@@ -28,6 +28,14 @@ from millrace_protocol.messages.admin import (
     PartitionCount,
 )
 from millrace_protocol.messages.authenticate import AuthenticateRequest
+from millrace_protocol.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    QuotaAlteration,
+    QuotaChange,
+    QuotaEntityPart,
+    QuotaFilter,
+)
 from millrace_protocol.messages.configs import (
     AlterConfigsRequest,
     ConfigChanges,
@@ -103,6 +111,17 @@ SAMPLES: dict[ApiKey, Message] = {
     ApiKey.DESCRIBE_ACLS: DescribeAclsRequest((AclFilter(2, 2, "a", None, None, 1, 1),)),
     ApiKey.CREATE_ACLS: CreateAclsRequest((Acl(2, 3, "a", "User:b", "*", 3, 3),)),
     ApiKey.DELETE_ACLS: DeleteAclsRequest((AclFilter(2, 2, "a", None, None, 1, 1),)),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasRequest(
+        (QuotaFilter("user", 0, "a"),), True
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasRequest(
+        (
+            QuotaAlteration(
+                (QuotaEntityPart("user", "a"),), (QuotaChange("producer_byte_rate", 1e9, True),)
+            ),
+        ),
+        False,
+    ),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest(("a",)),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
         (CredentialDeletion("a", 1),), (CredentialUpsertion("b", 1, 4096, b"salt", b"password"),)
@@ -347,6 +366,13 @@ async def test_a_name_of_32_kib_is_answered_in_a_sentence_of_bounded_length(
         ApiKey.DESCRIBE_ACLS: DescribeAclsRequest((AclFilter(2, 2, name, name, name, 1, 1),)),
         ApiKey.CREATE_ACLS: CreateAclsRequest((Acl(2, 3, name, name, name, 3, 3),)),
         ApiKey.DELETE_ACLS: DeleteAclsRequest((AclFilter(2, 2, name, name, name, 1, 1),)),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasRequest(
+            (QuotaFilter("user", 0, name),), True
+        ),
+        ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasRequest(
+            (QuotaAlteration((QuotaEntityPart(name, name),), (QuotaChange(name, 1.0, False),)),),
+            False,
+        ),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest((name,)),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
             (CredentialDeletion(name, 1),), ()

@@ -53,6 +53,7 @@ from millrace_protocol.primitives import (
     ARRAY_COUNT_MAX,
     BOOLEAN,
     BYTES,
+    FLOAT64,
     INT8,
     INT64,
     NULLABLE_BYTES,
@@ -103,6 +104,8 @@ class EveryType(Message):
     later: str = wire(STRING, "of version 1", since=1, default="absent")
     inner: tuple[Inner, ...] | None = wire(array_of(Inner, nullable=True), "messages", default=())
     chunks: tuple[bytes | None, ...] = wire(array_of(NULLABLE_BYTES), "nullable bytes", default=())
+    ratio: float = wire(FLOAT64, "a float64", default=0.5)
+    ratios: tuple[float, ...] = wire(array_of(FLOAT64), "an array of them", default=())
 
 
 VERSIONED: list[tuple[type[Message], int]] = [
@@ -149,6 +152,8 @@ def values(type_: WireType, version: int) -> st.SearchStrategy[Any]:
             return integers(int(type_.spec_name[4:]) // 8, signed=False)
         case "boolean":
             return st.booleans()
+        case "float64":
+            return st.floats(allow_nan=False)
         case "string":
             return TEXT
         case "nullable string":

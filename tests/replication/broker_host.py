@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.replication.catch_up_throttle import CatchUpThrottle
 from millrace_server.replication.fetch_schedule import FetchSchedule
 from millrace_server.replication.fetch_session import FetchSession, SessionRefused
 from millrace_server.replication.leader import PartitionLeader
@@ -18,6 +17,7 @@ from millrace_server.replication.messages import (
     PartitionKey,
     Records,
 )
+from millrace_server.token_bucket import TokenBucket
 from tests.replication.connection import Connection, Results
 from tests.replication.controller import Image
 from tests.replication.partition_host import CONFIG, PartitionHost
@@ -46,7 +46,7 @@ class BrokerHost:
         self.broker_epoch = -1
         self.image = Image(-1, {}, {})
         self.partitions: dict[PartitionKey, PartitionHost] = {}
-        self.throttle: CatchUpThrottle | None = None
+        self.throttle: TokenBucket | None = None
         self._is_alive = False
         self._is_clean = True
         self._life = 0
@@ -72,7 +72,7 @@ class BrokerHost:
         self.broker_epoch = -1
         self.image = Image(-1, {}, {})
         rate = self.world.rng.choice((None, None, 2_000))
-        self.throttle = None if rate is None else CatchUpThrottle(rate, now_ms=self.world.now_ms)
+        self.throttle = None if rate is None else TokenBucket(rate, now_ms=self.world.now_ms)
         for key, log in self.logs.items():
             log.recover()
             self.partitions[key] = PartitionHost(self, key, log)

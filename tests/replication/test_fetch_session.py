@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.replication.catch_up_throttle import CatchUpThrottle
 from millrace_server.replication.config import ReplicationConfig
 from millrace_server.replication.effects import Append
 from millrace_server.replication.fetch_schedule import FetchSchedule
@@ -25,6 +24,7 @@ from millrace_server.replication.messages import (
     Records,
     Refused,
 )
+from millrace_server.token_bucket import TokenBucket
 from tests.replication.replica_log import Entry, ReplicaLog
 
 LEADER, FOLLOWER = 1, 2
@@ -41,7 +41,7 @@ class Pair:
         *,
         config: ReplicationConfig = CONFIG,
         isr: tuple[int, ...] = (LEADER, FOLLOWER),
-        throttle: CatchUpThrottle | None = None,
+        throttle: TokenBucket | None = None,
     ) -> None:
         self.now_ms = 0
         self.keys = [PartitionKey(uuid.UUID(int=1), number) for number in range(count)]
@@ -370,7 +370,7 @@ def test_session_keeps_its_bounds() -> None:
 
 
 def test_throttle_holds_back_a_follower_that_is_not_in_sync() -> None:
-    pair = Pair(2, isr=(LEADER,), throttle=CatchUpThrottle(50, now_ms=0))
+    pair = Pair(2, isr=(LEADER,), throttle=TokenBucket(50, now_ms=0))
     for key in pair.keys:
         pair.append(key)
     results = pair.exchange()
@@ -387,7 +387,7 @@ def test_throttle_holds_back_a_follower_that_is_not_in_sync() -> None:
 
 
 def test_throttled_follower_goes_on_when_there_are_bytes_again() -> None:
-    pair = Pair(2, isr=(LEADER,), throttle=CatchUpThrottle(50, now_ms=0))
+    pair = Pair(2, isr=(LEADER,), throttle=TokenBucket(50, now_ms=0))
     for key in pair.keys:
         pair.append(key)
     results = pair.exchange()
@@ -401,6 +401,6 @@ def test_throttled_follower_goes_on_when_there_are_bytes_again() -> None:
     assert 1_000 < pair.now_ms < 1_100
 
 
-def test_throttle_needs_a_rate() -> None:
-    with pytest.raises(ValueError, match="stops replication"):
-        CatchUpThrottle(0, now_ms=0)
+def test_token_bucket_needs_a_rate() -> None:
+    with pytest.raises(ValueError, match="lets nothing through"):
+        TokenBucket(0, now_ms=0)

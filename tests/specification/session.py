@@ -24,6 +24,7 @@ from millrace_protocol.framing import HEADER_SIZE, request_frame
 from millrace_protocol.messages import (
     acls,
     admin,
+    client_quotas,
     configs,
     delete_records,
     elections,
@@ -233,6 +234,21 @@ def _changes() -> Iterable[Message]:
         acls.CreateAclsRequest((acls.Acl(2, 3, "clicks", "User:ada", "*", 3, 3),)),
         acls.DescribeAclsRequest((acls.AclFilter(2, 2, "clicks", None, None, 1, 1),)),
         acls.DeleteAclsRequest((acls.AclFilter(2, 1, None, "User:ada", None, 1, 1),)),
+        client_quotas.AlterClientQuotasRequest(
+            (
+                client_quotas.QuotaAlteration(
+                    (
+                        client_quotas.QuotaEntityPart("client-id", None),
+                        client_quotas.QuotaEntityPart("user", "ada"),
+                    ),
+                    (client_quotas.QuotaChange("producer_byte_rate", 1e6, False),),
+                ),
+            ),
+            validate_only=False,
+        ),
+        client_quotas.DescribeClientQuotasRequest(
+            (client_quotas.QuotaFilter("user", 0, "ada"),), strict=False
+        ),
         reassignments.AlterPartitionReassignmentsRequest(wanted, may_replace=False),
         reassignments.ListPartitionReassignmentsRequest(None),
         elections.ElectLeadersRequest((elections.ElectionPartition("clicks", 0),), False),

@@ -23,6 +23,7 @@ _ACL_FILTER = (
     "resource_type int8, pattern_type int8, resource_name string?, principal string?, "
     "host string?, operation int8, permission int8"
 )
+_ENTITY = "entity [entity_type string, entity_name string?]"
 _OFFSET_RESULTS = f"partitions [topic string, partition int32, {_RESULT}]"
 
 
@@ -197,6 +198,17 @@ APIS = {
         "deletions [user string, mechanism int8], upsertions [user string, mechanism int8, "
         "iterations int32, salt bytes, salted_password bytes]",
         f"users [user string, {_RESULT}]",
+    ),
+    "DescribeClientQuotas": _api(
+        48,
+        "filters [entity_type string, match_type int8, match string?], strict boolean",
+        f"entities [{_ENTITY}, values [key string, value float64]]",
+    ),
+    "AlterClientQuotas": _api(
+        49,
+        f"entities [{_ENTITY}, changes [key string, value float64, remove boolean]], "
+        "validate_only boolean",
+        f"results [{_RESULT}]",
     ),
     "DescribeAcls": _api(29, f"filters [{_ACL_FILTER}]", f"acls [{_ACL}]"),
     "CreateAcls": _api(30, f"acls [{_ACL}]", f"results [{_RESULT}]"),

@@ -111,6 +111,8 @@ def _encode(type_: Type, value: Any) -> bytes:
         return struct.pack(">i", len(value)) + b"".join(encoded)
     if type_ in INTEGERS:
         return struct.pack(INTEGERS[type_], value)
+    if type_ == "float64":
+        return struct.pack(">d", value)
     if type_ == "boolean":
         return bytes([value])
     if type_ == "uuid":
@@ -140,6 +142,10 @@ def _read(type_: Type, body: bytes, position: int) -> tuple[Any, int]:
         return found, position
     if type_ in INTEGERS:
         return _integer(INTEGERS[type_], body, position)
+    if type_ == "float64":
+        if position + 8 > len(body):
+            raise Broken(f"the body ends before byte {position + 8}")
+        return struct.unpack_from(">d", body, position)[0], position + 8
     if type_ == "boolean":
         if body[position] > 1:
             raise Broken(f"a boolean is {body[position]} at byte {position}")

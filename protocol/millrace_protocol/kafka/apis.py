@@ -21,6 +21,12 @@ from millrace_protocol.kafka.active_producers import (
     DescribeProducersResponse,
 )
 from millrace_protocol.kafka.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from millrace_protocol.kafka.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from millrace_protocol.kafka.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -153,6 +159,8 @@ class KafkaApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
@@ -252,6 +260,13 @@ _ALL = (
         range(1),
     ),
     _api(_KEY.OFFSET_DELETE, OffsetDeleteRequest, OffsetDeleteResponse, range(1)),
+    _api(
+        _KEY.DESCRIBE_CLIENT_QUOTAS,
+        DescribeClientQuotasRequest,
+        DescribeClientQuotasResponse,
+        range(2),
+    ),
+    _api(_KEY.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest, AlterClientQuotasResponse, range(2)),
     _api(
         _KEY.DESCRIBE_USER_SCRAM_CREDENTIALS,
         DescribeUserScramCredentialsRequest,

@@ -136,6 +136,7 @@ read["int32"] = integer(4, "int")
 read["int64"] = integer(8, "int64")
 read["uint16"] = integer(2, "uint")
 read["uint32"] = integer(4, "uint")
+read["float64"] = integer(8, "float")
 read["boolean"] = integer(1, "uint")
 
 read["string"] = function(tvb, position, tree, name)

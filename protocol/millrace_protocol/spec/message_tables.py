@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from millrace_protocol.api import APIS, ApiKey, Listener, apis_of
 from millrace_protocol.messages.error_response import ErrorResponse
@@ -15,6 +16,8 @@ from millrace_protocol.metadata_records import RECORD_TYPES
 from millrace_protocol.primitives import ArrayOf, WireType
 from millrace_protocol.schema import Message, Struct, wire_fields
 
+_WITHOUT_API = (25, 26, 36, 44)
+"""Sections of W-4 that are about no api."""
 _LAST_VERSION = max(api.max_version for api in APIS.values())
 
 
@@ -100,8 +103,9 @@ def _messages() -> Iterator[tuple[str, type[Message]]]:
     yield "W-2.4", ErrorResponse
     of_clients = apis_of(Listener.CLIENT).values()
     of_brokers = (api for api in APIS.values() if Listener.CLIENT not in api.listeners)
-    for section, apis in (("W-4", of_clients), ("W-12", of_brokers)):
-        for number, api in enumerate(apis, 1):
+    of_apis = (number for number in count(1) if number not in _WITHOUT_API)
+    for section, apis, numbers in (("W-4", of_clients, of_apis), ("W-12", of_brokers, count(1))):
+        for number, api in zip(numbers, apis, strict=False):
             yield f"{section}.{number}", api.request
             yield f"{section}.{number}", api.response
 

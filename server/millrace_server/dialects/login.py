@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypedDict
 
 from millrace_server.net.dialect import Peer
@@ -18,9 +19,12 @@ class PeerFields(TypedDict):
     listener: str
     sasl: SaslState | None
     is_authenticated: bool
+    hold_back: Callable[[int], None] | None
 
 
-def context_of(connection: Peer, authorizer: Authorizer | None) -> PeerFields:
+def context_of(
+    connection: Peer, authorizer: Authorizer | None, *, has_quotas: bool = True
+) -> PeerFields:
     """The fields of the context of a new connection: not authenticated where it has SASL."""
     listener = connection.listener
     return PeerFields(
@@ -30,4 +34,5 @@ def context_of(connection: Peer, authorizer: Authorizer | None) -> PeerFields:
         listener=listener.name,
         sasl=SaslState(has_tls=listener.is_tls) if listener.is_sasl else None,
         is_authenticated=not listener.is_sasl,
+        hold_back=connection.hold_back if has_quotas else None,
     )

@@ -146,6 +146,11 @@ class Listener(Protocol):
         """Returns when nothing of it is left."""
 
 
+def at_once(address: str) -> int:
+    """No connection waits."""
+    return 0
+
+
 class Net(Protocol):
     """How connections are made, by others and to others."""
 
@@ -159,11 +164,13 @@ class Net(Protocol):
         first_frame_bytes_max: int,
         has_tls: bool = False,
         is_for_brokers: bool = False,
+        delay_ms: Callable[[str], int] = at_once,
     ) -> Listener:
         """Gives each connection that comes a protocol, at once or when it has sent something.
 
         `has_tls`: not before its TLS handshake, with the certificate that this machine has for
         clients, or with the one that it has for brokers.
+        `delay_ms` says how long a connection from an address waits before anything is done for it.
 
         A connection without a whole frame for `silent_ms_max` may be closed without a protocol. A
         first frame that is longer than `first_frame_bytes_max` is not waited for. Raises `OSError`.

@@ -19,6 +19,7 @@ from millrace_protocol.metadata_records import (
     NO_LEADER,
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     LeaderChangeRecord,
@@ -42,6 +43,7 @@ from millrace_protocol.scram import ScramCredential, ScramMechanism
 from millrace_server.api_error import ApiError
 from millrace_server.listeners import PLAIN
 from millrace_server.metadata.acls import AclEntry, AclSet, entry_of
+from millrace_server.metadata.client_quotas import NO_QUOTAS, Entity, QuotaSet
 from millrace_server.metadata.image import (
     BrokerRegistration,
     ClusterImage,
@@ -90,6 +92,7 @@ class Delta:
         self._credentials: dict[str, dict[ScramMechanism, ScramCredential]] = {}
         """Of each user that the records touch, what they leave."""
         self._scram_secret = before.scram_secret
+        self._quotas: dict[Entity, Mapping[str, float]] | None = None
         self._brokers = dict(before.brokers)
         self._topics: dict[uuid.UUID, _TopicDelta] = {}
         self._created: dict[str, uuid.UUID] = {}
@@ -136,6 +139,7 @@ class Delta:
             before.acls if self._acls is None else AclSet(self._acls),
             self._users(),
             self._scram_secret,
+            before.quotas if self._quotas is None else QuotaSet(MappingProxyType(self._quotas)),
         )
 
     def replay(self, record: MetadataRecord) -> None:
@@ -177,6 +181,8 @@ class Delta:
                 self._replay_credential_removal(record)
             case ScramSecretRecord():
                 self._scram_secret = record.secret
+            case ClientQuotaRecord():
+                self._replay_quota(record)
             case LeaderChangeRecord():
                 pass
             case _:
@@ -303,6 +309,18 @@ class Delta:
         if found is None:
             found = self._credentials[user] = dict(self.before.users.get(user, {}))
         return found
+
+    def _replay_quota(self, record: ClientQuotaRecord) -> None:
+        entity = tuple((each.entity_type, each.entity_name) for each in record.entity)
+        if self._quotas is None:
+            self._quotas = dict(self.before.quotas.entities)
+        values = {**self._quotas.pop(entity, NO_QUOTAS)}
+        if record.is_removed:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        if values:
+            self._quotas[entity] = MappingProxyType(values)
 
     def _replay_credential(self, record: ScramCredentialRecord) -> None:
         mechanism = _mechanism(record.mechanism)

@@ -1,8 +1,8 @@
 """The image: what the cluster knows of itself after the records of the metadata log so far.
 
 An image never changes: `delta.Delta` makes the next one of it and the records that follow, and
-shares with it all that did not change. Owns what is known of brokers, topics, partitions
-and access.
+shares with it all that did not change. Owns what is known of brokers, topics, partitions,
+access and quotas.
 Refuses to know what may change, which is `controller`, and anything local to one broker, such as
 directories and files.
 """
@@ -24,6 +24,7 @@ from millrace_protocol.metadata_records import (
 from millrace_protocol.scram import ScramCredential, ScramMechanism
 from millrace_server.api_error import ApiError, quoted
 from millrace_server.metadata.acls import NO_ACLS, AclSet
+from millrace_server.metadata.client_quotas import NO_QUOTA_SET, QuotaSet
 
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
 """Of all that is not there."""
@@ -156,6 +157,7 @@ class ClusterImage:
     """The credentials of each user, at least one, by its name."""
     scram_secret: bytes = field(default=b"", repr=False)
     """What the salts of names without a user are derived from; empty until there is a user."""
+    quotas: QuotaSet = field(default_factory=lambda: NO_QUOTA_SET)
 
     @property
     def partition_count(self) -> int:

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from millrace_protocol.metadata_records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityName,
     RegisterBrokerRecord,
     RemovedTopicsRecord,
     ScramCredentialRecord,
@@ -110,6 +112,7 @@ def _records(image: ClusterImage) -> Iterator[MetadataRecord]:
     for entry in image.acls.entries:
         yield AccessControlEntryRecord(*entry)
     yield from _user_records(image)
+    yield from _quota_records(image)
     if image.next_producer_id:
         yield ProducerIdsRecord(_NO_BROKER, _NO_BROKER, image.next_producer_id)
 
@@ -127,6 +130,13 @@ def _user_records(image: ClusterImage) -> Iterator[MetadataRecord]:
                 each.server_key,
                 each.iterations,
             )
+
+
+def _quota_records(image: ClusterImage) -> Iterator[MetadataRecord]:
+    for entity, values in image.quotas.entities.items():
+        parts = tuple(QuotaEntityName(*part) for part in entity)
+        for key, value in values.items():
+            yield ClientQuotaRecord(parts, key, value, False)
 
 
 def _topic_records(topic: Topic) -> Iterator[MetadataRecord]:

@@ -68,6 +68,10 @@ class TopicChanges:
         """
         return min(self._defaults.replication_factor, len(image.voters))
 
+    def new_partitions(self, partitions: int, assignments: Assignments) -> int:
+        """How many partitions a new topic gets, as far as the request says something valid."""
+        return len(assignments) or (self._defaults.partitions if partitions == -1 else partitions)
+
     def create_topic(
         self,
         image: ClusterImage,

@@ -5,13 +5,9 @@ ends. Does not know any wire format: requests go to the session of its dialect. 
 work: `RequestInput` cuts the input into requests, `ResponseQueue` keeps the order, `Output` sends,
 `ConnectionTimeouts` counts the time.
 
-    OPEN -----> FINISHING -----> LINGERING -----> CLOSED
-    requests    responses are    our side ended,   lost or aborted,
-    are taken   still sent       input discarded   from any phase
-
 Everything that makes progress possible (bytes arrived, a response is ready, the peer read, memory
 was granted) leads to `_advance`, which takes requests while there is room and sends what can be
-sent. A connection has no task, timer or lock.
+sent. A connection has no task and no lock, and a timer only while its client is held back.
 A small request is handled in the pass of the loop in which it arrives. A connection that sends
 more than `REQUESTS_AT_ONCE`, or what takes longer than `ADVANCE_MS`, continues when the fair
 scheduler calls it, and is not read meanwhile: requests of quiet connections are handled in between.
@@ -20,12 +16,12 @@ scheduler calls it, and is not read meanwhile: requests of quiet connections are
 from __future__ import annotations
 
 import asyncio
-import enum
 from typing import Protocol, cast
 
 from millrace_server.environment.seams import Response
 from millrace_server.listeners import ListenerConfig
 from millrace_server.loop.completion import Completion
+from millrace_server.net.connection_phase import Phase
 from millrace_server.net.connection_timeouts import Activity, ConnectionTimeouts
 from millrace_server.net.dialect import Session
 from millrace_server.net.output import Output, OutputError
@@ -47,15 +43,6 @@ CLOCK_EVERY = 4
 """Requests between two looks at the clock: most reads hold fewer."""
 STREAM_BYTES = 64 << 10
 """A stream pauses when this much of its connection's output is in memory."""
-
-
-class Phase(enum.Enum):
-    """Where a connection is in its life; the module draws the order."""
-
-    OPEN = enum.auto()
-    FINISHING = enum.auto()
-    LINGERING = enum.auto()
-    CLOSED = enum.auto()
 
 
 class Owner(Protocol):
@@ -163,6 +150,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._drained is None:
             self._drained = Completion()
         return self._drained
+
+    def hold_back(self, until_ms: int) -> None:
+        """Takes no further request before that moment of the monotonic clock."""
+        if self._phase is Phase.OPEN:
+            self._input.hold_back(until_ms)
 
     def finish(self, reason: str) -> None:
         """Takes no more requests, ends streams, sends the responses that are due, then closes.
@@ -347,7 +339,9 @@ class Connection(asyncio.BufferedProtocol):
         began_ms = -1
         source.has_more = True
         for taken in range(1, count_max + 1):
-            if self._phase is not Phase.OPEN or not responses.has_room(is_sequential=is_sequential):
+            if self._phase is not Phase.OPEN or source.held is not None:
+                return
+            if not responses.has_room(is_sequential=is_sequential):
                 return
             request = source.next_request(session, responses.held_bytes)
             if request is None:
@@ -396,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._end_output()
             return
         session = source.session
-        has_room = (
+        has_room = source.held is None and (
             is_idle or session is None or responses.has_room(is_sequential=session.is_sequential)
         )
         if source.has_more and has_room:

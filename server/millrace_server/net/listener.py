@@ -13,6 +13,7 @@ import errno
 import socket
 from collections.abc import Callable
 
+from millrace_server.environment.seams import at_once
 from millrace_server.net.handshake_queue import HandshakeQueue
 from millrace_server.net.tls import BrokerTlsFiles, TlsFiles
 
@@ -20,6 +21,8 @@ HANDSHAKE_S = 10
 """A connection is not counted before its handshake; asyncio's own limit is 60 s."""
 HANDSHAKES_MAX = 512
 """TLS handshakes in progress, some 60 KB of memory each. The oldest makes room for one more."""
+DELAYED_MAX = 1024
+"""Connections that wait because their addresses open too many. Each holds a descriptor."""
 ACCEPTS_PER_PASS = 4
 """Some 60 us of work."""
 BACKLOG = 4096
@@ -49,6 +52,7 @@ class OsNet:
         first_frame_bytes_max: int,
         has_tls: bool = False,
         is_for_brokers: bool = False,
+        delay_ms: Callable[[str], int] = at_once,
     ) -> Acceptor:
         """Port 0 picks a free one. Raises `OSError`."""
         tls = self._broker_tls if is_for_brokers else self._tls
@@ -72,6 +76,7 @@ class OsNet:
             tls if has_tls else None,
             silent_ms_max=silent_ms_max,
             first_frame_bytes_max=first_frame_bytes_max,
+            delay_ms=delay_ms,
         )
 
     async def connect(
@@ -95,6 +100,7 @@ class Acceptor:
         *,
         silent_ms_max: int,
         first_frame_bytes_max: int,
+        delay_ms: Callable[[str], int],
     ) -> None:
         self.sockets = tuple(sockets)
         self._loop = loop
@@ -103,6 +109,9 @@ class Acceptor:
         self._greetings: dict[asyncio.Task[None], None] = {}
         """In the order in which they began; a dict because a set has no order."""
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._delay_ms = delay_ms
+        self._delayed: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Connections of addresses that open too many, the oldest first."""
         self._pending = HandshakeQueue(
             loop, self._admit, timeout_ms=silent_ms_max, frame_bytes_max=first_frame_bytes_max
         )
@@ -112,11 +121,15 @@ class Acceptor:
     @property
     def pending_count(self) -> int:
         """See `seams.Listener`."""
-        return len(self._pending)
+        return len(self._pending) + len(self._delayed)
 
     def close(self) -> None:
         """Takes no more; those in the kernel's queue are reset, pending ones are closed."""
         self._pending.close()
+        for delayed, timer in self._delayed.items():
+            timer.cancel()
+            delayed.close()
+        self._delayed.clear()
         for sock in self.sockets:
             pause = self._pauses.pop(sock, None)
             if pause is not None:
@@ -133,7 +146,7 @@ class Acceptor:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_PASS):
             try:
-                accepted, _ = listening.accept()
+                accepted, (address, *_) = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -145,7 +158,23 @@ class Acceptor:
                     )
                 return
             accepted.setblocking(False)
-            self._pending.add(accepted)
+            delay_ms = self._delay_ms(address)
+            if delay_ms:
+                self._delay(accepted, delay_ms)
+            else:
+                self._pending.add(accepted)
+
+    def _delay(self, accepted: socket.socket, delay_ms: int) -> None:
+        """Has a connection wait; the oldest one that waits makes room for one more."""
+        if len(self._delayed) >= DELAYED_MAX:
+            oldest = next(iter(self._delayed))
+            self._delayed.pop(oldest).cancel()
+            oldest.close()
+        self._delayed[accepted] = self._loop.call_later(delay_ms / 1000, self._end_delay, accepted)
+
+    def _end_delay(self, accepted: socket.socket) -> None:
+        del self._delayed[accepted]
+        self._pending.add(accepted)
 
     def _admit(self, admitted: socket.socket) -> None:
         if len(self._greetings) >= HANDSHAKES_MAX:

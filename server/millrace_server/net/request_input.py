@@ -7,6 +7,7 @@ when the connection may take the next one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from millrace_server.environment.seams import ReadBuffer
@@ -31,6 +32,7 @@ class RequestInput:
         "account",
         "bytes_received",
         "has_more",
+        "held",
         "is_ended",
         "reader",
         "requests",
@@ -52,6 +54,8 @@ class RequestInput:
         self.requests = 0
         self.has_more = False
         """Whether the reader may hold whole requests."""
+        self.held: asyncio.TimerHandle | None = None
+        """Until then the next request has to wait."""
         self.is_ended = False
         """Whether the peer has ended its side."""
 
@@ -59,6 +63,13 @@ class RequestInput:
     def holds_scarce_memory(self) -> bool:
         """Whether an unfinished frame holds memory that other connections wait for."""
         return self.account.frame_bytes > UNGATED_BYTES and self._shared.memory.waiting_count > 0
+
+    def hold_back(self, until_ms: int) -> None:
+        """Takes no request before that moment of the monotonic clock."""
+        if self.held is not None:
+            self.held.cancel()
+        delay_ms = until_ms - self._shared.clock.monotonic_ms()
+        self.held = self._shared.loop.call_later(delay_ms / 1000, self._release)
 
     def received(self, count: int) -> None:
         """The transport wrote `count` bytes into the reader's buffer."""
@@ -108,6 +119,9 @@ class RequestInput:
         """Drops what was received; no more requests will be taken."""
         self.reader.discard()
         self.has_more = False
+        if self.held is not None:
+            self.held.cancel()
+            self.held = None
         self.account.drop_frame()
 
     def disconnect(self) -> None:
@@ -116,6 +130,10 @@ class RequestInput:
         self.account.disconnect()
         self._resume = _ignore
         self.session = None
+
+    def _release(self) -> None:
+        self.held = None
+        self._resume()
 
     def _on_granted(self) -> None:
         self.reader.allocate()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from millrace_server.environment.seams import ColdReads, Environment, Listener
+from millrace_server.environment.seams import ColdReads, Environment, Listener, at_once
 from millrace_server.limits import READ_BYTES, Limits
 from millrace_server.listeners import PLAIN, Address, ListenerConfig
 from millrace_server.logs import get_logger
@@ -58,8 +58,11 @@ class Server:
         cold_reads: ColdReads | None = None,
         scheduler: FairScheduler | None = None,
         statistics: Registry | None = None,
+        delay_ms: Callable[[str], int] = at_once,
     ) -> None:
+        """`delay_ms`: how long a connection from an address waits until it is taken."""
         self._env = env
+        self._delay_ms = delay_ms
         self._loop = asyncio.get_running_loop()
         self.limits = limits or Limits()
         self.memory = MemoryBudget(
@@ -139,6 +142,7 @@ class Server:
                 first_frame_bytes_max=self.limits.frame_bytes_max_before_hello,
                 has_tls=listener.is_tls,
                 is_for_brokers=listener.is_for_brokers,
+                delay_ms=self._delay_ms,
             )
         except OSError as error:
             raise listen_error(*listener.address, error) from error

@@ -29,7 +29,6 @@ from collections.abc import Callable
 from typing import Final
 
 from millrace_protocol.errors import ErrorCode
-from millrace_server.replication.catch_up_throttle import CatchUpThrottle
 from millrace_server.replication.config import ReplicationConfig
 from millrace_server.replication.effects import LeaderEffect
 from millrace_server.replication.leader import PartitionLeader
@@ -43,6 +42,7 @@ from millrace_server.replication.messages import (
     Records,
     Refused,
 )
+from millrace_server.token_bucket import TokenBucket
 
 REQUESTS_MAX: Final = 2
 """Requests of one connection without a response."""
@@ -64,7 +64,7 @@ class FetchSession:
         number: int,
         find: FindLeader,
         config: ReplicationConfig,
-        throttle: CatchUpThrottle | None = None,
+        throttle: TokenBucket | None = None,
     ) -> None:
         """`number` is higher than that of every connection that the broker accepted before."""
         self._number = number

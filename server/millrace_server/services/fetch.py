@@ -20,6 +20,7 @@ from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.partitions.purgatory import Purgatory
+from millrace_server.services.client_throttle import ClientThrottle
 from millrace_server.services.read_replicas import ReadReplicas
 from millrace_server.services.request_context import RequestContext
 
@@ -76,11 +77,13 @@ class FetchService:
         replicas: ReadReplicas,
         scheduler: FairScheduler,
         purgatory: Purgatory,
+        throttle: ClientThrottle,
     ) -> None:
         self._partitions = partitions
         self._replicas = replicas
         self._scheduler = scheduler
         self._purgatory = purgatory
+        self._throttle = throttle
         self._parked_entries = 0
 
     async def fetch(
@@ -98,8 +101,11 @@ class FetchService:
         Returns at once when there are `min_bytes`, when a partition has an error, when
         `max_wait_ms` is 0, or when too many fetches are parked; else later, with what there is by
         then. The only parked fetch of a connection may always wait, if it names few partitions.
-        A client that says its rack may read from a follower that is in sync.
+        A client that says its rack may read from a follower that is in sync. One with a quota gets
+        no more than it may take in a second, or one batch.
         """
+        if self._throttle.cache.image.quotas.entities:
+            max_bytes = self._throttle.fetch_bytes_max(context, max_bytes)
         # A response never holds more than `max_bytes`, so no fetch waits for more.
         min_bytes = min(min_bytes, max_bytes)
         results = await self._read(context, wanted, max_bytes, rack)
@@ -108,13 +114,18 @@ class FetchService:
             or _is_enough(results, min_bytes)
             or not self._may_park(context, len(wanted))
         ):
+            if self._throttle.cache.image.quotas.entities:
+                self._throttle.count_fetched(context, sum(each.size for each in results))
             return results
         found = [(each.size, each.readable_bytes) for each in results]
         release(results)
         await self._park(
             context, wanted, found, rack=rack, max_wait_ms=max_wait_ms, min_bytes=min_bytes
         )
-        return await self._read(context, wanted, max_bytes, rack)
+        results = await self._read(context, wanted, max_bytes, rack)
+        if self._throttle.cache.image.quotas.entities:
+            self._throttle.count_fetched(context, sum(each.size for each in results))
+        return results
 
     async def _park(
         self,

@@ -26,6 +26,7 @@ from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.partitions.purgatory import Purgatory
 from millrace_server.services.append_turns import AppendTurns
 from millrace_server.services.batch_lookups import BatchLookups
+from millrace_server.services.client_throttle import ClientThrottle
 from millrace_server.services.compacted_keys import check_keys, is_long, look_for_keys
 from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.request_context import RequestContext
@@ -71,6 +72,7 @@ class ProduceService:
         purgatory: Purgatory,
         producer_ids: ProducerIds,
         lookups: BatchLookups,
+        throttle: ClientThrottle,
     ) -> None:
         self._partitions = partitions
         self._env = env
@@ -78,6 +80,7 @@ class ProduceService:
         self._purgatory = purgatory
         self._producer_ids = producer_ids
         self._lookups = lookups
+        self._throttle = throttle
         self._turns = AppendTurns()
         self._disk_full_lines = LogRateLimiter(env.clock, lines=1, period_ms=DISK_FULL_LINE_MS)
 
@@ -94,6 +97,8 @@ class ProduceService:
         if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             sentence = f"acks is {acks}; it is 0, 1 or -1 (all)"
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, sentence)
+        if self._throttle.cache.image.quotas.entities:
+            self._throttle.count_produced(context, sum(len(batch) for _, _, batch in batches))
         is_by_all = acks == ACKS_ALL
         results: list[Produced] = []
         wait: _AckWait | None = None

@@ -15,29 +15,34 @@ from millrace_server.api_error import ApiError
 from millrace_server.loop.completion import Completion
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
+from millrace_server.services.client_throttle import ClientThrottle
 from millrace_server.services.request_context import RequestContext
 
 
 class RecordService:
     """Finds the partitions whose records are shown."""
 
-    def __init__(self, partitions: PartitionTable) -> None:
+    def __init__(self, partitions: PartitionTable, throttle: ClientThrottle) -> None:
         self._partitions = partitions
+        self._throttle = throttle
 
     def open(self, context: RequestContext, topic: str, number: int) -> PartitionRecords:
         """The records of a partition. Raises `ApiError`."""
         context.check_topic(Operation.READ, topic)
-        return PartitionRecords(context, self._partitions.get(topic, number))
+        return PartitionRecords(context, self._partitions.get(topic, number), self._throttle)
 
 
 class PartitionRecords:
     """What consumers may read of one partition."""
 
-    __slots__ = ("_context", "_partition")
+    __slots__ = ("_context", "_partition", "_throttle")
 
-    def __init__(self, context: RequestContext, partition: Partition) -> None:
+    def __init__(
+        self, context: RequestContext, partition: Partition, throttle: ClientThrottle
+    ) -> None:
         self._context = context
         self._partition = partition
+        self._throttle = throttle
 
     @property
     def high_watermark(self) -> int:
@@ -66,6 +71,11 @@ class PartitionRecords:
             return found.slice.read()
         finally:
             found.slice.release()
+
+    def count_sent(self, size_bytes: int) -> int:
+        """Counts what the client gets; how long it waits then for more, in milliseconds."""
+        self._throttle.count_fetched(self._context, size_bytes)
+        return self._throttle.throttle_time_ms(self._context)
 
     @contextmanager
     def watch(self) -> Iterator[HighWatermarkWatch]:

@@ -18,7 +18,6 @@ from millrace_server.loop.alarm import Alarm
 from millrace_server.loop.completion import Completion
 from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.replicas.replica_manager import ReplicaManager
-from millrace_server.replication.catch_up_throttle import CatchUpThrottle
 from millrace_server.replication.effects import LeaderEffect
 from millrace_server.replication.fetch_session import FetchSession, SessionRefused
 from millrace_server.replication.messages import (
@@ -28,6 +27,7 @@ from millrace_server.replication.messages import (
     Records,
     Refused,
 )
+from millrace_server.token_bucket import TokenBucket
 
 
 class Told(NamedTuple):
@@ -56,7 +56,7 @@ class ReplicaFetchService:
         """Followers outside the ISR share the rate; 0 is no bound."""
         self._env = env
         self._throttle = (
-            CatchUpThrottle(catch_up_bytes_per_second, now_ms=env.clock.monotonic_ms())
+            TokenBucket(catch_up_bytes_per_second, now_ms=env.clock.monotonic_ms())
             if catch_up_bytes_per_second
             else None
         )

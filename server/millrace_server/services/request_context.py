@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from millrace_protocol.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
@@ -46,6 +47,13 @@ class RequestContext:
     """The broker at the other end, after its BrokerHello; None for clients."""
     fetch_session: object | None = None
     """What the broker at the other end fetches: `services.replica_fetch.FollowerSession`."""
+    hold_back: Callable[[int], None] | None = None
+    """Takes no further request of the connection before that moment of the monotonic clock; None
+    where quotas do not hold: for brokers."""
+    held_until_ms: int = 0
+    """The last such moment."""
+    knows_throttling: bool = True
+    """Whether the client knows the error of a change that comes too early for its quota."""
     parked_fetches: int = 0
     """Fetches of the connection that wait for more to read."""
     sasl: SaslState | None = None

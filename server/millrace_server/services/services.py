@@ -16,6 +16,8 @@ from millrace_server.services.administration import AdministrationService
 from millrace_server.services.authentication import AuthenticationService
 from millrace_server.services.authorizer import Authorizer
 from millrace_server.services.batch_lookups import BatchLookups
+from millrace_server.services.client_quotas import QuotaService
+from millrace_server.services.client_throttle import ClientThrottle
 from millrace_server.services.cluster import ClusterService
 from millrace_server.services.delete_records import DeleteRecordsService
 from millrace_server.services.fetch import FetchService
@@ -58,6 +60,8 @@ class Services:
     authorizer: Authorizer
     users: UserService
     acls: AclService
+    quotas: QuotaService
+    throttle: ClientThrottle
     controller: ControllerCalls
     replica_fetch: ReplicaFetchService
     replica_read: ReplicaReadService

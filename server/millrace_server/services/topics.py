@@ -25,6 +25,7 @@ from millrace_server.metadata.delta import preview
 from millrace_server.metadata.image import ClusterImage, Topic
 from millrace_server.metadata.topics import TopicChanges
 from millrace_server.partitions.partition_table import NotOpenYet, PartitionTable
+from millrace_server.services.client_throttle import ClientThrottle
 from millrace_server.services.forwarded_topics import ForwardedTopics
 from millrace_server.services.request_context import RequestContext
 from millrace_server.topic_config import TopicConfig
@@ -63,6 +64,7 @@ class Topics:
         defaults: Mapping[str, str],
         controller: ControllerCalls,
         forwarded: ForwardedTopics,
+        throttle: ClientThrottle,
     ) -> None:
         self._rng = env.rng
         self._controller = controller
@@ -73,6 +75,7 @@ class Topics:
         self._rules = rules
         self._cache = cache
         self._defaults = defaults
+        self._throttle = throttle
 
     def config(self, context: RequestContext, name: str) -> TopicConfig:
         """The settings in force for a topic. Raises `ApiError`."""
@@ -121,6 +124,9 @@ class Topics:
         """
         if not context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
             context.check_topic(Operation.CREATE, name)
+        if not validate_only:
+            wanted = self._rules.new_partitions(partitions, assignments)
+            self._throttle.check_mutation(context, max(wanted, 0))
         if not (validate_only or self._controller.is_here):
             return await self._forwarded.create(
                 name, partitions, replication_factor, configs or {}, assignments
@@ -169,6 +175,10 @@ class Topics:
         cannot become narrower.
         """
         context.check_topic(Operation.ALTER, name)
+        if not validate_only:
+            topic = self._cache.image.topics.get(name)
+            known = partitions if topic is None else topic.partition_count
+            self._throttle.check_mutation(context, max(partitions - known, 0))
         if not (validate_only or self._controller.is_here):
             await self._forwarded.add_partitions(name, partitions, assignments)
             return
@@ -212,6 +222,9 @@ class Topics:
     async def delete(self, context: RequestContext, name: str) -> None:
         """Deletes a topic with its records. Raises `ApiError`."""
         context.check_topic(Operation.DELETE, name)
+        topic = self._cache.image.topics.get(name)
+        if topic is not None:
+            self._throttle.check_mutation(context, topic.partition_count)
         if not self._controller.is_here:
             await self._forwarded.delete(name)
             return

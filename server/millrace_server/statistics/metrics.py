@@ -95,6 +95,13 @@ DENIALS = Metric(
     "requests, or parts of them, that access control has denied, by the type of resource",
     labels=("resource_type",),
 )
+THROTTLES = Metric(
+    "millrace_throttles_total",
+    Kind.COUNTER,
+    "requests and connections after which, or before which, a client had to wait for its quota",
+    labels=("quota",),
+    kafka="kafka.server:type=Produce,Fetch,Request,ControllerMutation throttle-time",
+)
 REQUEST_MEMORY = Metric(
     "millrace_request_memory_bytes",
     Kind.GAUGE,
@@ -295,6 +302,7 @@ METRICS = (
     REFUSED,
     AUTHENTICATIONS,
     DENIALS,
+    THROTTLES,
     REQUEST_MEMORY,
     REQUEST_MEMORY_LIMIT,
     REQUEST_MEMORY_WAITING,

@@ -90,6 +90,8 @@ def _field(
         found = st.integers(-(type_ is not UINT16), (1 << min(BITS[type_], 40)) - 1)
     elif kind is bool:
         found = st.booleans()
+    elif kind is float:
+        found = st.floats(allow_nan=False)
     elif kind is uuid.UUID:
         found = st.uuids()
     elif kind is str:

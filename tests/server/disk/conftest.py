@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest_asyncio
 
 from millrace_server.disk.os_disk import OsDisk
-from millrace_server.environment.seams import Environment, Listener
+from millrace_server.environment.seams import Environment, Listener, at_once
 
 T = TypeVar("T")
 
@@ -50,6 +50,7 @@ class _NoNet:
         first_frame_bytes_max: int,
         has_tls: bool = False,
         is_for_brokers: bool = False,
+        delay_ms: Callable[[str], int] = at_once,
     ) -> Listener:
         raise NotImplementedError("nothing listens here")
 

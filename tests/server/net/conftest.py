@@ -29,6 +29,7 @@ from millrace_server.environment.seams import (
     ReadBuffer,
     Response,
     SliceSource,
+    at_once,
     release_slices,
 )
 from millrace_server.limits import Limits
@@ -370,6 +371,7 @@ class StraightNet:
         first_frame_bytes_max: int,
         has_tls: bool = False,
         is_for_brokers: bool = False,
+        delay_ms: Callable[[str], int] = at_once,
     ) -> StraightListener:
         """See `seams.Net`."""
         loop = asyncio.get_running_loop()

@@ -123,6 +123,12 @@ class KafkaSession:
 
     def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         """Handles one whole frame."""
+        throttle = self._services.throttle
+        if throttle.cache.image.quotas.entities:
+            return throttle.timed(self._context, lambda: self._handle(request, owned))
+        return self._handle(request, owned)
+
+    def _handle(self, request: ReadBuffer, owned: bool) -> Handled:
         frame = memoryview(request)
         if self._context.has_bare_tokens:
             return self._take_token(bytes(frame[LENGTH_SIZE:]))
@@ -158,7 +164,7 @@ class KafkaSession:
             handled = HANDLERS[header.key](self._services, self._context, message, header.version)
             if handled is not None and not isinstance(handled, (Message, BodyParts)):
                 return self._respond(header, handled, counted, began_ns)
-            response = [] if handled is None else _encoded(header, handled)
+            response = [] if handled is None else self._encoded(header, handled)
             self._note_login()
         except Exception as error:
             return self._failed(header, counted, error)
@@ -179,6 +185,7 @@ class KafkaSession:
             response: Response = []
             if body is not None:
                 if isinstance(body, Message):
+                    self._tell_throttle(body)
                     body = await self._encoded_in_chunks(header, body)
                 response = _encoded(header, body)
             self._note_login()
@@ -215,6 +222,16 @@ class KafkaSession:
             return await body if isinstance(body, Coroutine) else body
 
         return await self._respond(header, handled(), counted, began_ns)
+
+    def _encoded(self, header: KafkaRequestHeader, body: Body) -> Response:
+        if isinstance(body, Message):
+            self._tell_throttle(body)
+        return _encoded(header, body)
+
+    def _tell_throttle(self, body: Message) -> None:
+        """Says in a response for how long the broker takes no further request (KIP-219)."""
+        if self._context.held_until_ms and hasattr(body, "throttle_time_ms"):
+            body.throttle_time_ms = self._services.throttle.throttle_time_ms(self._context)
 
     async def _encoded_in_chunks(self, header: KafkaRequestHeader, body: Message) -> BodyParts:
         encoder = Encoder(body, header.version)

@@ -71,6 +71,7 @@ class NativeDialect:
     ) -> None:
         self.services = services
         self.authorizer = services.authorizer if listener is Listener.CLIENT else None
+        self.has_quotas = listener is Listener.CLIENT
         self.routes: Routes = {
             (key, version): (APIS[ApiKey(key)].request, handle)
             for key, handle in handlers.items()
@@ -99,7 +100,9 @@ class NativeSession:
         self._dialect = dialect
         self._services = dialect.services
         self._connection = connection
-        self._context = RequestContext(**context_of(connection, dialect.authorizer))
+        self._context = RequestContext(
+            **context_of(connection, dialect.authorizer, has_quotas=dialect.has_quotas)
+        )
         self._apis = dialect.apis
         self._routes = dialect.routes
         self._now_ns = dialect.services.env.clock.monotonic_ns
@@ -141,6 +144,12 @@ class NativeSession:
 
     def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         """Handles one whole frame."""
+        throttle = self._services.throttle
+        if throttle.cache.image.quotas.entities:
+            return throttle.timed(self._context, lambda: self._handle(request, owned))
+        return self._handle(request, owned)
+
+    def _handle(self, request: ReadBuffer, owned: bool) -> Handled:
         frame = request
         assert isinstance(frame, memoryview)
         try:

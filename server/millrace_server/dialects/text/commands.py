@@ -165,6 +165,7 @@ async def fetch(
     records = services.records.open(context, topic, number(partition, "PARTITION"))
     records.check_readable(first)
     lines, next_offset = await read_lines(services, records, first, wanted)
+    records.count_sent(sum(map(len, lines)))
     return [
         *lines,
         f"OK {counted(len(lines), 'record')}, next offset {next_offset}, "

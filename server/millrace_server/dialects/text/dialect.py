@@ -94,6 +94,12 @@ class TextSession:
 
     def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         """Answers one typed line; an empty one is not answered."""
+        throttle = self._services.throttle
+        if throttle.cache.image.quotas.entities:
+            return throttle.timed(self._context, lambda: self._handle(request))
+        return self._handle(request)
+
+    def _handle(self, request: ReadBuffer) -> Handled:
         line = bytes(request).decode("utf-8", "surrogateescape")
         name, _, rest = line.lstrip(" \t").partition(" ")
         name = name.strip().upper()

@@ -7,6 +7,8 @@ peers follow is written a thousand times, between the requests of others.
 
 from __future__ import annotations
 
+import asyncio
+
 from millrace_server.dialects.text.commands import read_lines
 from millrace_server.dialects.text.lines import encoded
 from millrace_server.net.dialect import Peer
@@ -46,5 +48,8 @@ async def follow(
                 )
                 if not lines:
                     break
+                held_back_ms = records.count_sent(sum(map(len, lines)))
                 if not connection.send_part(stream, encoded(lines)):
                     await connection.drained()
+                if held_back_ms:
+                    await asyncio.sleep(held_back_ms / 1000)

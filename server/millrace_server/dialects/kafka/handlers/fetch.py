@@ -71,6 +71,7 @@ async def handle(
             if not number % CHUNK_PARTITIONS:
                 await services.scheduler.yield_()
         response = FetchResponse(
+            throttle_time_ms=services.throttle.throttle_time_ms(context),
             session_id=NO_SESSION if session is None else session.session_id,
             responses=_by_topic(found),
         )

@@ -15,6 +15,9 @@ from millrace_server.services.services import Services
 CHUNK_EPOCHS = 50
 """Epochs looked up in one chunk, some 200 us."""
 
+THROTTLING_SINCE = 3
+"""The version of CreatePartitions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
 
 async def create(
     services: Services,
@@ -23,6 +26,7 @@ async def create(
     version: int,
 ) -> messages.CreatePartitionsResponse:
     """Widens each topic for itself."""
+    context.knows_throttling = version >= THROTTLING_SINCE
     twice = repeated(topic.name for topic in request.topics)
 
     async def widen_each() -> tuple[messages.CreatePartitionsTopicResult, ...]:

@@ -25,6 +25,8 @@ from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
 IDS_SINCE = 6
+THROTTLING_SINCE_CREATE, THROTTLING_SINCE_DELETE = 6, 5
+"""The versions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 _TWICE = "The topic is named more than once"
 _NAME_OR_ID = "A topic is named either by its name or by its id"
 
@@ -33,6 +35,7 @@ async def create(
     services: Services, context: RequestContext, request: CreateTopicsRequest, version: int
 ) -> CreateTopicsResponse:
     """Creates each topic for itself."""
+    context.knows_throttling = version >= THROTTLING_SINCE_CREATE
     return await services.run(_create_all(services, context, request))
 
 
@@ -92,6 +95,7 @@ async def delete(
     services: Services, context: RequestContext, request: DeleteTopicsRequest, version: int
 ) -> DeleteTopicsResponse:
     """Deletes each topic for itself."""
+    context.knows_throttling = version >= THROTTLING_SINCE_DELETE
     wanted = request.topics
     if version < IDS_SINCE:
         wanted = tuple(DeleteTopicState(name) for name in request.topic_names)

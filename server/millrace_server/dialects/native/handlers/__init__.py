@@ -9,6 +9,7 @@ from millrace_protocol.api import ApiKey
 from millrace_server.dialects.native.handlers import (
     acls,
     authenticate,
+    client_quotas,
     configs,
     delete_records,
     elections,
@@ -79,5 +80,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.DESCRIBE_ACLS: acls.describe,
     ApiKey.CREATE_ACLS: acls.create,
     ApiKey.DELETE_ACLS: acls.delete,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.describe,
+    ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.alter,
 }
 """The apis of the listener for clients."""

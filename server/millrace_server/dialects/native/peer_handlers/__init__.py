@@ -6,6 +6,7 @@ from millrace_protocol.api import ApiKey
 from millrace_server.dialects.native.handlers import (
     Handler,
     acls,
+    client_quotas,
     configs,
     elections,
     raft_voters,
@@ -53,4 +54,5 @@ PEER_HANDLERS: dict[int, Handler] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: introduced(controller.passed_on(users.alter)),
     ApiKey.CREATE_ACLS: introduced(controller.passed_on(acls.create)),
     ApiKey.DELETE_ACLS: introduced(controller.passed_on(acls.delete)),
+    ApiKey.ALTER_CLIENT_QUOTAS: introduced(controller.passed_on(client_quotas.alter)),
 }
