@@ -2,7 +2,7 @@
 
 The calls about groups are `_group.admin`'s, those about brokers `_cluster.admin`'s, those that move
 replicas `_cluster.replica_admin`'s, those about users `_cluster.user_admin`'s,
-those about their rights `_cluster.acl_admin`'s.
+those about their rights `_cluster.acl_admin`'s, those about quotas `_cluster.quota_admin`'s.
 
 Owns the calls and their values. Every change of several topics answers for each of them; the
 calls for a single one raise instead.
@@ -24,6 +24,7 @@ from millrace._cluster.admin import ClusterAdmin, config_values
 from millrace._cluster.cluster import Cluster
 from millrace._cluster.deletion import delete_records
 from millrace._cluster.offsets import list_offsets
+from millrace._cluster.quota_admin import QuotaAdmin
 from millrace._cluster.ranges import split_ranges
 from millrace._cluster.replica_admin import ReplicaAdmin
 from millrace._cluster.security import security
@@ -142,7 +143,9 @@ class TopicOutcome(Generic[T]):
         return self.value
 
 
-class Admin(GroupAdmin, ClusterAdmin, ReplicaAdmin, UserAdmin, AclAdmin, KafkaMethodHints):
+class Admin(
+    GroupAdmin, ClusterAdmin, ReplicaAdmin, UserAdmin, AclAdmin, QuotaAdmin, KafkaMethodHints
+):
     """Creates, describes and changes topics; describes brokers and consumer groups; moves replicas.
 
         async with Admin("localhost:9092") as admin:

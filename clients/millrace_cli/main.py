@@ -23,6 +23,7 @@ from millrace_cli.commands.dissect import dissect
 from millrace_cli.commands.group import group
 from millrace_cli.commands.nc import nc
 from millrace_cli.commands.produce import PRODUCE_HELP, produce
+from millrace_cli.commands.quota import quota
 from millrace_cli.commands.restore import restore
 from millrace_cli.commands.serve import serve
 from millrace_cli.commands.simulate import simulate
@@ -54,6 +55,7 @@ app.add_typer(cluster)
 app.add_typer(broker)
 app.add_typer(user)
 app.add_typer(acl)
+app.add_typer(quota)
 app.command()(console)
 app.command()(nc)
 app.command()(dissect)

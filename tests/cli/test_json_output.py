@@ -26,8 +26,14 @@ NEEDS_CLUSTER = {
     ("cluster", "remove-voter"),
 }
 """Checked in `test_cli_cluster_changes.py`."""
-NEEDS_USER = {("user", "list"), ("acl", "add"), ("acl", "list"), ("acl", "remove")}
-"""Checked in `test_cli_user.py` and `test_cli_acl.py`."""
+NEEDS_USER = {
+    ("user", "list"),
+    ("acl", "add"),
+    ("acl", "list"),
+    ("acl", "remove"),
+    ("quota", "list"),
+}
+"""Checked in `test_cli_user.py`, `test_cli_acl.py` and `test_cli_quota.py`."""
 NEEDS_BACKUP = {("backup", "create"), ("backup", "verify"), ("restore",)}
 """Checked in `tests/backup/test_backup_commands.py`."""
 CASES = {

@@ -27,6 +27,7 @@ from millrace.brokers import (
 )
 from millrace.config import ClientOptions, Servers
 from millrace.groups import CommittedOffset, GroupDescription, GroupListing, Outcome
+from millrace.quotas import Quota, QuotaEntity
 from millrace.records import TopicPartition
 from millrace.statistics import BrokerStatistics
 from millrace.users import UserDescription
@@ -208,6 +209,21 @@ class Admin(BlockingClient):
     def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
         """Removes the entries that one of the filters chooses, and returns them."""
         return self._run(self._admin.delete_acls(filters))
+
+    def alter_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[Quota, float | None]],
+        *,
+        validate_only: bool = False,
+    ) -> dict[QuotaEntity, Outcome[bool]]:
+        """Sets quotas, and removes those whose value is None, of each entity for itself."""
+        return self._run(self._admin.alter_quotas(changes, validate_only=validate_only))
+
+    def list_quotas(
+        self, chosen: QuotaEntity | None = None
+    ) -> dict[QuotaEntity, dict[Quota, float]]:
+        """The quotas of all entities, or of those with the names of `chosen`."""
+        return self._run(self._admin.list_quotas(chosen))
 
     # Groups
 
