@@ -51,6 +51,8 @@ without a response, and the others do not wait for them."""
 TIDY_EVERY = 10
 """Requests of each lane after which the topics are deleted that they have created: Kafka comes to a
 stop with thousands of them."""
+_IN_TURNS = (KafkaApiKey.CREATE_PARTITIONS, KafkaApiKey.ALTER_CLIENT_QUOTAS)
+"""Changes of what the lanes share. Two at a time would come to the brokers in another order."""
 _KEPT = (
     "group_id",
     "index",
@@ -240,7 +242,8 @@ async def compare(
     for api in KAFKA_APIS.values():
         if only in api.name:
             began_s = time.monotonic()
-            lanes = [Lane(api, number, seed, sides) for number in range(LANES)]
+            turns = asyncio.Semaphore(1 if api.key in _IN_TURNS else LANES)
+            lanes = [Lane(api, number, seed, sides, turns) for number in range(LANES)]
             for begin in range(0, count, LANES * TIDY_EVERY):
                 await asyncio.gather(*(side.tidy() for side in sides))
                 numbers = range(begin, min(count, begin + LANES * TIDY_EVERY))
@@ -256,11 +259,19 @@ async def compare(
 class Lane:
     """Requests of one api, one after the other, to both brokers."""
 
-    def __init__(self, api: KafkaApi, number: int, seed: int, sides: Sequence[Side]) -> None:
+    def __init__(
+        self,
+        api: KafkaApi,
+        number: int,
+        seed: int,
+        sides: Sequence[Side],
+        turns: asyncio.Semaphore,
+    ) -> None:
         self.number = number
         self.sent = 0
         self.differences: list[Difference] = []
         self._api = api
+        self._turns = turns
         self._drawn = Drawn(seed * 1_000_000 + api.key * LANES + number, GROUPS[number::LANES])
         self._sides = [side.another() for side in sides]
 
@@ -277,9 +288,10 @@ class Lane:
                 broken = self._drawn.broken(body)
                 body = body if _asks_for_many(read(api, version, broken)) else broken
             # At the same time, for groups have timeouts.
-            outcomes = await asyncio.gather(
-                *(side.outcome(api, version, body) for side in self._sides)
-            )
+            async with self._turns:
+                outcomes = await asyncio.gather(
+                    *(side.outcome(api, version, body) for side in self._sides)
+                )
             self.sent += 1
             if outcomes[0] != outcomes[1]:
                 shown = read(api, version, body)

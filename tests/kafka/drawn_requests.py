@@ -62,6 +62,7 @@ _NUMBERS: dict[str, tuple[int, ...]] = {
     "producer_epoch": (-1,),
     "replica_id": (-1,),
     "election_type": (0, 0, 1),
+    "match_type": (0, 0, 1, 2, 5),
     "endpoint_type": (1, 1, 2, 5),
     "retention_time_ms": (-1,),
     "member_epoch": (-1,),
@@ -85,7 +86,19 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "types_filter": ("classic", "consumer"),
     "value": ("1000", "compact", "soon", ""),
     "configuration_keys": ("retention.ms", "nonsense"),
+    "entity_type": ("user", "user", "client-id", "ip", "planet", ""),
+    "entity_name": ("ada", "10.0.0.1", ""),
+    "match": ("ada", "10.0.0.1"),
 }
+_QUOTAS = (
+    "producer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+    "nonsense",
+)
+_FLOATS = (1e12, 1e12, 0.0, -1.0, 1e12 + 0.5)
+"""Quotas that are of no consequence, or not allowed."""
 _SETTINGS = ("retention.ms", "cleanup.policy", "segment.bytes", "nonsense")
 
 
@@ -144,6 +157,8 @@ class Drawn:
             if name in _PARTITION_FIELDS:
                 return rng.choice((0, 0, 0, 1, 9, -1))
             return rng.choice(_NUMBERS.get(name, (0, 1)))
+        if kind is float:
+            return rng.choice(_FLOATS)
         if kind is uuid.UUID and cls.__name__.startswith("DeleteTopic"):
             return rng.choice((_UNKNOWN_ID, NO_ID))
         if kind is uuid.UUID:
@@ -156,6 +171,8 @@ class Drawn:
 
     def _text(self, cls: type[Message], name: str) -> str:
         rng = self._rng
+        if cls.__name__ == "OpData":
+            return rng.choice(_QUOTAS)
         if name in _TEXTS:
             return rng.choice(_TEXTS[name])
         if name in _GROUP_FIELDS:

@@ -143,8 +143,13 @@ def alter_quotas(
             entity = entity_of(each.entity)
             if entity in named:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "An entity is named twice")
-            made = [_record(entity, key, value) for key, value in each.changes]
             _check_once([key for key, _ in each.changes])
+            present = quotas.entities.get(entity, NO_QUOTAS)
+            made = [
+                _record(entity, key, value)
+                for key, value in each.changes
+                if value is not None or key in present
+            ]
             adds = any(value is not None for _, value in each.changes) and entity not in known
             if adds and len(known) >= ENTITIES_MAX:
                 raise ApiError(
@@ -188,16 +193,20 @@ def _entities_of(
 
 
 def _record(entity: Entity, key: str, value: float | None) -> ClientQuotaRecord:
+    if value is not None:
+        _check_value(entity, key, value)
+    parts = tuple(QuotaEntityName(*part) for part in entity)
+    return ClientQuotaRecord(parts, key, 0.0 if value is None else value, value is None)
+
+
+def _check_value(entity: Entity, key: str, value: float) -> None:
     keys = (CONNECTION_CREATION_RATE,) if entity[0][0] == IP else _OF_CLIENTS
     if key not in keys:
         raise _invalid(f"{quoted(key)} is no quota of such an entity; there are {', '.join(keys)}")
-    if value is not None:
-        if not (value > 0 and math.isfinite(value)):
-            raise _invalid(f"{key} is {value}; it must be above 0")
-        if key in _WHOLE and value != int(value):
-            raise _invalid(f"{key} is {value}; it must be a whole number")
-    parts = tuple(QuotaEntityName(*part) for part in entity)
-    return ClientQuotaRecord(parts, key, 0.0 if value is None else value, value is None)
+    if not (value > 0 and math.isfinite(value)):
+        raise _invalid(f"{key} is {value}; it must be above 0")
+    if key in _WHOLE and value != int(value):
+        raise _invalid(f"{key} is {value}; it must be a whole number")
 
 
 def _check_once(keys: Sequence[str]) -> None:
