@@ -48,6 +48,11 @@ def refusal(error_code: int, message: str | None) -> ApiError:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
+def outcome(error_code: int, message: str | None) -> ApiError | None:
+    """The same for one of several results; None for a success."""
+    return None if error_code == ErrorCode.NONE else refusal(error_code, message)
+
+
 class NoPeers:
     """The calls of a broker that is a cluster of its own."""
 

@@ -29,7 +29,7 @@ from millrace_server.metadata.acls import (
 )
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
-from millrace_server.peers.calls import refusal
+from millrace_server.peers.calls import outcome
 from millrace_server.services.authorizer import Authorizer
 from millrace_server.services.forwarded_topics import FORWARD_TIMEOUT_MS
 from millrace_server.services.request_context import RequestContext
@@ -113,12 +113,7 @@ class AclService:
         response = await self._controller.forward(
             request, messages.CreateAclsResponse, timeout_ms=FORWARD_TIMEOUT_MS
         )
-        return [
-            None
-            if each.error_code == ErrorCode.NONE
-            else refusal(each.error_code, each.error_message)
-            for each in response.results
-        ]
+        return [outcome(each.error_code, each.error_message) for each in response.results]
 
     async def _forward_deletion(self, filters: Sequence[FilterNumbers]) -> list[list[AclEntry]]:
         request = messages.DeleteAclsRequest(tuple(messages.AclFilter(*each) for each in filters))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millrace_protocol.acls import Operation
-from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages import client_quotas as messages
 from millrace_protocol.metadata_records import MetadataRecord
 from millrace_server.api_error import ApiError
@@ -25,7 +24,7 @@ from millrace_server.metadata.client_quotas import (
     described_quotas,
 )
 from millrace_server.metadata.image import ClusterImage
-from millrace_server.peers.calls import refusal
+from millrace_server.peers.calls import outcome
 from millrace_server.services.forwarded_topics import FORWARD_TIMEOUT_MS
 from millrace_server.services.request_context import RequestContext
 
@@ -100,9 +99,4 @@ class QuotaService:
         response = await self._controller.forward(
             request, messages.AlterClientQuotasResponse, timeout_ms=FORWARD_TIMEOUT_MS
         )
-        return [
-            None
-            if each.error_code == ErrorCode.NONE
-            else refusal(each.error_code, each.error_message)
-            for each in response.results
-        ]
+        return [outcome(each.error_code, each.error_message) for each in response.results]

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.elections import (
     ElectionPartition,
     ElectLeadersRequest,
@@ -26,7 +25,7 @@ from millrace_server.api_error import ApiError
 from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.metadata.partition_changes import Election
 from millrace_server.metadata.reassignments import Reassignment
-from millrace_server.peers.calls import refusal
+from millrace_server.peers.calls import outcome
 from millrace_server.services.forwarded_topics import FORWARD_TIMEOUT_MS
 from millrace_server.services.quorum import QuorumState, ReplicaState
 
@@ -68,7 +67,7 @@ class ForwardedAdministration:
         partitions = (PartitionReassignment(w.topic, w.partition, w.replicas) for w in wanted)
         request = AlterPartitionReassignmentsRequest(tuple(partitions), may_replace)
         response = await self._forward(request, AlterPartitionReassignmentsResponse)
-        return [_error(each.error_code, each.error_message) for each in response.partitions]
+        return [outcome(each.error_code, each.error_message) for each in response.partitions]
 
     async def reassignments(self, topics: Collection[str] | None) -> list[Ongoing]:
         """See `AdministrationService.reassignments`."""
@@ -98,7 +97,7 @@ class ForwardedAdministration:
                 each.topic,
                 each.partition,
                 each.leader_id,
-                _error(each.error_code, each.error_message),
+                outcome(each.error_code, each.error_message),
             )
             for each in response.partitions
         ]
@@ -106,7 +105,7 @@ class ForwardedAdministration:
     async def retire(self, broker_id: int) -> tuple[int, bool]:
         """The fields of `Retirement`; see `AdministrationService.retire`."""
         found = await self._forward(RetireBrokerRequest(broker_id), RetireBrokerResponse)
-        if (error := _error(found.error_code, found.error_message)) is not None:
+        if (error := outcome(found.error_code, found.error_message)) is not None:
             raise error
         return found.replicas, found.is_retired
 
@@ -132,7 +131,3 @@ class ForwardedAdministration:
 
     async def _forward(self, request: Message, response: type[M]) -> M:
         return await self._controller.forward(request, response, timeout_ms=FORWARD_TIMEOUT_MS)
-
-
-def _error(code: int, message: str | None) -> ApiError | None:
-    return None if code == ErrorCode.NONE else refusal(code, message)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from millrace_protocol.acls import Operation
-from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -28,7 +27,7 @@ from millrace_server.metadata.scram_credentials import (
     alter_credentials,
     described_users,
 )
-from millrace_server.peers.calls import refusal
+from millrace_server.peers.calls import outcome
 from millrace_server.services.forwarded_topics import FORWARD_TIMEOUT_MS
 from millrace_server.services.request_context import RequestContext
 
@@ -123,9 +122,4 @@ class UserService:
         response = await self._controller.forward(
             request, AlterUserScramCredentialsResponse, timeout_ms=FORWARD_TIMEOUT_MS
         )
-        return {
-            each.user: None
-            if each.error_code == ErrorCode.NONE
-            else refusal(each.error_code, each.error_message)
-            for each in response.users
-        }
+        return {each.user: outcome(each.error_code, each.error_message) for each in response.users}
