@@ -14,6 +14,7 @@ from tests.hostile import (
     against_groups,
     against_kafka,
     against_logins,
+    against_quotas,
 )
 from tests.hostile.attack import ATTACKS
 
@@ -28,7 +29,7 @@ assert all(
         against_groups,
         against_kafka,
         against_logins,
-        against_logins,
+        against_quotas,
     )
 )
 
@@ -105,6 +106,7 @@ CATALOGUE: dict[str, tuple[str, ...]] = {
     ),
     "10,000 failed logins in a minute": ("ten thousand failed logins in a minute",),
     "logins that do not end": ("logins that do not end", "messages of sasl that are none"),
+    "a client that takes more than its quota": ("a client that sends a hundred times its quota",),
     "connections that come and go": (
         "connections that come and go",
         "bad frames from ever new connections",
