@@ -236,6 +236,14 @@ def _is_of_an_empty_group(difference: Difference) -> bool:
     )
 
 
+def _comes_as_a_time_ends(difference: Difference) -> bool:
+    codes = [{*error_codes(each)} for each in (difference.theirs, difference.ours)]
+    return difference.api.key is KafkaApiKey.JOIN_GROUP and codes == [
+        {ErrorCode.NONE},
+        {ErrorCode.INCONSISTENT_GROUP_PROTOCOL},
+    ]
+
+
 def _group_ids(response: Any) -> set[str]:
     return {each["group_id"] for each in response["groups"]}
 
@@ -273,6 +281,7 @@ KNOWN: dict[str, Callable[[Difference], bool]] = {
     "An entry of access control that cannot be is refused.": _has_an_acl_of_no_meaning,
     "A change takes the time it takes.": _gives_no_time,
     "A group without members and offsets is gone at once.": _is_of_an_empty_group,
+    "A group counts its own time.": _comes_as_a_time_ends,
     "A request that is wrong in two ways gets the code of either.": _is_refused_for_another_reason,
 }
 """Each sentence begins a line of the list, with what tells a difference of its kind."""

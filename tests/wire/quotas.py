@@ -97,6 +97,8 @@ def what_no_quota_can_be_is_refused_for_its_entity(target: Target) -> None:
         ((("ip", "somewhere"),), (("connection_creation_rate", 1.0, False),)),
         ((("ip", "10.0.0.1"),), (RATE,)),
         (user, (("connection_creation_rate", 1.0, False),)),
+        (user, (("producer_byte_rate", 1e19, False),)),
+        ((("ip", None),), (("connection_creation_rate", 2.0**31, False),)),
         (user, (("speed", 1.0, False),)),
         (user, (RATE, RATE)),
         (user, (("producer_byte_rate", 0.0, False),)),

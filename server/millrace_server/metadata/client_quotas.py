@@ -40,7 +40,12 @@ _OF_CLIENTS = (
     REQUEST_PERCENTAGE,
     CONTROLLER_MUTATION_RATE,
 )
-_WHOLE = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE)
+_WHOLE = {
+    PRODUCER_BYTE_RATE: 2**63 - 1,
+    CONSUMER_BYTE_RATE: 2**63 - 1,
+    CONNECTION_CREATION_RATE: 2**31 - 1,
+}
+"""Quotas that are whole numbers, and the largest of each."""
 ENTITIES_MAX = 10_000
 NAME_CHARACTERS_MAX = 1_000
 EXACT, DEFAULT, ANY = range(3)
@@ -205,8 +210,9 @@ def _check_value(entity: Entity, key: str, value: float) -> None:
         raise _invalid(f"{quoted(key)} is no quota of such an entity; there are {', '.join(keys)}")
     if not (value > 0 and math.isfinite(value)):
         raise _invalid(f"{key} is {value}; it must be above 0")
-    if key in _WHOLE and value != int(value):
-        raise _invalid(f"{key} is {value}; it must be a whole number")
+    most = _WHOLE.get(key)
+    if most is not None and (value != int(value) or value > most):
+        raise _invalid(f"{key} is {value}; it must be a whole number of at most {most}")
 
 
 def _check_once(keys: Sequence[str]) -> None:
