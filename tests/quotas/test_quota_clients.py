@@ -15,12 +15,18 @@ from millrace import Admin, Consumer, Producer
 from millrace.errors import BrokerError
 from millrace.quotas import EACH, QuotaEntity
 from millrace_protocol.errors import ErrorCode
+from millrace_protocol.kafka.client_quotas import (
+    AlterClientQuotasEntry,
+    AlterClientQuotasRequest,
+    EntityData,
+    OpData,
+)
 from millrace_protocol.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
 from millrace_protocol.kafka.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from millrace_server.testing import Broker, Cluster
 from tests.broker.wire import batch, connect, until
 from tests.hang_timeout import HANG_TIMEOUT_S
-from tests.kafka.kafka_wire import CLIENT_ID, connect_kafka, produce
+from tests.kafka.kafka_wire import CLIENT_ID, connect_kafka, produce, topic_id
 from tests.quotas.conftest import set_quota
 
 ANONYMOUS = QuotaEntity(user="ANONYMOUS")
@@ -88,6 +94,16 @@ async def test_kafka_clients_are_told_how_long_they_wait(broker: Broker) -> None
         assert time.monotonic() - began >= (told_ms - 1) / 1000
         assert second.responses[0].partition_responses[0].base_offset == 1
         assert second.throttle_time_ms > 0
+
+
+async def test_a_time_that_no_response_can_say_is_cut(broker: Broker) -> None:
+    async with Admin(broker.servers) as admin:
+        await admin.create_topic("large", configs={"max.message.bytes": 4_000_000})
+    async with connect_kafka(broker.port) as wire:
+        await topic_id(wire, "large")
+        await set_quota(broker, QuotaEntity(client_id=CLIENT_ID), {"producer_byte_rate": 1})
+        answer = await wire.call(produce(batch(bytes(3_000_000)), topic="large"), 9)
+        assert answer.throttle_time_ms == 2**31 - 1
 
 
 async def test_a_fetch_gets_what_a_second_allows_and_says_what_it_cost(broker: Broker) -> None:
@@ -231,6 +247,13 @@ async def test_quotas_outlive_a_restart_and_count_for_every_broker() -> None:
                 wrong = await admin.alter_quotas({QuotaEntity(ip=EACH): {"request_percentage": 1}})
                 wrong[QuotaEntity(ip=EACH)].unwrap()
             assert await admin.list_quotas() == {entity: {"request_percentage": 12.5}}
+        # Every broker takes changes to the controller.
+        part = EntityData("user", "ada"), EntityData("client-id", None)
+        for broker in cluster.brokers.values():
+            async with connect_kafka(broker.port) as wire:
+                change = AlterClientQuotasEntry(part, (OpData("request_percentage", 12.5, False),))
+                answer = await wire.call(AlterClientQuotasRequest((change,), False), 1)
+                assert answer.entries[0].error_code == 0
         for broker_id in cluster.brokers:
             await cluster.restart(broker_id)
         async with Admin(cluster.servers) as admin:

@@ -21,6 +21,7 @@ from millrace_server.metadata.client_quotas import (
     QuotaSet,
     alter_quotas,
     described_quotas,
+    entity_of,
 )
 from millrace_server.metadata.delta import Delta
 from millrace_server.metadata.image import ClusterImage
@@ -104,6 +105,11 @@ def test_there_are_at_most_so_many_entities() -> None:
     assert "as many as a cluster keeps" in str(refused[0].message)
     assert refused[1:] == [None, None]
     assert [type(each) for each in records] == [ClientQuotaRecord]
+
+
+def test_an_address_is_written_in_one_way() -> None:
+    assert entity_of([("ip", "0:0:0:0:0:0:0:1")]) == (("ip", "::1"),)
+    assert entity_of([("ip", None)]) == (("ip", None),)
 
 
 @given(

@@ -21,6 +21,7 @@ import ipaddress
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -118,7 +119,7 @@ NO_QUOTA_SET = QuotaSet(MappingProxyType({}))
 
 def entity_of(parts: Sequence[Part]) -> Entity:
     """The entity that is made of parts. Raises `ApiError`."""
-    entity = tuple(sorted(parts))
+    entity = tuple(sorted(parts, key=itemgetter(0)))
     types = [kind for kind, _ in entity]
     for kind in types:
         if kind not in (USER, CLIENT_ID, IP):
@@ -130,8 +131,8 @@ def entity_of(parts: Sequence[Part]) -> Entity:
             continue
         if not 0 < len(name) <= NAME_CHARACTERS_MAX:
             raise _invalid(f"The name of a {kind} has 1 to {NAME_CHARACTERS_MAX} characters")
-        if kind == IP and not _is_address(name):
-            raise _invalid(f"{quoted(name)} is no IP address")
+        if kind == IP:
+            entity = ((IP, _address(name)),)
     return entity
 
 
@@ -247,12 +248,12 @@ def _matches(parts: Mapping[str, str | None], chosen: EntityFilter) -> bool:
     return chosen.match_type == ANY or parts[chosen.entity_type] == chosen.match
 
 
-def _is_address(name: str) -> bool:
+def _address(name: str) -> str:
+    """The address as connections have it."""
     try:
-        ipaddress.ip_address(name)
+        return str(ipaddress.ip_address(name))
     except ValueError:
-        return False
-    return True
+        raise _invalid(f"{quoted(name)} is no IP address") from None
 
 
 def _invalid(sentence: str) -> ApiError:

@@ -18,7 +18,7 @@ from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Clock
 from millrace_server.metadata import client_quotas
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.metadata.client_quotas import Quota, QuotaSet
+from millrace_server.metadata.client_quotas import NAME_CHARACTERS_MAX, Quota, QuotaSet
 from millrace_server.principal import user_of
 from millrace_server.services.request_context import RequestContext
 from millrace_server.statistics import Registry, metrics
@@ -36,6 +36,7 @@ _BURSTS_MS = {
     # A client opens some connections when it starts.
     client_quotas.CONNECTION_CREATION_RATE: 1_000,
 }
+THROTTLE_TIME_MS_MAX = 2**31 - 1
 NANOSECONDS_PER_PERCENT = 10_000_000
 
 
@@ -115,8 +116,9 @@ class ClientThrottle:
         return wait_ms
 
     def throttle_time_ms(self, context: RequestContext) -> int:
-        """How long a client is still held back."""
-        return max(0, context.held_until_ms - self._clock.monotonic_ms())
+        """How long a client is still held back, as far as responses can say it."""
+        left_ms = context.held_until_ms - self._clock.monotonic_ms()
+        return min(max(0, left_ms), THROTTLE_TIME_MS_MAX)
 
     def timed(
         self,
@@ -189,7 +191,7 @@ class ClientThrottle:
         if quotas is not self._quotas:
             self._quotas = quotas
             self._clients.clear()
-        client = user_of(context.principal), context.client_id
+        client = user_of(context.principal), context.client_id[:NAME_CHARACTERS_MAX]
         known = self._clients.get(client)
         if known is None:
             known = self._clients[client] = quotas.of_client(*client)
