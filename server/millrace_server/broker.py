@@ -189,11 +189,8 @@ class Broker:
             self.cache,
             self.env,
             peers,
-            broker_id=self.config.node_id,
+            self.config,
             is_alone=is_alone,
-            defaults=self.config.topic,
-            session_timeout_ms=self.config.broker_session_timeout_ms,
-            heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
         )
         calls = self.env, self.metadata, self.requests, peers
         self.controller = ControllerCalls(*calls, is_alone=is_alone)

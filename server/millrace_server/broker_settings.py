@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millrace_server.config import BrokerConfig
 from millrace_server.limits import Limits
-from millrace_server.setting import doc_of
+from millrace_server.setting import doc_of, is_secret
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, TopicConfig
 
 DEFAULT = "default"
 ARGUMENT = "argument"
 """The source of what a program passed that embeds the broker."""
+HIDDEN = "(hidden)"
+"""Stands for the value of a secret that is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +31,28 @@ class BrokerSetting:
     value: str
     source: str
     doc: str
+    is_secret: bool = False
 
 
 def broker_settings(config: BrokerConfig) -> Iterator[BrokerSetting]:
     """Every setting: those of the broker, its limits, and what it gives to topics."""
     defaults = BrokerConfig()
-    for name, doc in _documented(BrokerConfig):
-        yield _setting(config, name, getattr(config, name), getattr(defaults, name), doc)
-    for name, doc in _documented(Limits):
-        value, default = getattr(config.limits, name), getattr(defaults.limits, name)
-        yield _setting(config, f"limits.{name}", value, default, doc)
+    for field in _documented(BrokerConfig):
+        value, default = getattr(config, field.name), getattr(defaults, field.name)
+        found = _setting(config, field.name, value, default, doc_of(field))
+        if is_secret(field):
+            found = replace(found, value=HIDDEN if value else "", is_secret=True)
+        yield found
+    for field in _documented(Limits):
+        value, default = getattr(config.limits, field.name), getattr(defaults.limits, field.name)
+        yield _setting(config, f"limits.{field.name}", value, default, doc_of(field))
     for_topics = TopicConfig({}, config.topic)
     for name, key in TOPIC_CONFIG_KEYS.items():
         yield _setting(config, f"topic.{name}", for_topics.text(name), key.default, key.doc)
 
 
-def _documented(cls: Any) -> list[tuple[str, str]]:
-    return [(field.name, doc_of(field)) for field in dataclasses.fields(cls) if doc_of(field)]
+def _documented(cls: Any) -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(cls) if doc_of(field)]
 
 
 def _setting(config: BrokerConfig, name: str, value: Any, default: Any, doc: str) -> BrokerSetting:

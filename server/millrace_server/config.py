@@ -91,6 +91,21 @@ class BrokerConfig:
         "Principals that may do everything, with semicolons between them: `User:admin;User:ops`. "
         "Kafka's `super.users`.",
     )
+    initial_user: str = setting(
+        "",
+        "The user that a new cluster starts with, for listeners that are all for users with a "
+        "password: the active controller adds it if the cluster has never had a user. Its "
+        "rights are those of `super_users` and of entries. Kafka's `kafka-storage format "
+        "--add-scram`.",
+    )
+    initial_password: str = setting(
+        "",
+        "The password of `initial_user`; nobody is shown it, and it does nothing later.",
+        is_secret=True,
+    )
+    initial_password_file: str = setting(
+        "", "A file with the password of `initial_user` in its first line, in its place."
+    )
     failed_authentication_delay_ms: int = setting(
         100,
         "A client that fails to authenticate hears of it after so long; other connections do not "

@@ -19,6 +19,7 @@ from millrace_server.listeners import (
     parse_advertised,
     parse_listeners,
 )
+from millrace_server.principal import USER_BYTES_MAX, is_user_name
 from millrace_server.topic_config import TopicConfig
 
 SASL_MECHANISMS = (*SCRAM_MECHANISMS, "PLAIN", "OAUTHBEARER")
@@ -93,6 +94,7 @@ def _check_addresses(config: BrokerConfig) -> None:
     _check_tls_files(config)
     _check_mechanisms(config)
     _check_super_users(config)
+    _check_initial_user(config)
     _check_listener_for_metrics(config)
     _check_quorum(config)
 
@@ -146,6 +148,27 @@ def _check_super_users(config: BrokerConfig) -> None:
             raise _error(
                 "super_users", f"{name!r} is no principal; write User:NAME, with ; between several"
             )
+
+
+def _check_initial_user(config: BrokerConfig) -> None:
+    given = [n for n in ("initial_password", "initial_password_file") if getattr(config, n)]
+    if given and not config.initial_user:
+        raise _error("initial_user", f"{given[0]} is set; name the user that it is for")
+    if not config.initial_user:
+        return
+    if not given:
+        raise _error(
+            "initial_password",
+            "initial_user is set; give its password here or in initial_password_file, or neither",
+        )
+    if len(given) > 1:
+        raise _error(given[1], "initial_password is set too; give one of them")
+    if not is_user_name(config.initial_user):
+        raise _error(
+            "initial_user",
+            f"{config.initial_user!r} is no name of a user; it has 1 to {USER_BYTES_MAX} bytes of "
+            "printable characters",
+        )
 
 
 def _check_token_keys(config: BrokerConfig) -> None:

@@ -146,7 +146,8 @@ def _typed(name: str, default: Any, value: Any, source: str) -> Any:
             raise ConfigError(name, source, f"{value} is more than {NUMBER_MAX}")
         return number
     if not isinstance(value, str):
-        raise ConfigError(name, source, f"{value!r} is not text")
+        # Not shown: it may be a password.
+        raise ConfigError(name, source, "is not text; put it between quotes")
     return value
 
 

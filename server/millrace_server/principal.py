@@ -7,6 +7,7 @@ from typing import Any
 
 ANONYMOUS = "User:ANONYMOUS"
 """A peer that has not authenticated; Kafka's name for it."""
+USER_BYTES_MAX = 255
 _SHORT_NAMES = {
     "commonName": "CN",
     "countryName": "C",
@@ -19,6 +20,15 @@ _SHORT_NAMES = {
     "userId": "UID",
 }
 _ESCAPED = frozenset(',+"\\<>;')
+
+
+def is_user_name(name: str) -> bool:
+    """Whether a user may have this name.
+
+    >>> is_user_name("loader"), is_user_name(""), is_user_name("a\\nb")
+    (True, False, False)
+    """
+    return 1 <= len(name.encode()) <= USER_BYTES_MAX and name.isprintable()
 
 
 def user_principal(name: str) -> str:

@@ -18,6 +18,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,27 @@ def read_config(
             raise ConfigError("--config", str(file), error.strerror or str(error)) from None
         except UnicodeDecodeError as error:
             raise ConfigError("--config", str(file), f"is not UTF-8: {error.reason}") from None
-    return load(toml=toml, toml_name=str(file), environment=environment, flags=flags)
+    config = load(toml=toml, toml_name=str(file), environment=environment, flags=flags)
+    if not config.initial_password_file:
+        return config
+    password = _initial_password(Path(config.initial_password_file))
+    source = config.sources["initial_password_file"]
+    sources = {**config.sources, "initial_password": source}
+    return replace(config, initial_password=password, sources=sources)
+
+
+def _initial_password(file: Path) -> str:
+    try:
+        password = file.read_text("utf-8").partition("\n")[0].removesuffix("\r")
+    except OSError as error:
+        reason = f"{error.strerror}; without initial_user no password is needed"
+        raise ConfigError("initial_password_file", str(file), reason) from None
+    except UnicodeDecodeError as error:
+        reason = f"is not UTF-8: {error.reason}"
+        raise ConfigError("initial_password_file", str(file), reason) from None
+    if not password:
+        raise ConfigError("initial_password_file", str(file), "its first line is empty")
+    return password
 
 
 def raise_open_files_limit(connections_max: int) -> None:

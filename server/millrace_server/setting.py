@@ -10,13 +10,23 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _DOC = "doc"
+_IS_SECRET = "is_secret"
 
 
-def setting(default: T, doc: str) -> T:
-    """A field of a dataclass of settings; `doc` gives meaning and unit, for people."""
-    return dataclasses.field(default=default, metadata={_DOC: doc})
+def setting(default: T, doc: str, *, is_secret: bool = False) -> T:
+    """A field of a dataclass of settings; `doc` gives meaning and unit, for people.
+
+    The value of a secret one is shown to nobody.
+    """
+    metadata = {_DOC: doc, _IS_SECRET: is_secret}
+    return dataclasses.field(default=default, repr=not is_secret, metadata=metadata)
 
 
 def doc_of(field: dataclasses.Field[Any]) -> str:
     """What a setting means; empty for a field that holds something else."""
     return str(field.metadata.get(_DOC, ""))
+
+
+def is_secret(field: dataclasses.Field[Any]) -> bool:
+    """Whether the value of a setting is for the broker alone."""
+    return bool(field.metadata.get(_IS_SECRET))

@@ -129,7 +129,7 @@ def test_truth_values_are_words_in_the_environment(text: str) -> None:
         ("node_id = 1.5", {}, "node_id", "m.toml", "not a whole number"),
         ("node_id = true", {}, "node_id", "m.toml", "not a whole number"),
         ("text_dialect = 1", {}, "text_dialect", "m.toml", "neither true nor false"),
-        ("data = 5", {}, "data", "m.toml", "5 is not text"),
+        ("data = 5", {}, "data", "m.toml", "is not text"),
         ("data = ''", {}, "data", "configuration", "empty"),
         ("topic = 5", {}, "topic", "m.toml", "table"),
         ("limits = 'x'", {}, "limits", "m.toml", "table"),
@@ -225,6 +225,34 @@ def test_the_advertised_address_is_another_or_none() -> None:
     assert listener.advertised is None
     (listener,) = loaded(advertise="log.example:9").listeners
     assert listener.advertised == ("log.example", 9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "words"),
+    [
+        ({"initial_user": "root"}, "initial_password", "give its password"),
+        ({"initial_password": "pencil"}, "initial_user", "name the user"),
+        ({"initial_password_file": "pencil"}, "initial_user", "name the user"),
+        (
+            {"initial_user": "root", "initial_password": "pencil", "initial_password_file": "f"},
+            "initial_password_file",
+            "give one of them",
+        ),
+        ({"initial_user": "a\nb", "initial_password": "pencil"}, "initial_user", "no name"),
+        ({"initial_user": "a" * 256, "initial_password": "pencil"}, "initial_user", "1 to 255"),
+    ],
+)
+def test_an_initial_user_needs_a_name_and_one_password(
+    settings: dict[str, Any], key: str, words: str
+) -> None:
+    error = mistake(**settings)
+    assert error.key == key
+    assert words in error.reason
+    assert "pencil" not in str(error)
+
+
+def test_a_password_that_is_no_text_is_not_repeated() -> None:
+    assert "4711" not in str(mistake("initial_user = 'root'\ninitial_password = 4711"))
 
 
 QUORUM = "1@127.0.0.1:11,2@127.0.0.1:12,3@127.0.0.1:13"

@@ -14,6 +14,7 @@ from millrace_cli.client_identity import MECHANISM, PASSWORD, PASSWORD_FILE, TOK
 from millrace_cli.commands.user import NEW_PASSWORD
 from millrace_cli.exits import Exit
 from tests.cli.json_shapes import check_shape, documented
+from tests.command_line import COMMAND
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -53,6 +54,48 @@ def test_a_user_is_added_authenticates_and_is_removed(
         refused = millrace("topic", "list")
         assert refused.exit_code == Exit.REFUSED
         assert "the user or the password is wrong" in refused.stderr
+
+
+def test_the_initial_user_adds_users_where_every_listener_asks_for_one(
+    millrace: Millrace, serve: Serve, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("pencil\n")
+    settings = {
+        "MILLRACE_SUPER_USERS": "User:root",
+        "MILLRACE_INITIAL_USER": "root",
+        "MILLRACE_INITIAL_PASSWORD_FILE": str(secret),
+    }
+    with serve("--listen", "sasl://127.0.0.1:0", environment=settings) as serving:
+        millrace.servers = serving.first_line.removeprefix("listening on sasl://")
+        as_user(millrace, "root", "pencil")
+        assert millrace("user", "add", "ada", "--password-file", str(secret)).exit_code == 0
+        assert [line.split("\t")[0] for line in millrace("user", "list").stdout.splitlines()] == [
+            "ada",
+            "root",
+        ]
+        assert "pencil" not in millrace("cluster", "config").output
+        code, stderr = serving.stop()
+    assert (code, "initial user added" in stderr, "pencil" in stderr) == (0, True, False)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\nsecond", b"\xff"])
+def test_a_file_without_the_initial_password_ends_the_broker(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    environment = {"MILLRACE_INITIAL_USER": "r", "MILLRACE_INITIAL_PASSWORD_FILE": str(file)}
+    done = subprocess.run(
+        [*COMMAND, "serve", "--data", str(tmp_path / "data")],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=HANG_TIMEOUT_S,
+    )
+    assert done.returncode == 2
+    assert "initial_password_file" in done.stderr
 
 
 def test_a_new_password_replaces_the_old_one(millrace: Millrace, serve: Serve) -> None:

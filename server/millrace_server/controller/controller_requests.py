@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from millrace_protocol.errors import ErrorCode
@@ -31,7 +31,9 @@ from millrace_protocol.messages.broker_lifecycle import (
 from millrace_protocol.metadata_records import MetadataRecord, RegisteredListener
 from millrace_protocol.schema import Message
 from millrace_server.api_error import ApiError
+from millrace_server.config import BrokerConfig
 from millrace_server.controller.active_controller import ActiveController
+from millrace_server.controller.initial_user import InitialUser
 from millrace_server.environment.seams import Environment
 from millrace_server.logs import get_logger
 from millrace_server.metadata.broker_registrations import (
@@ -67,25 +69,23 @@ class ControllerRequests:
         cache: MetadataCache,
         env: Environment,
         peers: PeerCalls,
+        config: BrokerConfig,
         *,
-        broker_id: int,
         is_alone: bool,
-        defaults: Mapping[str, str],
-        session_timeout_ms: int,
-        heartbeat_interval_ms: int,
     ) -> None:
         """`is_alone`: the cluster has no other broker."""
         self._active = active
         self._cache = cache
         self._env = env
         self._peers = peers
-        self._broker_id = broker_id
+        self._broker_id = config.node_id
         self._is_alone = is_alone
-        self._defaults = defaults
-        self._sessions = BrokerSessions(timeout_ms=session_timeout_ms)
+        self._defaults = config.topic
+        self._initial_user = InitialUser(env, config.initial_user, config.initial_password)
+        self._sessions = BrokerSessions(timeout_ms=config.broker_session_timeout_ms)
         # A heartbeat was due, and had some time to come.
-        self._silent_ms = heartbeat_interval_ms * 5 // 4
-        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._silent_ms = config.broker_heartbeat_interval_ms * 5 // 4
+        self._heartbeat_interval_ms = config.broker_heartbeat_interval_ms
         self._sessions_epoch: int | None = None
         """The epoch of the quorum that the sessions are of."""
         self._balance_ms = env.clock.monotonic_ms() + BALANCE_INTERVAL_MS
@@ -144,8 +144,12 @@ class ControllerRequests:
             request.previous_broker_epoch,
         )
         cluster_id = uuid.UUID(int=self._env.rng.getrandbits(128), version=4)
+        user_records = await self._initial_user.decision(self._cache.image)
 
         def decide(image: ClusterImage) -> Sequence[MetadataRecord]:
+            return [*registration(image), *user_records(image)]
+
+        def registration(image: ClusterImage) -> Sequence[MetadataRecord]:
             if self._is_alone:
                 return register_single_broker(image, start, cluster_id=cluster_id)
             self._begin_sessions(image)

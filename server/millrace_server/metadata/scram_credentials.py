@@ -25,9 +25,9 @@ from millrace_protocol.scram import (
 )
 from millrace_server.api_error import ApiError, quoted
 from millrace_server.metadata.image import ClusterImage
+from millrace_server.principal import USER_BYTES_MAX, is_user_name
 
 USERS_MAX = 10_000
-USER_BYTES_MAX = 255
 ALTERATIONS_MAX = 100
 """Of one request: each takes 20 us, in which no other request is answered."""
 SALT_BYTES_MIN, SALT_BYTES_MAX = 8, 255
@@ -103,6 +103,18 @@ def alter_credentials(
     return CredentialDecisions(records, refused)
 
 
+def add_initial_user(
+    image: ClusterImage, credentials: Sequence[Upsertion], *, new_secret: bytes
+) -> Sequence[MetadataRecord]:
+    """Records of the user that a new cluster starts with; none where it has ever had a user.
+
+    The secret stays when the last user is removed, so that no start brings a removed user back.
+    """
+    if image.scram_secret:
+        return ()
+    return alter_credentials(image, credentials, new_secret=new_secret).records
+
+
 def described_users(
     image: ClusterImage, users: Iterable[str] | None
 ) -> Iterable[tuple[str, ApiError | None]]:
@@ -141,7 +153,7 @@ def _record(image: ClusterImage, change: Alteration) -> MetadataRecord:
         if mechanism not in image.users.get(change.user, {}):
             raise _unknown(change.user, mechanism)
         return RemoveScramCredentialRecord(change.user, mechanism)
-    if len(change.user.encode()) > USER_BYTES_MAX or not change.user.isprintable():
+    if not is_user_name(change.user):
         raise _no_name(change.user)
     if not ITERATIONS_MIN <= change.iterations <= ITERATIONS_MAX:
         raise ApiError(

@@ -164,13 +164,14 @@ def _settings(services: Services, context: RequestContext, name: str) -> Sequenc
 def _of_broker(setting: BrokerSetting) -> messages.DescribeConfigsResourceResult:
     source = Source.DEFAULT if setting.source == DEFAULT else Source.STATIC_BROKER
     name = kafka_name(setting.name)
-    synonym = messages.DescribeConfigsSynonym(name, setting.value, source)
+    value = None if setting.is_secret else setting.value
+    synonym = messages.DescribeConfigsSynonym(name, value, source)
     return messages.DescribeConfigsResourceResult(
         name,
-        setting.value,
+        value,
         True,
         source,
-        False,
+        setting.is_secret,
         (synonym,),
         ValueType.STRING,
         setting.doc,
