@@ -17,6 +17,7 @@ from millrace_server.listeners import (
     parse_advertised,
     parse_listeners,
 )
+from millrace_server.principal_shares import ShareRule
 from millrace_server.setting import setting
 
 NODE_ID_MAX = 2**31 - 1
@@ -100,11 +101,17 @@ class BrokerConfig:
     )
     initial_password: str = setting(
         "",
-        "The password of `initial_user`; nobody is shown it, and it does nothing later.",
+        "The password of `initial_user`; no client is shown it, and it does nothing later.",
         is_secret=True,
     )
     initial_password_file: str = setting(
         "", "A file with the password of `initial_user` in its first line, in its place."
+    )
+    principal_share_percent: int = setting(
+        50,
+        "How much of a bound of the broker one principal may use, in percent, where clients "
+        "authenticate: of `limits.connections_max`, of the groups and what they take in memory, "
+        "of the fetches that wait. 100: all of it. Super users may use all of it.",
     )
     failed_authentication_delay_ms: int = setting(
         100,
@@ -296,10 +303,20 @@ class BrokerConfig:
         return bool(self.broker_tls_certificate)
 
     @property
+    def has_identities(self) -> bool:
+        """Whether clients authenticate, at least on some listener."""
+        return bool(self.tls_client_ca) or any(each.is_sasl for each in self.listeners)
+
+    @property
     def has_authorization(self) -> bool:
         """Whether clients need rights."""
-        has_identities = self.tls_client_ca or any(each.is_sasl for each in self.listeners)
-        return self.authorization == "on" or (self.authorization == "auto" and bool(has_identities))
+        return self.authorization == "on" or (self.authorization == "auto" and self.has_identities)
+
+    @property
+    def shares(self) -> ShareRule:
+        """How much of a bound one principal may use: all of it where there is only one."""
+        percent = self.principal_share_percent if self.has_identities else 100
+        return ShareRule(percent, frozenset(self.super_user_names))
 
     @property
     def super_user_names(self) -> tuple[str, ...]:

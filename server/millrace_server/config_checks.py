@@ -54,6 +54,7 @@ _LEAST = {
     "group_max_size": 1,
     "group_memory_max_bytes": 1,
     "offsets_memory_max_bytes": 1,
+    "principal_share_percent": 1,
 }
 _BROKER_TLS_FILES = ("broker_tls_certificate", "broker_tls_key", "broker_tls_ca")
 _ALL_ADDRESSES = ("0.0.0.0", "::")
@@ -67,6 +68,8 @@ def check(config: BrokerConfig) -> None:
     for name, least in _LEAST.items():
         if getattr(config, name) < least:
             raise _error(name, f"{getattr(config, name)} is less than {least}")
+    if config.principal_share_percent > 100:
+        raise _error("principal_share_percent", f"{config.principal_share_percent} is above 100")
     if config.node_id > NODE_ID_MAX:
         raise _error("node_id", f"{config.node_id} is more than {NODE_ID_MAX}")
     try:

@@ -46,6 +46,7 @@ class Node:
             scheduler=self.broker.scheduler,
             statistics=self.broker.statistics,
             delay_ms=self.broker.throttle.connection_delay_ms,
+            shares=config.shares,
         )
         self.addresses: dict[str, Address] = {each.name: each.address for each in config.listeners}
         """Where the broker listens for clients, by listener."""

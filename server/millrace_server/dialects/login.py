@@ -20,6 +20,7 @@ class PeerFields(TypedDict):
     sasl: SaslState | None
     is_authenticated: bool
     hold_back: Callable[[int], None] | None
+    admit: Callable[[str], str]
 
 
 def context_of(
@@ -35,4 +36,5 @@ def context_of(
         sasl=SaslState(has_tls=listener.is_tls) if listener.is_sasl else None,
         is_authenticated=not listener.is_sasl,
         hold_back=connection.hold_back if has_quotas else None,
+        admit=connection.admit,
     )

@@ -48,8 +48,11 @@ STREAM_BYTES = 64 << 10
 class Owner(Protocol):
     """The server, as a connection knows it."""
 
-    def opened(self, connection: Connection) -> bool:
-        """Takes note of a new connection; False when there are too many."""
+    def opened(self, connection: Connection) -> str:
+        """Takes note of a new connection; why it is refused, or an empty text."""
+
+    def admit(self, connection: Connection, principal: str) -> str:
+        """Takes note of who has authenticated; why it is refused, or an empty text."""
 
     def lost(self, connection: Connection) -> None:
         """The connection is gone."""
@@ -64,11 +67,11 @@ class Connection(asyncio.BufferedProtocol):
         "_input",
         "_is_handling",
         "_is_paused",
-        "_is_refused",
         "_is_scheduled",
         "_output",
         "_owner",
         "_phase",
+        "_refusal",
         "_responses",
         "_shared",
         "_timeouts",
@@ -94,8 +97,8 @@ class Connection(asyncio.BufferedProtocol):
         self._phase = Phase.OPEN
         self._drained: Completion[None] | None = None
         self._is_scheduled = False  # The fair scheduler will call `_continue`.
-        self._advance_due = self._is_handling = self._is_paused = self._is_refused = False
-        self.listener, self.peer, self.close_reason = listener, "", ""
+        self._advance_due = self._is_handling = self._is_paused = False
+        self.listener, self.peer, self.close_reason, self._refusal = listener, "", "", ""
 
     # What a session calls
 
@@ -155,6 +158,10 @@ class Connection(asyncio.BufferedProtocol):
         """Takes no further request before that moment of the monotonic clock."""
         if self._phase is Phase.OPEN:
             self._input.hold_back(until_ms)
+
+    def admit(self, principal: str) -> str:
+        """The peer has proved that it is `principal`; why it is refused, or an empty text."""
+        return self._owner.admit(self, principal)
 
     def finish(self, reason: str) -> None:
         """Takes no more requests, ends streams, sends the responses that are due, then closes.
@@ -246,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
         self._responses = ResponseQueue(self._output, shared.limits, shared.memory)
         self._timeouts = ConnectionTimeouts(shared.limits, shared.clock.monotonic_ms())
         self._timeouts.is_authenticated = not self.listener.is_sasl
-        self._is_refused = not self._owner.opened(self)
+        self._refusal = self._owner.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._phase is Phase.OPEN:
@@ -360,10 +367,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _open_session(self) -> Session | None:
         session = self._input.open_session(self)
-        if session is not None and self._is_refused:
-            limit = self._shared.limits.connections_max
-            self._responses.respond(session.refuse_connection(limit))
-            self.finish(f"there are {limit} connections already")
+        if session is not None and self._refusal:
+            self._responses.respond(session.refuse_connection(self._refusal))
+            self.finish(self._refusal)
         return session
 
     # Sending, reading or not, and ending

@@ -39,6 +39,8 @@ class Peer(Protocol):
 
     def hold_back(self, until_ms: int) -> None: ...
 
+    def admit(self, principal: str) -> str: ...
+
     def finish(self, reason: str) -> None: ...
 
     def abort(self, reason: str) -> None: ...
@@ -67,8 +69,8 @@ class Session(Protocol):
     def refuse(self, error: FramingError) -> Response:
         """The response to bytes that are no request; the connection ends after it."""
 
-    def refuse_connection(self, connections_max: int) -> Response:
-        """The response to a connection beyond the limit; the connection ends after it."""
+    def refuse_connection(self, reason: str) -> Response:
+        """The response to a connection beyond a limit; the connection ends after it."""
 
 
 class Dialect(Protocol):

@@ -23,6 +23,7 @@ from millrace_server.net.dialect import Dialect
 from millrace_server.net.memory_budget import MemoryBudget
 from millrace_server.net.shared import Shared
 from millrace_server.net.traffic import Traffic
+from millrace_server.principal_shares import ShareRule, Shares
 from millrace_server.statistics import Registry, metrics
 from millrace_wire.frame_reader import Scratch
 
@@ -59,6 +60,7 @@ class Server:
         scheduler: FairScheduler | None = None,
         statistics: Registry | None = None,
         delay_ms: Callable[[str], int] = at_once,
+        shares: ShareRule | None = None,
     ) -> None:
         """`delay_ms`: how long a connection from an address waits until it is taken."""
         self._env = env
@@ -68,8 +70,11 @@ class Server:
         self.memory = MemoryBudget(
             self.limits.request_memory_bytes, overdraft=self.limits.frame_bytes_max
         )
-        self.connections: dict[Connection, None] = {}
-        """In the order they came; a dict because a set has no order."""
+        self.connections: dict[Connection, str | None] = {}
+        """In the order they came, with the principal that each counts for."""
+        self._shares = Shares(shares or ShareRule(), self.limits.connections_max)
+        self._unproved: dict[Connection, None] = {}
+        """Those that have to authenticate first, the oldest first. They count for no principal."""
         self.connections_accepted = 0
         self.connections_refused = 0
         self._refused: dict[Connection, None] = {}
@@ -187,29 +192,72 @@ class Server:
 
     # What a connection calls
 
-    def opened(self, connection: Connection) -> bool:
+    def opened(self, connection: Connection) -> str:
         """See `Owner.opened`."""
-        if len(self.connections) < self.limits.connections_max:
-            self.connections[connection] = None
-            self.connections_accepted += 1
-            if self._draining:
-                # It was accepted in the same turn of the loop that closed the listener.
-                connection.finish(_STOPPING)
-            return True
-        self.connections_refused += 1
-        self._refused[connection] = None
-        if len(self._refused) > self.limits.connections_refused_max:
-            connection.abort("too many connections, even for a refusal")
-        return False
+        must_prove = connection.listener.is_sasl
+        principal = None if must_prove else connection.principal
+        refusal = self._refusal(principal)
+        if refusal:
+            self.connections_refused += 1
+            self._refused[connection] = None
+            if len(self._refused) > self.limits.connections_refused_max:
+                connection.abort("too many connections, even for a refusal")
+            return refusal
+        if must_prove:
+            self._await_proof(connection)
+        self.connections[connection] = principal
+        self._shares.add(principal, 1)
+        self.connections_accepted += 1
+        if self._draining:
+            # It was accepted in the same turn of the loop that closed the listener.
+            connection.finish(_STOPPING)
+        return ""
+
+    def admit(self, connection: Connection, principal: str) -> str:
+        """See `Owner.admit`. A connection that authenticates again counts already."""
+        if connection not in self._unproved:
+            return ""
+        refusal = self._share_refusal(principal)
+        if refusal:
+            self.connections_refused += 1
+        else:
+            del self._unproved[connection]
+            self.connections[connection] = principal
+            self._shares.add(principal, 1)
+        return refusal
 
     def lost(self, connection: Connection) -> None:
         """See `Owner.lost`."""
-        self.connections.pop(connection, None)
+        self._shares.add(self.connections.pop(connection, None), -1)
+        self._unproved.pop(connection, None)
         self._refused.pop(connection, None)
         log.debug("connection closed", peer=connection.peer, reason=connection.close_reason)
         empty = self._empty
         if empty is not None and not (self.connections or self._refused or empty.done()):
             empty.set_result(None)
+
+    def _refusal(self, principal: str | None) -> str:
+        most = self.limits.connections_max
+        if len(self.connections) >= most:
+            return f"The broker has {most} connections, its limit; try again later"
+        return self._share_refusal(principal)
+
+    def _share_refusal(self, principal: str | None) -> str:
+        if self._shares.has_room(principal):
+            return ""
+        return (
+            f"{principal} has {self._shares.held(principal)} connections to this broker, its share "
+            "of limits.connections_max; close some, or raise the broker's principal_share_percent"
+        )
+
+    def _await_proof(self, connection: Connection) -> None:
+        """Keeps a connection that has to authenticate. The oldest one makes room: a client that
+        can authenticate does so at once, and one that cannot must not keep it out."""
+        if len(self._unproved) >= self._shares.most:
+            oldest = next(iter(self._unproved))
+            del self._unproved[oldest]
+            oldest.abort("it has not authenticated, and makes room for another one")
+        self._unproved[connection] = None
 
     # Time
 

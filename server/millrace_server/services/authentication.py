@@ -246,7 +246,11 @@ class AuthenticationService:
             raise SaslFailed("What the client has shown is out of date", user=accepted.user)
         sasl.exchange = None
         sasl.session_end_ms = None if lifetime_ms is None else self._now_ms() + lifetime_ms
-        context.authenticate(principal)
+        try:
+            context.authenticate(principal)
+        except ApiError:
+            sasl.is_refused = True
+            raise
         self._count(exchange, _SUCCESS)
         return Progress(accepted.message, is_complete=True, session_lifetime_ms=lifetime_ms or 0)
 

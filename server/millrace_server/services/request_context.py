@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from millrace_protocol.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
+from millrace_protocol.errors import ErrorCode
+from millrace_server.api_error import ApiError
 from millrace_server.authentication.exchange import Exchange
 from millrace_server.listeners import PLAIN
 from millrace_server.principal import ANONYMOUS
@@ -50,6 +52,8 @@ class RequestContext:
     hold_back: Callable[[int], None] | None = None
     """Takes no further request of the connection before that moment of the monotonic clock; None
     where quotas do not hold: for brokers."""
+    admit: Callable[[str], str] | None = None
+    """Takes note of who has authenticated; why the connection is refused, or an empty text."""
     held_until_ms: int = 0
     """The last such moment."""
     knows_throttling: bool = True
@@ -62,7 +66,12 @@ class RequestContext:
     """False on a listener with SASL until the client has authenticated."""
 
     def authenticate(self, principal: str) -> None:
-        """The client has proved that it is `principal`."""
+        """The client has proved that it is `principal`.
+
+        Raises `ApiError` where the principal has too many connections; this one ends.
+        """
+        if self.admit is not None and (refusal := self.admit(principal)):
+            raise ApiError(ErrorCode.BROKER_STOPPING, refusal)
         self.principal = principal
         self.is_authenticated = True
 

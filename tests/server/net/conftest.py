@@ -214,8 +214,8 @@ class ScriptedSession:
             return [b"bad length %d" % error.length]
         return [b"line over %d" % self._connection._shared.limits.line_bytes_max]
 
-    def refuse_connection(self, connections_max: int) -> Response:
-        return [b"more than %d connections" % connections_max]
+    def refuse_connection(self, reason: str) -> Response:
+        return [reason.encode()]
 
 
 async def _awaiting(answer: asyncio.Future[Response]) -> Response:

@@ -117,7 +117,7 @@ class KafkaSession:
         self._warn(str(error))
         return []
 
-    def refuse_connection(self, connections_max: int) -> Response:
+    def refuse_connection(self, reason: str) -> Response:
         """The same."""
         return []
 

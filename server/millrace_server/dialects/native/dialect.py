@@ -134,13 +134,8 @@ class NativeSession:
             )
         ]
 
-    def refuse_connection(self, connections_max: int) -> Response:
-        return [
-            _anonymous_refusal(
-                ErrorCode.BROKER_STOPPING,
-                f"The broker has {connections_max} connections, its limit; try again later",
-            )
-        ]
+    def refuse_connection(self, reason: str) -> Response:
+        return [_anonymous_refusal(ErrorCode.BROKER_STOPPING, reason)]
 
     def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         """Handles one whole frame."""

@@ -85,12 +85,8 @@ class TextSession:
         limit = self._dialect.config.limits.line_bytes_max
         return encoded([_invalid(f"The line is longer than {limit} bytes")])
 
-    def refuse_connection(self, connections_max: int) -> Response:
-        error = ApiError(
-            ErrorCode.BROKER_STOPPING,
-            f"The broker has {connections_max} connections, its limit; try again later",
-        )
-        return encoded([error_line(error)])
+    def refuse_connection(self, reason: str) -> Response:
+        return encoded([error_line(ApiError(ErrorCode.BROKER_STOPPING, reason))])
 
     def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         """Answers one typed line; an empty one is not answered."""
