@@ -283,6 +283,7 @@ class BrokerConfig:
             session_timeout_min_ms=self.group_min_session_timeout_ms,
             session_timeout_max_ms=self.group_max_session_timeout_ms,
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
+            shares=self.shares,
             group_size_max=self.group_max_size,
             memory_bytes=self.group_memory_max_bytes,
             offsets_bytes_max=self.offsets_memory_max_bytes,

@@ -1,4 +1,4 @@
-"""Limits of group coordinators: settings, and the memory quota that enforces two of them.
+"""Limits of group coordinators.
 
 Owns the numbers and how they relate. The names that users write are in `config`. Source of the
 defaults: Kafka's broker configuration, where it has one.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millrace_protocol.errors import ErrorCode
-from millrace_server.api_error import ApiError
+from millrace_server.principal_shares import NO_SHARES, ShareRule
 
 GROUP_ID_LENGTH_MAX = 249
 """Characters, as for topics: the id is in the key of every record of the group."""
@@ -68,6 +67,9 @@ class GroupConfig:
     memory and replayed at start in a second or two. At the limit no offset of a further partition
     is committed."""
 
+    shares: ShareRule = NO_SHARES
+    """How much of each bound above one principal may use."""
+
     offsets_retention_ms: int = 10_080 * 60_000
     """Kafka's `offsets.retention.minutes`, a week: counted from when a group became empty, for
     commits without membership from the commit."""
@@ -109,31 +111,3 @@ class GroupConfig:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-
-
-class MemoryQuota:
-    """What the groups of one broker hold in memory, all its coordinators together.
-
-    `held_bytes` is that of groups and members, `offsets_bytes` that of committed offsets, and
-    `pending_count` is the number of pending member ids. The quota limits what is added; what is
-    held already is never refused.
-    """
-
-    __slots__ = ("_bytes_max", "held_bytes", "offsets_bytes", "pending_count")
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self.held_bytes = 0
-        self.offsets_bytes = 0
-        self.pending_count = 0
-
-    def check(self, size_bytes: int) -> None:
-        """Raises `ApiError` unless groups and members may grow by `size_bytes`."""
-        if size_bytes > 0 and self.held_bytes + size_bytes > self._bytes_max:
-            raise ApiError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The groups of this broker and their members take {self.held_bytes} bytes of "
-                f"memory of at most {self._bytes_max}, and there is no room for {size_bytes} more; "
-                "delete unused groups, have fewer members, or raise the broker's "
-                "group_memory_max_bytes",
-            )

@@ -22,6 +22,10 @@ class ShareRule:
         return principal is not None and self.percent < 100 and principal not in self.exempt
 
 
+NO_SHARES = ShareRule()
+"""Every principal may use the whole bound."""
+
+
 class Shares:
     """What each principal holds of one bound.
 

@@ -10,7 +10,15 @@ import pytest
 from millrace import Admin
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.authenticate import AuthenticateRequest
+from millrace_protocol.messages.group_membership import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinProtocol,
+)
 from millrace_protocol.messages.metadata import MetadataRequest
+from millrace_server.group_config import GroupConfig
 from millrace_server.limits import Limits
 from millrace_server.testing import Broker
 from tests.access.conftest import ROOT
@@ -20,6 +28,11 @@ from tests.sasl.test_sasl_listeners import SHA_256, log_in, scram_client, step
 
 CONNECTIONS_MAX = 8
 SHARE = CONNECTIONS_MAX // 2
+GROUP_MEMORY_BYTES = 400_000
+SUBSCRIPTION = bytes(50_000)
+MANY_IDS = GroupConfig().pending_members_max + 1
+"""More than all clients of a broker may have together."""
+IDS_AT_ONCE = 50
 
 
 @asynccontextmanager
@@ -31,6 +44,9 @@ async def broker_with_users(percent: int = 50) -> AsyncIterator[Broker]:
         super_users=f"User:{ROOT}",
         limits=Limits(connections_max=CONNECTIONS_MAX),
         principal_share_percent=percent,
+        offsets_topic_partitions=1,
+        group_initial_rebalance_delay_ms=0,
+        group_memory_max_bytes=GROUP_MEMORY_BYTES,
     ) as running:
         async with Admin(running.servers) as admin:
             for name in (USER, SIMPLE_USER, ROOT):
@@ -121,3 +137,47 @@ async def test_without_authentication_one_client_may_use_all_connections() -> No
         for _ in range(CONNECTIONS_MAX):
             wire = await stack.enter_async_context(connect(broker.port))
             assert await wire.topics() == []
+
+
+def joining(group: str, *, member_id: str = "", instance_id: str | None = None) -> JoinGroupRequest:
+    """The join of a member; with an instance id it needs no member id first."""
+    protocol = JoinProtocol("range", SUBSCRIPTION if instance_id else b"")
+    return JoinGroupRequest(
+        group, 600_000, 600_000, member_id, instance_id, "consumer", (protocol,), None
+    )
+
+
+async def found_coordinator(wire: Wire) -> None:
+    """Makes the broker the coordinator of all groups."""
+    found = await wire.ask(FindCoordinatorRequest(("any",)), FindCoordinatorResponse)
+    assert found.coordinators[0].error_code == 0
+
+
+async def test_a_user_has_a_share_of_what_groups_take_in_memory(broker: Broker) -> None:
+    async with AsyncExitStack() as stack:
+        ada = await logged_in(stack, broker, USER)
+        await found_coordinator(ada)
+        for group in ("a", "b", "c"):
+            joined = await ada.ask(joining(group, instance_id="one"), JoinGroupResponse)
+            assert joined.generation == 1
+        code, reason = await ada.refused(joining("d", instance_id="one"))
+        assert code is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert f"The groups of User:{USER}" in reason
+        assert "principal_share_percent" in reason
+        other = await logged_in(stack, broker, SIMPLE_USER)
+        joined = await other.ask(joining("d", instance_id="one"), JoinGroupResponse)
+        assert joined.generation == 1
+
+
+async def test_a_user_that_asks_for_many_member_ids_takes_none_from_others(broker: Broker) -> None:
+    async with AsyncExitStack() as stack:
+        other = await logged_in(stack, broker, SIMPLE_USER)
+        await found_coordinator(other)
+        given = await other.ask(joining("hourly"), JoinGroupResponse)
+        ada = await logged_in(stack, broker, USER)
+        for _ in range(0, MANY_IDS, IDS_AT_ONCE):
+            sent = [ada.send(joining("many")) for _ in range(IDS_AT_ONCE)]
+            for each in sent:
+                assert (await ada.answer(JoinGroupResponse, sent=each)).member_id
+        joined = await other.ask(joining("hourly", member_id=given.member_id), JoinGroupResponse)
+        assert joined.generation == 1

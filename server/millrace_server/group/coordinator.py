@@ -28,6 +28,7 @@ from millrace_server.coordinator.shard import Effects, Moment, Token
 from millrace_server.group.group import Group
 from millrace_server.group.image import GroupsImage
 from millrace_server.group.membership import Membership
+from millrace_server.group.memory_quota import MemoryQuota
 from millrace_server.group.offsets import Offsets
 from millrace_server.group.rebalance import Rebalance, Timer
 from millrace_server.group.records import GroupRecord
@@ -52,7 +53,7 @@ from millrace_server.group.requests import (
     check_join,
 )
 from millrace_server.group.states import GroupState
-from millrace_server.group_config import GroupConfig, MemoryQuota
+from millrace_server.group_config import GroupConfig
 from millrace_server.loop.deadlines import Deadlines
 
 
@@ -118,9 +119,10 @@ class GroupCoordinatorShard:
             check_group_id(request.group_id)
             check_join(self._config, request)
             if request.member_id == NO_MEMBER:
-                group = self._groups.get_or_create(request.group_id, effects)
+                group = self._groups.get_or_create(request.group_id, request.principal, effects)
             else:
                 group = self._groups.of_member(request.group_id, request.member_id)
+            self._groups.claim(group, request.principal)
             self._membership.join(group, request, token, effects)
         except ApiError as error:
             effects.reply(token, error)
@@ -170,7 +172,8 @@ class GroupCoordinatorShard:
                         f"There is no group {request.group_id!r}, so it has no generation "
                         f"{request.generation}; join it, or commit without a generation",
                     )
-                group = self._groups.get_or_create(request.group_id, effects)
+                group = self._groups.get_or_create(request.group_id, request.principal, effects)
+            self._groups.claim(group, request.principal)
             member = self._offsets.check_committer(group, request)
             if member is not None:
                 self._rebalance.restart_session(group, member, effects)

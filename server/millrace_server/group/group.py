@@ -15,10 +15,10 @@ from millrace_protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscripti
 from millrace_protocol.errors import ErrorCode, WireError
 from millrace_server.api_error import ApiError
 from millrace_server.coordinator.shard import Token
+from millrace_server.group.memory_quota import MemoryQuota
 from millrace_server.group.records import GroupMetadataValue, MemberMetadata
 from millrace_server.group.requests import JoinedMember, OfferedProtocol
 from millrace_server.group.states import GroupState, Lifecycle, Step
-from millrace_server.group_config import MemoryQuota
 
 GROUP_BYTES = 2_500
 """An empty group in memory, with its place in the registry."""
@@ -408,7 +408,7 @@ class Group:
 
     def _hold(self, size_bytes: int) -> None:
         self._held_bytes += size_bytes
-        self._quota.held_bytes += size_bytes
+        self._quota.hold(self.name, size_bytes)
 
     def _compute_subscribed_topics(self) -> frozenset[str] | None:
         if self.protocol_type != PROTOCOL_TYPE:

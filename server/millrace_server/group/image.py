@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from millrace_server.group.memory_quota import MemoryQuota
 from millrace_server.group.records import (
     CommittedOffset,
     GroupMetadataRecord,
@@ -18,7 +19,6 @@ from millrace_server.group.records import (
     OffsetCommitRecord,
     OffsetCommitTombstone,
 )
-from millrace_server.group_config import MemoryQuota
 
 GroupOffsets = dict[str, dict[int, CommittedOffset]]
 """Topic to partition to committed offset; neither level is ever empty."""
@@ -76,7 +76,8 @@ class GroupsImage:
                 if partitions is None:
                     partitions = topics[topic] = {}
                 before = partitions.get(partition)
-                self._hold(held_bytes(committed) - (held_bytes(before) if before else 0))
+                grown = held_bytes(committed) - (held_bytes(before) if before else 0)
+                self._hold(group_id, grown)
                 partitions[partition] = committed
             case OffsetCommitTombstone(group_id, topic, partition):
                 self._remove_offset(group_id, topic, partition)
@@ -87,11 +88,14 @@ class GroupsImage:
 
     def release(self) -> None:
         """Gives its part of the quota back; the image is not used any more."""
-        self._hold(-self.offsets_bytes)
+        for group_id in self.offsets:
+            self._quota.release_offsets(group_id)
+        self.offsets_bytes = 0
 
-    def _hold(self, size_bytes: int) -> None:
-        self.offsets_bytes += size_bytes
-        self._quota.offsets_bytes += size_bytes
+    def _hold(self, group_id: str, size_bytes: int) -> None:
+        if size_bytes:
+            self.offsets_bytes += size_bytes
+            self._quota.hold_offsets(group_id, size_bytes)
 
     def _remove_offset(self, group_id: str, topic: str, partition: int) -> None:
         topics = self.offsets.get(group_id, {})
@@ -99,7 +103,7 @@ class GroupsImage:
         removed = partitions.pop(partition, None)
         if removed is None:
             return
-        self._hold(-held_bytes(removed))
+        self._hold(group_id, -held_bytes(removed))
         if not partitions:
             del topics[topic]
         if not topics:

@@ -23,6 +23,8 @@ from millrace_server.group.group import (
     metadata_of,
     subscribed_topics,
 )
+from millrace_server.group.memory_quota import MemoryQuota
+from millrace_server.group.pending_members import PendingMember, PendingMembers
 from millrace_server.group.rebalance import Rebalance, Timer, generation_of, group_write_error
 from millrace_server.group.records import GroupMetadataRecord
 from millrace_server.group.requests import (
@@ -37,7 +39,7 @@ from millrace_server.group.requests import (
     OfferedProtocol,
 )
 from millrace_server.group.states import GroupState
-from millrace_server.group_config import GroupConfig, MemoryQuota
+from millrace_server.group_config import GroupConfig
 from millrace_server.loop.deadlines import Deadlines
 
 
@@ -88,8 +90,7 @@ class Membership:
         self._appends = appends
         self._timers = timers
         self._make_id = make_id
-        self._pending: dict[Timer, Group] = {}
-        """The pending ids of all groups, oldest first."""
+        self._pending = PendingMembers(config, quota)
         self.maybe_idle: list[str] = []
         """Groups that may have nothing left to keep; `registry` removes those."""
 
@@ -169,11 +170,11 @@ class Membership:
 
     def drop_oldest_pending(self, effects: GroupEffects) -> bool:
         """Drops the id that is pending longest; False when there is none."""
-        oldest = next(iter(self._pending), None)
-        if oldest is None:
-            return False
-        self.on_pending_timeout(self._pending[oldest], oldest.member_id, effects)
-        return True
+        return self._drop(self._pending.oldest(), effects)
+
+    def drop_oldest_pending_of(self, principal: str | None, effects: GroupEffects) -> bool:
+        """The same of those that a principal has asked for."""
+        return self._drop(self._pending.oldest_of(principal), effects)
 
     def cancel_timers(self, group: Group) -> None:
         """Cancels every timer of a group that is removed, and drops its pending ids."""
@@ -188,7 +189,10 @@ class Membership:
         if not request.requires_known_member_id:
             self._add(group, member_id, request, token, effects)
             return
-        self._add_pending(group, member_id, request.session_timeout_ms, effects)
+        while self._drop(self._pending.in_the_way_of(request), effects):
+            pass
+        timer = self._pending.add(group, member_id, request.principal)
+        self._timers.set(timer, effects.moment.now_ms + request.session_timeout_ms)
         effects.reply(token, MemberIdRequired(group.name, member_id))
 
     def _join_known(
@@ -310,25 +314,15 @@ class Membership:
             group, member, protocol_type=request.protocol_type, token=token, effects=effects
         )
 
-    def _add_pending(
-        self, group: Group, member_id: str, timeout_ms: int, effects: GroupEffects
-    ) -> None:
-        """Keeps an id for a new member; above the limit the oldest is dropped."""
-        most = self._config.pending_members_max
-        # At the limit a shard that has no pending id may still give one.
-        while self._quota.pending_count >= most and self.drop_oldest_pending(effects):
-            pass
-        timer = Timer("pending join", group.name, member_id)
-        self._quota.pending_count += 1
-        group.pending_join.add(member_id)
-        self._pending[timer] = group
-        self._timers.set(timer, effects.moment.now_ms + timeout_ms)
+    def _drop(self, pending: PendingMember | None, effects: GroupEffects) -> bool:
+        if pending is None:
+            return False
+        self.on_pending_timeout(pending.group, pending.member_id, effects)
+        return True
 
     def _remove_pending(self, group: Group, member_id: str) -> None:
-        timer = Timer("pending join", group.name, member_id)
-        group.pending_join.discard(member_id)
-        if self._pending.pop(timer, None) is not None:
-            self._quota.pending_count -= 1
+        timer = self._pending.remove(group, member_id)
+        if timer is not None:
             self._timers.cancel(timer)
 
     def _check_group_size(self, group: Group, request: JoinGroup, effects: GroupEffects) -> None:
@@ -367,7 +361,8 @@ class Membership:
                 f"{group.name!r} have {others}; all together may have {most}; subscribe to fewer "
                 "topics or use more groups",
             )
-        self._quota.check(size - before if member else size + MEMBER_BYTES)
+        owner = self._quota.owner_of(group.name)
+        self._quota.check(size - before if member else size + MEMBER_BYTES, owner)
 
     def _new_id(self, prefix: str) -> str:
         return f"{prefix}-{self._make_id()}"

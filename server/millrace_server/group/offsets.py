@@ -15,6 +15,7 @@ from millrace_server.api_error import ApiError
 from millrace_server.coordinator.shard import Token
 from millrace_server.group.group import Group, Member
 from millrace_server.group.image import GroupsImage, held_bytes
+from millrace_server.group.memory_quota import MemoryQuota
 from millrace_server.group.records import (
     CommittedOffset,
     OffsetCommitRecord,
@@ -32,7 +33,7 @@ from millrace_server.group.requests import (
     TopicPartition,
 )
 from millrace_server.group.states import GroupState
-from millrace_server.group_config import GroupConfig, MemoryQuota
+from millrace_server.group_config import GroupConfig
 
 TOPIC_LENGTH_MAX = 249
 """Characters; the service checks that the topic exists."""
@@ -81,7 +82,7 @@ class Offsets:
         """Commits the offsets of a checked committer; the reply follows when they are durable."""
         records: list[OffsetCommitRecord] = []
         results = []
-        room_bytes = self._config.offsets_bytes_max - self._quota.offsets_bytes
+        room_bytes = self._quota.offsets_room(request.group_id)
         for wanted in request.offsets:
             committed = CommittedOffset(
                 wanted.offset, wanted.leader_epoch, wanted.metadata, effects.moment.wall_ms
@@ -245,13 +246,7 @@ class Offsets:
                 f"There is no partition {partition} of topic {topic[:TOPIC_LENGTH_MAX]!r}",
             )
         if not has_room:
-            return ApiError(
-                ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-                f"The offsets that groups have committed take {self._quota.offsets_bytes} bytes of "
-                f"memory of at most {self._config.offsets_bytes_max}: there is no room for one "
-                f"more of group {group_id!r}; delete unused groups, or raise the broker's "
-                "offsets_memory_max_bytes",
-            )
+            return self._quota.no_offsets_room(group_id)
         return None
 
 

@@ -20,6 +20,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_server.api_error import ApiError
 from millrace_server.coordinator.shard import Token
 from millrace_server.group.group import Group, Member
+from millrace_server.group.memory_quota import MemoryQuota
 from millrace_server.group.records import (
     GroupMetadataRecord,
     GroupMetadataValue,
@@ -33,7 +34,7 @@ from millrace_server.group.requests import (
     SyncGroupResult,
 )
 from millrace_server.group.states import GroupState, Step
-from millrace_server.group_config import GroupConfig, MemoryQuota
+from millrace_server.group_config import GroupConfig
 from millrace_server.loop.deadlines import Deadlines
 
 
@@ -284,7 +285,7 @@ class Rebalance:
                 f"The record of group {group.name!r} with its assignment has {size} bytes of at "
                 f"most {most}; read fewer topics in one group, or have fewer members",
             )
-        self._quota.check(group.growth_by(assignments))
+        self._quota.check(group.growth_by(assignments), self._quota.owner_of(group.name))
 
     def _on_assignment_ended(
         self,

@@ -17,6 +17,7 @@ from millrace_server.coordinator.shard import Token
 from millrace_server.group.group import GROUP_BYTES, Group
 from millrace_server.group.image import GroupsImage
 from millrace_server.group.membership import Membership
+from millrace_server.group.memory_quota import MemoryQuota
 from millrace_server.group.offsets import Offsets, offset_write_error
 from millrace_server.group.rebalance import Rebalance, Timer
 from millrace_server.group.records import GroupMetadataTombstone, GroupRecord
@@ -28,8 +29,9 @@ from millrace_server.group.requests import (
     TopicPartition,
 )
 from millrace_server.group.states import GroupState, Step
-from millrace_server.group_config import TOMBSTONES_PER_APPEND, GroupConfig, MemoryQuota
+from millrace_server.group_config import TOMBSTONES_PER_APPEND, GroupConfig
 from millrace_server.loop.deadlines import Deadlines
+from millrace_server.principal_shares import Shares
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class Registry:
         "_offsets",
         "_quota",
         "_rebalance",
+        "_shares",
         "_timers",
         "_to_expire",
     )
@@ -79,6 +82,7 @@ class Registry:
         self._appends = appends
         self._timers = timers
         self._groups: dict[str, Group] = {}
+        self._shares = Shares(config.shares, config.groups_max)
         self._to_expire: list[str] = []
 
     def __iter__(self) -> Iterator[Group]:
@@ -111,10 +115,10 @@ class Registry:
             )
         return group
 
-    def get_or_create(self, group_id: str, effects: GroupEffects) -> Group:
+    def get_or_create(self, group_id: str, principal: str | None, effects: GroupEffects) -> Group:
         """The group of that name. Raises `ApiError` when there are too many.
 
-        At the limit pending ids are dropped, oldest first: their groups may be empty.
+        At a limit pending ids are dropped, oldest first: their groups may be empty.
         """
         group = self._groups.get(group_id)
         if group is not None:
@@ -127,11 +131,25 @@ class Registry:
                     "is its limit; delete unused groups",
                 )
             self.remove_idle()
-        self._quota.check(GROUP_BYTES)
+        while not self._shares.has_room(principal):
+            if not self._membership.drop_oldest_pending_of(principal, effects):
+                raise ApiError(
+                    ErrorCode.GROUP_MAX_SIZE_REACHED,
+                    f"The coordinator of group {group_id!r} has {self._shares.held(principal)} "
+                    f"groups of {principal}, its share; delete unused groups, or raise the "
+                    "broker's principal_share_percent",
+                )
+            self.remove_idle()
+        self._quota.check(GROUP_BYTES, principal)
         group = Group(group_id, self._quota, wall_ms=effects.moment.wall_ms)
         self._groups[group_id] = group
         self._membership.maybe_idle.append(group_id)
         return group
+
+    def claim(self, group: Group, principal: str | None) -> None:
+        """A group that belongs to nobody is the principal's from now on."""
+        if self._quota.claim(group.name, principal):
+            self._shares.add(principal, 1)
 
     def restore_all(self, effects: GroupEffects) -> None:
         """Makes every group of the image, after a load, and starts the timer of expiry."""
@@ -264,6 +282,9 @@ class Registry:
 
     def _restore(self, group_id: str, effects: GroupEffects) -> None:
         """Makes the group that the image describes, if it has one."""
+        if group_id in self._image:
+            # Its offsets may have kept its owner.
+            self._shares.add(self._quota.owner_of(group_id), 1)
         stored = self._image.groups.get(group_id)
         if stored is None:
             if group_id in self._image:
@@ -285,8 +306,9 @@ class Registry:
         """
         dead = self._groups[group_id]
         self._membership.cancel_timers(dead)
-        dead.close()
+        # Before the other is closed, so that the group keeps its owner.
         group = Group(group_id, self._quota, wall_ms=dead.state_wall_ms)
+        dead.close()
         group.generation, group.protocol_type = dead.generation, dead.protocol_type
         self._groups[group_id] = group
 
@@ -294,4 +316,5 @@ class Registry:
         group = self._groups.pop(group_id, None)
         if group is not None:
             self._membership.cancel_timers(group)
+            self._shares.add(self._quota.owner_of(group_id), -1)
             group.close()

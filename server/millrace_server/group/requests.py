@@ -58,6 +58,8 @@ class JoinGroup:
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    principal: str | None = None
+    """Who joins; None for nobody with a share (`millrace_server.principal_shares`)."""
     requires_known_member_id: bool = True
     """Whether a new member first gets its id (KIP-394); False for clients that do not know how."""
     can_skip_assignment: bool = True
@@ -121,6 +123,8 @@ class OffsetCommit:
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
     instance_id: str | None = None
+    principal: str | None = None
+    """Who commits; as in `JoinGroup`."""
     takes_negative: bool = False
     """An offset below 0 stands for none. Clients of Kafka commit such offsets: KafkaJS has -2 stand
     for the start of the log and -1 for its end."""

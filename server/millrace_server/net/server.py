@@ -23,7 +23,7 @@ from millrace_server.net.dialect import Dialect
 from millrace_server.net.memory_budget import MemoryBudget
 from millrace_server.net.shared import Shared
 from millrace_server.net.traffic import Traffic
-from millrace_server.principal_shares import ShareRule, Shares
+from millrace_server.principal_shares import NO_SHARES, ShareRule, Shares
 from millrace_server.statistics import Registry, metrics
 from millrace_wire.frame_reader import Scratch
 
@@ -60,7 +60,7 @@ class Server:
         scheduler: FairScheduler | None = None,
         statistics: Registry | None = None,
         delay_ms: Callable[[str], int] = at_once,
-        shares: ShareRule | None = None,
+        shares: ShareRule = NO_SHARES,
     ) -> None:
         """`delay_ms`: how long a connection from an address waits until it is taken."""
         self._env = env
@@ -72,7 +72,7 @@ class Server:
         )
         self.connections: dict[Connection, str | None] = {}
         """In the order they came, with the principal that each counts for."""
-        self._shares = Shares(shares or ShareRule(), self.limits.connections_max)
+        self._shares = Shares(shares, self.limits.connections_max)
         self._unproved: dict[Connection, None] = {}
         """Those that have to authenticate first, the oldest first. They count for no principal."""
         self.connections_accepted = 0

@@ -19,6 +19,7 @@ from millrace_server.coordinator.runtime import CoordinatorRuntime
 from millrace_server.coordinator.shard import Moment, Token
 from millrace_server.environment.seams import Environment
 from millrace_server.group.coordinator import GroupCoordinatorShard
+from millrace_server.group.memory_quota import MemoryQuota
 from millrace_server.group.records import GROUP_RECORD_SERDE, OFFSETS_TOPIC, partition_for_group
 from millrace_server.group.requests import (
     DeleteGroupResult,
@@ -42,7 +43,7 @@ from millrace_server.group.requests import (
     check_group_id,
 )
 from millrace_server.group.states import GroupState
-from millrace_server.group_config import GroupConfig, MemoryQuota
+from millrace_server.group_config import GroupConfig
 from millrace_server.loop.fair_scheduler import FairScheduler
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import PartitionRegistration
@@ -92,7 +93,7 @@ class GroupCoordinatorService:
         self._cache = cache
         self._offsets_partitions = offsets_partitions
         self._creating = asyncio.Lock()
-        quota = MemoryQuota(config.memory_bytes)
+        quota = MemoryQuota(config)
         self._runtime = CoordinatorRuntime(
             OFFSETS_TOPIC,
             new_shard=lambda: GroupCoordinatorShard(
@@ -135,8 +136,9 @@ class GroupCoordinatorService:
     async def join(self, context: RequestContext, request: JoinGroup) -> JoinGroupResult:
         """Returns when the generation begins; raises `MemberIdRequired` for a new member."""
         context.check_group(Operation.READ, request.group_id)
+        asked = replace(request, principal=context.principal)
         result = await self._write(
-            request.group_id, lambda shard, token, moment: shard.join(token, request, moment)
+            request.group_id, lambda shard, token, moment: shard.join(token, asked, moment)
         )
         if isinstance(result, MemberIdRequired):
             raise result
@@ -184,10 +186,10 @@ class GroupCoordinatorService:
             for each in request.offsets
             if (error := self._not_committable(context, each.topic, each.partition)) is not None
         }
-        asked = request
+        offsets = request.offsets
         if unknown:
-            known = (o for o in request.offsets if (o.topic, o.partition) not in unknown)
-            asked = replace(request, offsets=tuple(known))
+            offsets = tuple(o for o in offsets if (o.topic, o.partition) not in unknown)
+        asked = replace(request, offsets=offsets, principal=context.principal)
         result = await self._write(
             request.group_id, lambda shard, token, moment: shard.commit(token, asked, moment)
         )

@@ -18,6 +18,7 @@ from millrace_server.coordinator.shard import Append, Moment, UnknownRecord
 from millrace_server.coordinator.writer import coordinator_error
 from millrace_server.group.coordinator import GroupCoordinatorShard
 from millrace_server.group.image import GroupsImage
+from millrace_server.group.memory_quota import MemoryQuota
 from millrace_server.group.records import GroupRecord, decode_record, encode_record
 from millrace_server.group.requests import (
     GroupEffect,
@@ -35,7 +36,7 @@ from millrace_server.group.requests import (
     SyncGroupResult,
     TopicPartition,
 )
-from millrace_server.group_config import GroupConfig, MemoryQuota
+from millrace_server.group_config import GroupConfig
 
 R = TypeVar("R")
 
@@ -57,7 +58,7 @@ def offers(*names: str, metadata: bytes | None = None) -> tuple[OfferedProtocol,
 class Shell:
     """One coordinator with its log. Tokens are numbers; `replies` holds what came back."""
 
-    def __init__(self, **config: int) -> None:
+    def __init__(self, **config: Any) -> None:
         self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, **config})
         self.log: list[tuple[bytes, bytes | None]] = []
         self.held: deque[Append[GroupRecord]] = deque()
@@ -68,7 +69,7 @@ class Shell:
         """How long the log was when the token was answered."""
         self.tokens = 0
         self._ids = 0
-        self.quota = MemoryQuota(self.config.memory_bytes)
+        self.quota = MemoryQuota(self.config)
         self.coordinator = self._new_coordinator()
         self.run(self.coordinator.on_loaded(self.moment))
 
@@ -124,7 +125,7 @@ class Shell:
     def restart(self, *, compacted: bool = False) -> None:
         """The process dies with everything that is not durable, and another one begins."""
         self.held.clear()
-        self.quota = MemoryQuota(self.config.memory_bytes)
+        self.quota = MemoryQuota(self.config)
         self.coordinator = self._new_coordinator()
         self.load(self.coordinator, compacted=compacted)
         self.run(self.coordinator.on_loaded(self.moment))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from millrace_server.coordinator.shard import UnknownRecord, UnreadableRecord
 from millrace_server.group.image import GroupsImage, held_bytes
+from millrace_server.group.memory_quota import MemoryQuota
 from millrace_server.group.records import (
     CommittedOffset,
     GroupMetadataRecord,
@@ -22,7 +23,7 @@ from millrace_server.group.records import (
     java_string_hash,
     partition_for_group,
 )
-from millrace_server.group_config import MemoryQuota
+from millrace_server.group_config import GroupConfig
 
 TEXT = st.text(max_size=20)
 I32 = st.integers(-(2**31), 2**31 - 1)
@@ -149,7 +150,7 @@ def test_a_key_of_another_kind_is_passed_over_with_a_note(key: bytes | None) -> 
 
 @given(st.lists(RECORDS, max_size=20), st.randoms())
 def test_a_compacted_topic_gives_the_same_image(records: list[GroupRecord], rng: object) -> None:
-    whole, compacted = GroupsImage(MemoryQuota(0)), GroupsImage(MemoryQuota(0))
+    whole, compacted = (GroupsImage(MemoryQuota(GroupConfig())) for _ in range(2))
     latest = {}
     for record in records:
         whole.replay(record)

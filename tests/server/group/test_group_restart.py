@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from millrace_protocol.errors import ErrorCode
 from millrace_server.coordinator.shard import Append, Moment, Reply
 from millrace_server.group.coordinator import GroupCoordinatorShard
+from millrace_server.group.memory_quota import MemoryQuota
 from millrace_server.group.requests import (
     JoinGroup,
     JoinGroupResult,
@@ -16,7 +19,7 @@ from millrace_server.group.requests import (
     OffsetToCommit,
     SyncGroup,
 )
-from millrace_server.group_config import GroupConfig, MemoryQuota
+from millrace_server.group_config import GroupConfig
 from tests.server.group.shell import SESSION_MS, Shell, offers
 
 
@@ -150,7 +153,7 @@ def test_an_append_that_comes_back_out_of_order_is_a_bug_that_is_seen() -> None:
 def test_a_hundred_thousand_pending_ids_do_not_keep_a_member_from_joining() -> None:
     serial = iter(range(1_000_000))
     config = GroupConfig(initial_rebalance_delay_ms=0, pending_members_max=1_000)
-    quota = MemoryQuota(config.memory_bytes)
+    quota = MemoryQuota(config)
     coordinator = GroupCoordinatorShard(config, make_id=lambda: str(next(serial)), quota=quota)
     coordinator.on_loaded(Moment(0, 0))
     request = JoinGroup(
@@ -245,14 +248,14 @@ def test_lists_and_descriptions_show_members_only_where_they_mean_something() ->
         {"offsets_retention_ms": 0},
     ],
 )
-def test_limits_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
+def test_limits_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"choose|must be"):
         GroupConfig(**wrong)
 
 
 def test_a_commit_is_one_append_whatever_its_parts() -> None:
     coordinator = GroupCoordinatorShard(
-        GroupConfig(), make_id=lambda: "id", quota=MemoryQuota(1 << 20)
+        GroupConfig(), make_id=lambda: "id", quota=MemoryQuota(GroupConfig())
     )
     coordinator.on_loaded(Moment(0, 0))
     parts = tuple(OffsetToCommit("flights", each, 1) for each in range(5_000))
