@@ -121,9 +121,8 @@ class Broker:
         self._register_gauges()
 
     def _make_background(self, cold_reads: ColdReads | None) -> None:
-        self.housekeeping = RetentionLoop(
-            self.partitions, self.env, interval_ms=self.config.housekeeping_interval_ms
-        )
+        interval_ms = self.config.housekeeping_interval_ms
+        self.housekeeping = RetentionLoop(self.partitions, self.env, interval_ms=interval_ms)
         self.compactor = Compactor(
             self.partitions,
             self.env,
@@ -232,9 +231,10 @@ class Broker:
         )
 
     def _fetch_service(self) -> FetchService:
-        replicas = ReadReplicas(self.partitions, self.cache, self.config.node_id)
-        waiting = self._fetch_purgatory
-        return FetchService(self.partitions, replicas, self.scheduler, waiting, self.throttle)
+        partitions, config, waiting = self.partitions, self.config, self._fetch_purgatory
+        replicas = ReadReplicas(partitions, self.cache, config.node_id)
+        shared = self.scheduler, waiting, self.throttle, config.shares
+        return FetchService(partitions, replicas, *shared)
 
     def _make_topics_and_groups(self) -> None:
         config = self.config

@@ -20,6 +20,7 @@ from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
 from millrace_server.partitions.purgatory import Purgatory
+from millrace_server.principal_shares import ShareRule, Shares
 from millrace_server.services.client_throttle import ClientThrottle
 from millrace_server.services.read_replicas import ReadReplicas
 from millrace_server.services.request_context import RequestContext
@@ -78,6 +79,7 @@ class FetchService:
         scheduler: FairScheduler,
         purgatory: Purgatory,
         throttle: ClientThrottle,
+        shares: ShareRule,
     ) -> None:
         self._partitions = partitions
         self._replicas = replicas
@@ -85,6 +87,7 @@ class FetchService:
         self._purgatory = purgatory
         self._throttle = throttle
         self._parked_entries = 0
+        self._parked_shares = Shares(shares, PARKED_ENTRIES_MAX)
 
     async def fetch(
         self,
@@ -99,8 +102,9 @@ class FetchService:
         """Reads each partition in turn until `max_bytes` are found; results in the same order.
 
         Returns at once when there are `min_bytes`, when a partition has an error, when
-        `max_wait_ms` is 0, or when too many fetches are parked; else later, with what there is by
-        then. The only parked fetch of a connection may always wait, if it names few partitions.
+        `max_wait_ms` is 0, or when too many fetches are parked, of all or of the principal; else
+        later, with what there is by then. The only parked fetch of a connection may always wait,
+        if it names few partitions.
         A client that says its rack may read from a follower that is in sync. One with a quota gets
         no more than it may take in a second, or one batch.
         """
@@ -144,6 +148,7 @@ class FetchService:
         parked = _ParkedFetch(min_bytes)
         entries = len(wanted) + ENTRIES_PER_FETCH
         self._parked_entries += entries
+        self._parked_shares.add(context.principal, entries)
         context.parked_fetches += 1
         self._purgatory.add(parked, max_wait_ms)
         try:
@@ -161,6 +166,7 @@ class FetchService:
             await parked.completion
         finally:
             self._parked_entries -= entries
+            self._parked_shares.add(context.principal, -entries)
             context.parked_fetches -= 1
             self._purgatory.remove(parked)
             parked.close()
@@ -169,6 +175,7 @@ class FetchService:
         is_first = not context.parked_fetches
         return (is_first and entries <= FEW_ENTRIES) or (
             self._parked_entries + entries <= PARKED_ENTRIES_MAX
+            and self._parked_shares.has_room(context.principal, entries)
         )
 
     async def _read(
