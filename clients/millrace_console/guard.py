@@ -86,11 +86,22 @@ def refused(status: int, sentence: str) -> Response:
     return JSONResponse({"error": sentence}, status)
 
 
-def log_in(response: Response, sessions: access.Sessions, cookie: str) -> Response:
+def log_in(
+    response: Response, sessions: access.Sessions, cookie: str, clients: access.Clients
+) -> Response:
     """Opens a session, and sets its cookie on the response."""
     value = secrets.token_urlsafe(32)
-    sessions.add(value, secrets.token_urlsafe(32), time.monotonic())
+    sessions.add(value, secrets.token_urlsafe(32), clients, time.monotonic())
     response.set_cookie(
         cookie, value, max_age=access.SESSION_S, httponly=True, samesite="strict", path="/"
     )
+    return response
+
+
+def log_out(
+    request: Request, response: Response, sessions: access.Sessions, cookie: str
+) -> Response:
+    """Ends the session of a request, and takes its cookie away."""
+    sessions.remove(request.cookies.get(cookie, ""))
+    response.delete_cookie(cookie, httponly=True, samesite="strict", path="/")
     return response

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 from millrace.admin import Admin
 from millrace_console import views
+from millrace_console.errors import Refused
 from millrace_console.history import History, Rates
 from millrace_console.snapshot import Snapshot, read_snapshot
 
@@ -30,14 +32,15 @@ class Sampler:
 
     async def run(self) -> None:
         """Reads until it is cancelled."""
-        while True:
-            self._wake.clear()
-            self.take(await read_snapshot(self._admin, time.time_ns() // 1_000_000))
-            try:
-                async with asyncio.timeout(INTERVAL_S):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        try:
+            while True:
+                self._wake.clear()
+                self.take(await read_snapshot(self._admin, time.time_ns() // 1_000_000))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(INTERVAL_S):
+                        await self._wake.wait()
+        finally:
+            self._is_read.set()
 
     def take(self, found: Snapshot) -> None:
         """Makes a snapshot the current one."""
@@ -48,9 +51,10 @@ class Sampler:
         self._is_read.set()
 
     async def first(self) -> Snapshot:
-        """The current snapshot; waits for the first."""
+        """The current snapshot; waits for the first. Raises `Refused` where none will come."""
         await self._is_read.wait()
-        assert self.snapshot is not None
+        if self.snapshot is None:
+            raise Refused("The session has ended; log in again")
         return self.snapshot
 
     def refresh(self) -> None:

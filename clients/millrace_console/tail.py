@@ -82,6 +82,11 @@ class Tails:
         """Whether no further stream may be opened."""
         return len(self._open) >= STREAMS_MAX
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a stream is open."""
+        return bool(self._open)
+
     def close(self) -> None:
         """Ends every stream."""
         now_s = asyncio.get_running_loop().time()

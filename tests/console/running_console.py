@@ -87,6 +87,7 @@ async def running_console(
     *,
     allow_changes: bool = False,
     password: str | None = None,
+    user_login: bool = False,
     hosts: Collection[str] = (),
 ) -> AsyncIterator[RunningConsole]:
     """A console on a free port, ended in order on leaving."""
@@ -98,6 +99,7 @@ async def running_console(
                 listener,
                 options={},
                 password=password,
+                user_login=user_login,
                 hosts=hosts,
                 allow_changes=allow_changes,
                 on_ready=ready.set_result,

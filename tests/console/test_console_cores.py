@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace_console import access, history, record_view
-from millrace_console.access import SESSION_S, SESSIONS_MAX, Sessions
+from millrace_console.access import (
+    FAILURES_MAX,
+    FAILURES_S,
+    SESSION_S,
+    SESSIONS_MAX,
+    LoginAttempts,
+    Sessions,
+)
 from millrace_console.history import History, Rates
 from millrace_console.record_view import hex_dump, shown
 
@@ -19,15 +27,57 @@ def test_the_examples_in_docstrings_are_true(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
 
+@dataclass
+class FakeClients:
+    """Clients that do nothing."""
+
+    is_busy: bool = False
+    has_ended: bool = False
+
+    def end(self) -> None:
+        self.has_ended = True
+
+
 def test_a_session_ends_and_the_oldest_gives_way() -> None:
     sessions = Sessions()
-    sessions.add("a", "token", now_s=0)
+    sessions.add("a", "token", FakeClients(), now_s=0)
     assert sessions.find("a", SESSION_S - 1) is not None
     assert sessions.find("a", SESSION_S) is None
     assert sessions.find("a", 0) is None
     for number in range(SESSIONS_MAX + 1):
-        sessions.add(str(number), "token", now_s=0)
+        sessions.add(str(number), "token", FakeClients(), now_s=0)
     assert sessions.find("0", 1) is None and sessions.find("1", 1) is not None
+
+
+def test_clients_of_one_session_end_with_it() -> None:
+    sessions = Sessions(count_max=2, idle_s=10)
+    idle, used, tailing, last = (FakeClients() for _ in range(4))
+    sessions.add("idle", "token", idle, now_s=0)
+    sessions.add("used", "token", used, now_s=0)
+    assert sessions.find("used", 5) is not None
+    sessions.end_overdue(10)
+    assert (idle.has_ended, used.has_ended) == (True, False)
+    tailing.is_busy = True
+    sessions.add("tailing", "token", tailing, now_s=10)
+    sessions.end_overdue(100)
+    assert (used.has_ended, tailing.has_ended) == (True, False)
+    for name in ("last", "one more"):
+        sessions.add(name, "token", last, now_s=100)
+    assert tailing.has_ended and not last.has_ended
+    sessions.remove("last")
+    assert last.has_ended
+
+
+def test_an_address_may_fail_so_often_in_a_minute() -> None:
+    attempts = LoginAttempts()
+    assert all(attempts.may_try("192.0.2.1", 0) for _ in range(FAILURES_MAX))
+    assert not attempts.may_try("192.0.2.1", FAILURES_S - 1)
+    assert attempts.may_try("192.0.2.2", 0)
+    assert attempts.may_try("192.0.2.1", FAILURES_S)
+    attempts.succeeded("192.0.2.1")
+    for number in range(FAILURES_MAX):
+        assert attempts.may_try(f"2001:db8::{number}", 0)
+    assert not attempts.may_try("2001:db8::ffff", 0)
 
 
 def test_a_counter_that_falls_has_no_rate() -> None:

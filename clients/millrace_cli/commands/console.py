@@ -48,6 +48,14 @@ PasswordFile = Annotated[
         "[default: a token in the printed address]",
     ),
 ]
+UserLogin = Annotated[
+    bool,
+    typer.Option(
+        "--user-login",
+        help="Users log in with their names and passwords of the brokers, and have their own "
+        "rights.  [default: where the brokers want a user and the environment names none]",
+    ),
+]
 AllowChanges = Annotated[
     bool,
     typer.Option(
@@ -62,6 +70,7 @@ def console(
     insecure_listen: InsecureListen = False,
     allowed_host: AllowedHosts = None,
     password_file: PasswordFile = None,
+    user_login: UserLogin = False,
     allow_changes: AllowChanges = False,
     setting: Settings = None,
     servers: Servers = DEFAULT_SERVERS,
@@ -106,6 +115,7 @@ def console(
                 listener,
                 options=options,
                 password=password,
+                user_login=user_login,
                 hosts=_names(allowed_host or ()),
                 allow_changes=allow_changes,
                 on_ready=lambda url: print(f"open {url}", flush=True),

@@ -1,6 +1,6 @@
 /** Requests to the console. Each fails with an `Error` whose message is a sentence for the user. */
 
-/** @type {Promise<{csrf_token: string, allow_changes: boolean}> | null} */
+/** @type {Promise<{csrf_token: string, allow_changes: boolean, user: string}> | null} */
 let session = null;
 
 /** @param {...(string | number)} parts of a path below /api */

@@ -1,6 +1,6 @@
 /** Chooses the page by the part of the address behind `#`, and reads it anew every two seconds. */
 
-import { current } from "./api.js";
+import { current, post } from "./api.js";
 import { h } from "./dom.js";
 import { brokerPage, clusterPage } from "./cluster.js";
 import { groupPage, groupsPage } from "./groups.js";
@@ -56,7 +56,8 @@ async function show() {
   page?.close?.();
   const mine = new AbortController();
   ended = mine;
-  const { allow_changes: canChange } = await current();
+  const { allow_changes: canChange, user } = await current();
+  document.getElementById("user").textContent = user;
   // The address has changed again meanwhile: another call shows the page of that.
   if (mine.signal.aborted) return;
   const parts = location.hash.replace(/^#\/?/, "").split("/").map((each) => {
@@ -78,6 +79,14 @@ async function show() {
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("main").focus();
+});
+document.getElementById("logout").addEventListener("click", async () => {
+  try {
+    await post("/api/logout", {});
+    location.assign("/login");
+  } catch (error) {
+    tell(error.message);
+  }
 });
 window.addEventListener("hashchange", async () => {
   window.scrollTo(0, 0);
