@@ -10,6 +10,7 @@ import pytest
 from millrace import Admin
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.authenticate import AuthenticateRequest
+from millrace_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from millrace_protocol.messages.group_membership import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -20,6 +21,7 @@ from millrace_protocol.messages.group_membership import (
 from millrace_protocol.messages.metadata import MetadataRequest
 from millrace_server.group_config import GroupConfig
 from millrace_server.limits import Limits
+from millrace_server.services.fetch import ENTRIES_PER_FETCH, FEW_ENTRIES
 from millrace_server.testing import Broker
 from tests.access.conftest import ROOT
 from tests.broker.wire import Wire, connect, until
@@ -181,3 +183,23 @@ async def test_a_user_that_asks_for_many_member_ids_takes_none_from_others(broke
                 assert (await ada.answer(JoinGroupResponse, sent=each)).member_id
         joined = await other.ask(joining("hourly", member_id=given.member_id), JoinGroupResponse)
         assert joined.generation == 1
+
+
+async def test_a_user_has_a_share_of_the_fetches_that_wait(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = FetchPartition("t", 0, -1, 0, 1_000)
+    fetch = FetchRequest(600_000, 1, 1_000, (one,) * (FEW_ENTRIES + 1))
+    entries = len(fetch.partitions) + ENTRIES_PER_FETCH
+    shares = broker.node.broker.services.fetch._parked_shares
+    monkeypatch.setattr(shares, "most", entries)
+    async with AsyncExitStack() as stack:
+        ada = await logged_in(stack, broker, USER)
+        await ada.create("t")
+        ada.send(fetch)
+        await until(lambda: shares.held(f"User:{USER}") == entries)
+        again = await logged_in(stack, broker, USER)
+        assert len((await again.ask(fetch, FetchResponse)).partitions) == len(fetch.partitions)
+        other = await logged_in(stack, broker, SIMPLE_USER)
+        other.send(fetch)
+        await until(lambda: shares.held(f"User:{SIMPLE_USER}") == entries)
