@@ -10,6 +10,7 @@ from millrace_protocol.metadata_records import (
     RECORD_TYPES,
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     LeaderChangeRecord,
@@ -18,6 +19,7 @@ from millrace_protocol.metadata_records import (
     PartitionRecord,
     ProducerIdsRecord,
     QuorumVoter,
+    QuotaEntityName,
     RegisterBrokerRecord,
     RegisteredListener,
     RemoveAccessControlEntryRecord,
@@ -92,6 +94,10 @@ SAMPLES: list[tuple[MetadataRecord, str]] = [
     ),
     (RemoveScramCredentialRecord("u", 2), "0013 0000 0001 75 02"),
     (ScramSecretRecord(b"s"), "0015 0000 00000001 73"),
+    (
+        ClientQuotaRecord((QuotaEntityName("user", None),), "k", 1.5, False),
+        "0016 0000 00000001 0004 75736572 ffff 0001 6b 3ff8000000000000 00",
+    ),
 ]
 OLDER: list[tuple[MetadataRecord, str]] = [
     (
