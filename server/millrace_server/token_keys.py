@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from millrace_server.api_error import quoted
 from millrace_server.authentication.key_set import (
@@ -25,6 +25,7 @@ from millrace_server.authentication.key_set import (
 )
 from millrace_server.authentication.oauthbearer import TokenRefused
 from millrace_server.environment.seams import Spawn
+from millrace_server.file_stamp import FileStamp
 from millrace_server.logs import LogRateLimiter, MonotonicClock, get_logger
 from millrace_server.net.web_document import DocumentError, fetch_document
 
@@ -41,14 +42,6 @@ FILE_CHECK_MS = 1_000
 
 class TokenKeysError(Exception):
     """The keys cannot be read; the message says why."""
-
-
-class _Stamp(NamedTuple):
-    """A file that has another one has changed."""
-
-    modified_ns: int
-    inode: int
-    size: int
 
 
 class TokenKeys:
@@ -75,7 +68,7 @@ class TokenKeys:
         self._read: Callable[[], KeySet | None] = self._file if is_file else self._document
         self._refresh_ms = FILE_CHECK_MS if is_file else REFRESH_MS
         self._retry_ms = FILE_CHECK_MS if is_file else RETRY_MS
-        self._seen: _Stamp | None = None
+        self._seen: FileStamp | None = None
         """Of the file whose keys these are."""
         self._keys: KeySet | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -143,8 +136,7 @@ class TokenKeys:
         """The keys of the file; None where it is the one of the last time."""
         path = Path(self._source)
         try:
-            found = path.stat()
-            stamp = _Stamp(found.st_mtime_ns, found.st_ino, found.st_size)
+            stamp = FileStamp.of(path)
             if stamp == self._seen:
                 return None
             with path.open("rb") as file:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
+from millrace_server.file_stamp import FileStamp
 from millrace_server.logs import LogRateLimiter, MonotonicClock, get_logger
 from millrace_server.principal import ANONYMOUS, certificate_principal
 from millrace_wire.tls_failure import tls_failure
@@ -88,7 +89,7 @@ class TlsFiles:
         self._seen = stamps
         log.info("TLS files read again", certificate=self._certificate)
 
-    def _stamps(self) -> Sequence[tuple[int, int, int] | None]:
+    def _stamps(self) -> Sequence[FileStamp | None]:
         return [_stamp(path) for path in (self._certificate, self._key, self._ca) if path]
 
     def _read(self) -> None:
@@ -177,12 +178,11 @@ def principal_of(transport: asyncio.Transport) -> str:
     return certificate_principal(certificate["subject"])
 
 
-def _stamp(path: str) -> tuple[int, int, int] | None:
+def _stamp(path: str) -> FileStamp | None:
     try:
-        found = Path(path).stat()
+        return FileStamp.of(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def _check_readable(path: str, name: str) -> None:
