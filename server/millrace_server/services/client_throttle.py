@@ -52,14 +52,7 @@ class ClientThrottle:
         self._clients: OrderedDict[tuple[str, str], dict[str, Quota]] = OrderedDict()
         self._buckets: OrderedDict[tuple[str, object], TokenBucket] = OrderedDict()
         self._counters = {
-            key: statistics.counter(metrics.THROTTLES, key)
-            for key in (
-                client_quotas.PRODUCER_BYTE_RATE,
-                client_quotas.CONSUMER_BYTE_RATE,
-                client_quotas.REQUEST_PERCENTAGE,
-                client_quotas.CONTROLLER_MUTATION_RATE,
-                client_quotas.CONNECTION_CREATION_RATE,
-            )
+            key: statistics.counter(metrics.THROTTLES, key) for key in client_quotas.QUOTAS
         }
 
     def count_produced(self, context: RequestContext, size_bytes: int) -> None:
@@ -117,6 +110,8 @@ class ClientThrottle:
 
     def throttle_time_ms(self, context: RequestContext) -> int:
         """How long a client is still held back, as far as responses can say it."""
+        if not context.held_until_ms:
+            return 0
         left_ms = context.held_until_ms - self._clock.monotonic_ms()
         return min(max(0, left_ms), THROTTLE_TIME_MS_MAX)
 
@@ -134,6 +129,7 @@ class ClientThrottle:
         return handled
 
     async def _timed_steps(self, context: RequestContext, work: Coroutine[Any, Any, T]) -> T:
+        """`_steps` as a coroutine object, which is what a connection drives."""
         result: T = await self._steps(context, work)
         return result
 

@@ -108,7 +108,8 @@ class FetchService:
         A client that says its rack may read from a follower that is in sync. One with a quota gets
         no more than it may take in a second, or one batch.
         """
-        if self._throttle.cache.image.quotas.entities:
+        has_quotas = bool(self._throttle.cache.image.quotas.entities)
+        if has_quotas:
             max_bytes = self._throttle.fetch_bytes_max(context, max_bytes)
         # A response never holds more than `max_bytes`, so no fetch waits for more.
         min_bytes = min(min_bytes, max_bytes)
@@ -118,7 +119,7 @@ class FetchService:
             or _is_enough(results, min_bytes)
             or not self._may_park(context, len(wanted))
         ):
-            if self._throttle.cache.image.quotas.entities:
+            if has_quotas:
                 self._throttle.count_fetched(context, sum(each.size for each in results))
             return results
         found = [(each.size, each.readable_bytes) for each in results]
@@ -127,7 +128,7 @@ class FetchService:
             context, wanted, found, rack=rack, max_wait_ms=max_wait_ms, min_bytes=min_bytes
         )
         results = await self._read(context, wanted, max_bytes, rack)
-        if self._throttle.cache.image.quotas.entities:
+        if has_quotas:
             self._throttle.count_fetched(context, sum(each.size for each in results))
         return results
 

@@ -164,7 +164,10 @@ class KafkaSession:
             handled = HANDLERS[header.key](self._services, self._context, message, header.version)
             if handled is not None and not isinstance(handled, (Message, BodyParts)):
                 return self._respond(header, handled, counted, began_ns)
-            response = [] if handled is None else self._encoded(header, handled)
+            response: Response = []
+            if handled is not None:
+                self._tell_throttle(handled)
+                response = _encoded(header, handled)
             self._note_login()
         except Exception as error:
             return self._failed(header, counted, error)
@@ -184,8 +187,8 @@ class KafkaSession:
             body = await handled
             response: Response = []
             if body is not None:
+                self._tell_throttle(body)
                 if isinstance(body, Message):
-                    self._tell_throttle(body)
                     body = await self._encoded_in_chunks(header, body)
                 response = _encoded(header, body)
             self._note_login()
@@ -223,14 +226,11 @@ class KafkaSession:
 
         return await self._respond(header, handled(), counted, began_ns)
 
-    def _encoded(self, header: KafkaRequestHeader, body: Body) -> Response:
-        if isinstance(body, Message):
-            self._tell_throttle(body)
-        return _encoded(header, body)
-
-    def _tell_throttle(self, body: Message) -> None:
+    def _tell_throttle(self, body: Body) -> None:
         """Says in a response for how long the broker takes no further request (KIP-219)."""
-        if self._context.held_until_ms and hasattr(body, "throttle_time_ms"):
+        if not self._context.held_until_ms or not isinstance(body, Message):
+            return
+        if hasattr(body, "throttle_time_ms"):
             body.throttle_time_ms = self._services.throttle.throttle_time_ms(self._context)
 
     async def _encoded_in_chunks(self, header: KafkaRequestHeader, body: Message) -> BodyParts:
