@@ -13,7 +13,7 @@ from millrace_protocol.scram import ITERATIONS_MIN, SALT_BYTES, ScramMechanism, 
 from millrace_server.environment.seams import Environment
 from millrace_server.logs import get_logger
 from millrace_server.metadata.image import ClusterImage
-from millrace_server.metadata.scram_credentials import Upsertion, add_initial_user
+from millrace_server.metadata.scram_credentials import SECRET_BYTES, Upsertion, add_initial_user
 
 log = get_logger("millrace.controller")
 Decision = Callable[[ClusterImage], Sequence[MetadataRecord]]
@@ -32,7 +32,7 @@ class InitialUser:
         if not self._name or image.scram_secret:
             return lambda image: ()
         salts = {each: self._random_bytes(SALT_BYTES) for each in ScramMechanism}
-        secret = self._random_bytes(SALT_BYTES)
+        secret = self._random_bytes(SECRET_BYTES)
         credentials = await self._env.spawn.blocking(self._salted, salts)
 
         def decide(image: ClusterImage) -> Sequence[MetadataRecord]:

@@ -22,6 +22,7 @@ from millrace_server.logs import get_logger
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.scram_credentials import (
+    SECRET_BYTES,
     Alteration,
     Deletion,
     alter_credentials,
@@ -32,7 +33,6 @@ from millrace_server.services.forwarded_topics import FORWARD_TIMEOUT_MS
 from millrace_server.services.request_context import RequestContext
 
 log = get_logger("millrace.controller")
-SECRET_BYTES = 32
 Credentials = Mapping[ScramMechanism, int]
 """The iterations of each mechanism that a user has a password for."""
 
