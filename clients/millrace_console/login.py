@@ -78,5 +78,5 @@ class BrokerLogin:
 
 
 def without_identity(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a client that is nobody yet."""
+    """Settings of a client without a user."""
     return {name: value for name, value in options.items() if name not in IDENTITY}

@@ -106,7 +106,7 @@ async def _shared_clients(
         return clients
     await clients.admin.close()
     raise ConfigError(
-        "--user-login: the brokers ask nobody for a password at this address; name the address of "
+        "--user-login: the brokers ask for no password at this address; name the address of "
         "a listener with SASL, or leave the flag out"
     )
 

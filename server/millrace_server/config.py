@@ -165,7 +165,7 @@ class BrokerConfig:
     )
     broker_tls_ca: str = setting(
         "",
-        "PEM file of the authorities of the brokers' certificates. Whoever has a certificate of "
+        "PEM file of the authorities of the brokers' certificates. A process with a certificate of "
         "one of them is a broker to this one.",
     )
     quorum_wait_ms: int = setting(

@@ -16,7 +16,7 @@ _IS_SECRET = "is_secret"
 def setting(default: T, doc: str, *, is_secret: bool = False) -> T:
     """A field of a dataclass of settings; `doc` gives meaning and unit, for people.
 
-    The value of a secret one is shown to nobody.
+    The value of a secret one is never shown.
     """
     metadata = {_DOC: doc, _IS_SECRET: is_secret}
     return dataclasses.field(default=default, repr=not is_secret, metadata=metadata)

@@ -118,6 +118,6 @@ async def test_a_console_for_users_has_no_password_and_needs_brokers_with_users(
     with pytest.raises(ConfigError, match="leave the password of the console out"):
         async with running_console(guarded.servers, password="a password"):
             pass
-    with pytest.raises(ConfigError, match="ask nobody for a password"):
+    with pytest.raises(ConfigError, match="ask for no password"):
         async with running_console(broker.servers, user_login=True):
             pass

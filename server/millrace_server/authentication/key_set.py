@@ -47,7 +47,7 @@ class KeySetError(Exception):
 
 
 class TokenHeader(NamedTuple):
-    """What a token says of its signature; nobody has checked it yet."""
+    """What a token says of its signature, before the check."""
 
     algorithm: str
     """One of `ALGORITHMS`."""

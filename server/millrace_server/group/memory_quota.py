@@ -1,8 +1,8 @@
 """What the groups of one broker hold in memory, all its coordinators together, and whose it is.
 
 Owns the sums and their limits: of the broker, and of each principal. A group belongs to the client
-that made it. What its members and its committed offsets take counts for that principal, whoever
-they are: who may read a group is for its owner to decide. The owner is not in the group's records.
+that made it. What its members and its committed offsets take counts for that principal, also where
+other principals are its members. The owner is not in the group's records.
 After a load a group belongs to the first client that joins it or commits to it.
 """
 
@@ -56,12 +56,12 @@ class MemoryQuota:
         """The same by the principal that has asked for them."""
 
     def owner_of(self, group_id: str) -> str | None:
-        """The principal that a group counts for; None for nobody."""
+        """The principal that a group counts for; None for a group without an owner."""
         group = self._groups.get(group_id)
         return None if group is None else group.owner
 
     def claim(self, group_id: str, principal: str | None) -> bool:
-        """Makes a group that belongs to nobody a principal's; False when nothing changes."""
+        """Gives a group without an owner to a principal; False when nothing changes."""
         group = self._groups.get(group_id)
         if group is None or group.owner is not None or not self._held_shares.counts(principal):
             return False

@@ -147,7 +147,7 @@ class Registry:
         return group
 
     def claim(self, group: Group, principal: str | None) -> None:
-        """A group that belongs to nobody is the principal's from now on."""
+        """A group without an owner is the principal's from now on."""
         if self._quota.claim(group.name, principal):
             self._shares.add(principal, 1)
 

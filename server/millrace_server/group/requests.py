@@ -59,7 +59,7 @@ class JoinGroup:
     client_id: str = ""
     client_host: str = ""
     principal: str | None = None
-    """Who joins; None for nobody with a share (`millrace_server.principal_shares`)."""
+    """That of the client; None for one without a share (`millrace_server.principal_shares`)."""
     requires_known_member_id: bool = True
     """Whether a new member first gets its id (KIP-394); False for clients that do not know how."""
     can_skip_assignment: bool = True

@@ -1,4 +1,4 @@
-"""The listening side: takes connections in, watches their time limits, and empties the house.
+"""The listening side: takes connections in, watches their time limits, and drains.
 
 Owns the listening socket, the set of connections, what they share, and the one timer for all
 time limits. Knows no dialect.

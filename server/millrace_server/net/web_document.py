@@ -1,9 +1,9 @@
 """A document at an address of HTTP, fetched within bounds of bytes and time.
 
 Owns the bounds: a server that answers a byte at a time holds a thread no longer than one that is
-silent. Follows no redirect, which could lead to an address that nobody has approved. The proxy for
-https is the environment's; http is for this machine, and goes to it directly. Blocks, so it runs in
-a worker thread. Refuses to know what is in the document.
+silent. Follows no redirect, which could lead to an address that the operator has not named. The
+proxy for https is the environment's; http is for this machine, and goes to it directly. Blocks, so
+it runs in a worker thread. Refuses to know what is in the document.
 """
 
 from __future__ import annotations
