@@ -40,10 +40,10 @@ def user_principal(name: str) -> str:
     return f"User:{name}"
 
 
-def user_of(principal: str) -> str:
+def user_name(principal: str) -> str:
     """The name of a principal, as quotas have it.
 
-    >>> user_of("User:loader")
+    >>> user_name("User:loader")
     'loader'
     """
     return principal.partition(":")[2]

@@ -19,7 +19,7 @@ from millrace_server.environment.seams import Clock
 from millrace_server.metadata import client_quotas
 from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.client_quotas import NAME_CHARACTERS_MAX, Quota, QuotaSet
-from millrace_server.principal import user_of
+from millrace_server.principal import user_name
 from millrace_server.services.request_context import RequestContext
 from millrace_server.statistics import Registry, metrics
 from millrace_server.token_bucket import TokenBucket
@@ -187,7 +187,7 @@ class ClientThrottle:
         if quotas is not self._quotas:
             self._quotas = quotas
             self._clients.clear()
-        client = user_of(context.principal), context.client_id[:NAME_CHARACTERS_MAX]
+        client = user_name(context.principal), context.client_id[:NAME_CHARACTERS_MAX]
         known = self._clients.get(client)
         if known is None:
             known = self._clients[client] = quotas.of_client(*client)

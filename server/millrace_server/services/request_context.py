@@ -52,10 +52,11 @@ class RequestContext:
     hold_back: Callable[[int], None] | None = None
     """Takes no further request of the connection before that moment of the monotonic clock; None
     where quotas do not hold: for brokers."""
-    admit: Callable[[str], str] | None = None
-    """Takes note of who has authenticated; why the connection is refused, or an empty text."""
     held_until_ms: int = 0
-    """The last such moment."""
+    """The last moment that `hold_back` was given."""
+    admit: Callable[[str], str] | None = None
+    """Takes note of the principal that has authenticated; why the connection is refused, or an
+    empty text."""
     knows_throttling: bool = True
     """Whether the client knows the error of a change that comes too early for its quota."""
     parked_fetches: int = 0
