@@ -68,6 +68,7 @@ def test_a_listener_has_its_own_apis_and_both_have_what_brokers_pass_on() -> Non
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         ApiKey.CREATE_ACLS,
         ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
     }
     assert clients.keys() | brokers.keys() == APIS.keys()
 

@@ -29,6 +29,7 @@ Range.__index = Range
 function Range:int() return (string.unpack(">i" .. #self.data, self.data)) end
 function Range:uint() return (string.unpack(">I" .. #self.data, self.data)) end
 Range.int64 = Range.int
+function Range:float() return (string.unpack(">d", self.data)) end
 function Range:string() return self.data end
 function Range:bytes()
   return (self.data:gsub(".", function(c) return string.format("%02x", c:byte()) end))

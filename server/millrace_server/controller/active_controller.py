@@ -10,9 +10,9 @@ answered when this broker has applied it, so that a topic that was created takes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.metadata_records import MetadataRecord
@@ -30,6 +30,7 @@ from millrace_server.raft.node import VoterChangeRefused
 from millrace_server.raft.voters import VoterSet
 
 log = get_logger("millrace.controller")
+T = TypeVar("T")
 Decide = Callable[[ClusterImage], Sequence[MetadataRecord]]
 VoterChange = Callable[[ClusterImage, VoterSet], Event]
 """Decides on the image and the voters in force; returns the event of the replica."""
@@ -110,9 +111,7 @@ class ActiveController:
         `NotApplied`. The change runs to its end even when the caller is cancelled: a client that
         hangs up must not leave a record that is committed and not applied.
         """
-        task = self._env.spawn.task(self._change(decide, undo), name="metadata change")
-        task.add_done_callback(_retrieve)
-        return await asyncio.shield(task)
+        return await self._to_the_end(self._change(decide, undo), name="metadata change")
 
     async def registered(self, count: int, *, timeout_ms: int) -> None:
         """Returns when so many brokers are registered, or the time is over. Raises `ApiError`."""
@@ -133,9 +132,17 @@ class ActiveController:
                 "Another change of the voters is not committed yet; try again",
             )
         self._is_changing_voters = True
-        task = self._env.spawn.task(self._change_voters(change), name="voter change")
+        await self._to_the_end(self._change_voters(change), name="voter change")
+
+    async def _to_the_end(self, change: Coroutine[Any, Any, T], *, name: str) -> T:
+        task = self._env.spawn.task(change, name=name)
         task.add_done_callback(_retrieve)
-        await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            # A refusal's traceback keeps this frame, and with it a task that keeps the refusal:
+            # the caller's frames, and its connection, would wait for the garbage collector.
+            del task
 
     async def _change_voters(self, change: VoterChange) -> None:
         try:

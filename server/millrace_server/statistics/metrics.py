@@ -100,7 +100,7 @@ THROTTLES = Metric(
     Kind.COUNTER,
     "requests and connections after which, or before which, a client had to wait for its quota",
     labels=("quota",),
-    kafka="kafka.server:type=Produce,Fetch,Request,ControllerMutation throttle-time",
+    kafka="kafka.server:type=Request throttle-time",
 )
 REQUEST_MEMORY = Metric(
     "millrace_request_memory_bytes",
