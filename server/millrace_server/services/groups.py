@@ -141,7 +141,8 @@ class GroupCoordinatorService:
             request.group_id, lambda shard, token, moment: shard.join(token, asked, moment)
         )
         if isinstance(result, MemberIdRequired):
-            raise result
+            # Not `result`: its traceback would keep this frame, which keeps `result`.
+            raise MemberIdRequired(request.group_id, result.member_id)
         return _expect(result, JoinGroupResult)
 
     async def sync(self, context: RequestContext, request: SyncGroup) -> SyncGroupResult:
