@@ -7,6 +7,7 @@ later start.
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
 
@@ -19,6 +20,7 @@ from tests.crash.durable_states import MomentDisk, Tally, states
 from tests.crash.log_states import LogLife, check_recovered
 from tests.server.log.log_model import DIRECTORY
 
+FAULTS = (errno.EIO, errno.ENOSPC)
 STATES_PER_FAILURE = 6
 
 

@@ -1,7 +1,8 @@
 """`python -m tests.crash.states`: every state a power cut can leave, of a log and of a broker.
 
 The short lives are enumerated whole, and a second power cut during each recovery of a log too.
-After a kill at every moment of a log's life what was durable is damaged, and must be refused;
+After a kill at every moment of a log's life what was durable is damaged, and must be refused.
+Every operation of a short life fails once with EIO and once with ENOSPC;
 `--lives` more are drawn from seeds, with at most `--limit` states of each of their moments. Prints
 how many different states were recovered, and every violation.
 """
@@ -10,14 +11,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import logging
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from millrace_server.log import LogConfig
 from tests.crash import broker_life, broker_states, log_states
 from tests.crash.durable_states import Tally
+from tests.crash.io_failures import FAULTS, check_broker_failure, check_log
 from tests.crash.kill_damage import check_kills
 
 WHOLE_LIMIT = 50_000
@@ -44,6 +48,24 @@ def main() -> int:
     drawn = [_broker_check(broker_life.at_random(s), limit=options.limit) for s in seeds]
     failed += _check_all("short lives of a broker", short)
     failed += _check_all("drawn lives of a broker", drawn)
+    failed += _check_failures(
+        "a log",
+        [
+            partial(check_log, live, config, code=code)
+            for live, config in log_states.LIVES.values()
+            for code in FAULTS
+        ],
+    )
+    failed += _check_failures(
+        "a broker",
+        [
+            lambda number, live=live, code=code: asyncio.run(
+                check_broker_failure(live, number=number, code=code)
+            )
+            for live in broker_life.LIVES.values()
+            for code in FAULTS
+        ],
+    )
     return 1 if failed else 0
 
 
@@ -79,6 +101,26 @@ def _check_all(what: str, checks: list[Callable[[], Tally]]) -> int:
         f"{len(checks)} {what}: {total.moments} moments, {total.possible} states, "
         f"{total.checked} of them different and recovered, {total.sampled_moments} moments "
         f"sampled, {failed} violations, {time.monotonic() - started:.0f} s",
+        flush=True,
+    )
+    return failed
+
+
+def _check_failures(of: str, lives: list[Callable[..., int | None]]) -> int:
+    """Lets every operation of each life fail once; returns how many of them broke a promise."""
+    operations, failed, started = 0, 0, time.monotonic()
+    for index, live in enumerate(lives):
+        for number in itertools.count():
+            try:
+                if live(number=number) is None:
+                    break
+            except AssertionError as error:
+                failed += 1
+                print(f"operation {number} of life {index} of {of}: {error}")
+            operations += 1
+    print(
+        f"{operations} failing operations of {of}: {failed} violations, "
+        f"{time.monotonic() - started:.0f} s",
         flush=True,
     )
     return failed

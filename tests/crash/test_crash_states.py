@@ -1,12 +1,14 @@
 """No state that a power cut can leave, and no operation that fails, loses an acked record.
 
-`python -m tests.crash.states` enumerates more.
+Some states of each moment, and one operation of `OPERATIONS_APART`: `python -m tests.crash.states`
+has all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import random
 from collections.abc import Callable
 
@@ -29,10 +31,12 @@ from millrace_server.partitions import storage
 from millrace_server.partitions.partition import Partition
 from tests.crash import broker_life, broker_states, log_states
 from tests.crash.durable_states import MomentDisk, Tally, states
-from tests.crash.io_failures import check_broker_failure, check_log
+from tests.crash.io_failures import FAULTS, check_broker_failure, check_log
 from tests.crash.kill_damage import check_kills
 
-FAULTS = [errno.EIO, errno.ENOSPC]
+OPERATIONS_APART = 9
+STATES_OF_A_MOMENT = (6, 60, 300)
+"""A few states of every moment show most steps that are left out; for the others come more."""
 
 
 def compact_into_parts(life: log_states.LogLife) -> None:
@@ -54,9 +58,8 @@ def with_segments_that_hold_little(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_state_a_power_cut_can_leave_of_a_log_is_recovered(
     live: log_states.Live, config: LogConfig
 ) -> None:
-    tally = log_states.check_life(live, config, limit=5_000, nested=6)
+    tally = log_states.check_life(live, config, limit=30, nested=1)
     assert tally.checked > 50
-    assert tally.sampled_moments < tally.moments // 2
 
 
 @pytest.mark.parametrize(("live", "config"), log_states.LIVES.values(), ids=log_states.LIVES)
@@ -100,16 +103,16 @@ def test_a_group_that_becomes_several_segments_is_swapped_as_a_whole(
 async def test_every_state_a_power_cut_can_leave_of_a_broker_is_recovered(
     live: broker_life.Live,
 ) -> None:
-    tally = await broker_states.check_life(live, limit=60)
+    tally = await broker_states.check_life(live, limit=3)
     assert tally.checked > 80
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 async def test_lives_drawn_from_seeds_are_recovered(seed: int) -> None:
     for config in (log_states.SMALL, log_states.COMPACTED):
-        log_states.check_life(log_states.at_random(seed), config, limit=20)
+        log_states.check_life(log_states.at_random(seed), config, limit=4)
         assert check_kills(log_states.at_random(seed), config, flips=3)
-    await broker_states.check_life(broker_life.at_random(seed), limit=20)
+    await broker_states.check_life(broker_life.at_random(seed), limit=3)
 
 
 @pytest.mark.parametrize("code", FAULTS, ids=errno.errorcode.get)
@@ -117,23 +120,25 @@ async def test_lives_drawn_from_seeds_are_recovered(seed: int) -> None:
 def test_any_operation_of_a_log_may_fail(
     live: log_states.Live, config: LogConfig, code: int
 ) -> None:
-    number, refused = 0, 0
-    while (count := check_log(live, config, number=number, code=code)) is not None:
-        number += 1
+    refused = 0
+    for number in itertools.count(FAULTS.index(code), OPERATIONS_APART):
+        count = check_log(live, config, number=number, code=code)
+        if count is None:
+            break
         refused += count > 0
-    assert number > 10
-    assert refused > 5
+    assert refused > 0
 
 
 @pytest.mark.parametrize("code", FAULTS, ids=errno.errorcode.get)
 @pytest.mark.parametrize("live", broker_life.LIVES.values(), ids=broker_life.LIVES)
 async def test_any_operation_of_a_broker_may_fail(live: broker_life.Live, code: int) -> None:
-    number, refused = 0, 0
-    while (count := await check_broker_failure(live, number=number, code=code)) is not None:
-        number += 1
+    refused = 0
+    for number in itertools.count(FAULTS.index(code), OPERATIONS_APART):
+        count = await check_broker_failure(live, number=number, code=code)
+        if count is None:
+            break
         refused += count > 0
-    assert number > 50
-    assert refused > 25
+    assert refused > 2
 
 
 # What the enumeration must be able to see: each of these is a step left out.
@@ -265,8 +270,9 @@ def test_a_log_that_leaves_a_step_out_is_caught(
 ) -> None:
     break_it(monkeypatch)
     with pytest.raises(AssertionError, match="before operation"):
-        for live, config in log_states.LIVES.values():
-            log_states.check_life(live, config, limit=300)
+        for limit in STATES_OF_A_MOMENT:
+            for live, config in log_states.LIVES.values():
+                log_states.check_life(live, config, limit=limit)
 
 
 def without_a_recovery_point(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,8 +358,9 @@ async def test_a_broker_that_leaves_a_step_out_is_caught(
 ) -> None:
     break_it(monkeypatch)
     with pytest.raises(AssertionError):
-        for live in broker_life.LIVES.values():
-            await broker_states.check_life(live, limit=300)
+        for limit in STATES_OF_A_MOMENT:
+            for live in broker_life.LIVES.values():
+                await broker_states.check_life(live, limit=limit)
 
 
 def test_each_combination_of_lost_writes_is_generated_once() -> None:
