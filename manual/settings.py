@@ -51,8 +51,9 @@ def _broker_table(settings: Iterable[BrokerSetting]) -> str:
         names = [each.name, _variable(each.name)]
         if each.name in _FLAGS:
             names.append(f"--{_FLAGS[each.name]}")
-        rows.append((_names(names), _default(each.name, each.value), plain(each.doc)))
-    return table(("setting", "default", "meaning"), rows)
+        when = "yes" if each.reloads else "no"
+        rows.append((_names(names), _default(each.name, each.value), when, plain(each.doc)))
+    return table(("setting", "default", "reloads", "meaning"), rows)
 
 
 def _variable(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from millrace_server.config import BrokerConfig
 from millrace_server.limits import Limits
-from millrace_server.setting import doc_of, is_secret
+from millrace_server.setting import doc_of, is_secret, reloads
 from millrace_server.topic_config import TOPIC_CONFIG_KEYS, TopicConfig
 
 DEFAULT = "default"
@@ -32,6 +32,8 @@ class BrokerSetting:
     source: str
     doc: str
     is_secret: bool = False
+    reloads: bool = False
+    """Whether a running broker takes over another value (`config_reload`)."""
 
 
 def broker_settings(config: BrokerConfig) -> Iterator[BrokerSetting]:
@@ -39,13 +41,14 @@ def broker_settings(config: BrokerConfig) -> Iterator[BrokerSetting]:
     defaults = BrokerConfig()
     for field in _documented(BrokerConfig):
         value, default = getattr(config, field.name), getattr(defaults, field.name)
-        found = _setting(config, field.name, value, default, doc_of(field))
+        found = _setting(config, field.name, value, default, doc_of(field), reloads(field))
         if is_secret(field):
             found = replace(found, value=HIDDEN if value else "", is_secret=True)
         yield found
     for field in _documented(Limits):
         value, default = getattr(config.limits, field.name), getattr(defaults.limits, field.name)
-        yield _setting(config, f"limits.{field.name}", value, default, doc_of(field))
+        name = f"limits.{field.name}"
+        yield _setting(config, name, value, default, doc_of(field), reloads(field))
     for_topics = TopicConfig({}, config.topic)
     for name, key in TOPIC_CONFIG_KEYS.items():
         yield _setting(config, f"topic.{name}", for_topics.text(name), key.default, key.doc)
@@ -55,7 +58,9 @@ def _documented(cls: Any) -> list[dataclasses.Field[Any]]:
     return [field for field in dataclasses.fields(cls) if doc_of(field)]
 
 
-def _setting(config: BrokerConfig, name: str, value: Any, default: Any, doc: str) -> BrokerSetting:
+def _setting(
+    config: BrokerConfig, name: str, value: Any, default: Any, doc: str, reloads: bool = False
+) -> BrokerSetting:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     source = config.sources.get(name, DEFAULT if value == default else ARGUMENT)
-    return BrokerSetting(name, text, source, doc)
+    return BrokerSetting(name, text, source, doc, reloads=reloads)

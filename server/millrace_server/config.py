@@ -36,7 +36,10 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """Everything a broker is told at start. Times in milliseconds, sizes in bytes."""
+    """Everything a broker is told at start. Times in milliseconds, sizes in bytes.
+
+    `setting(reloads=True)` marks what a running broker takes over (`config_reload`).
+    """
 
     data: str = setting("millrace-data", "Data directory; made when it is not there.")
     listen: str = setting(
@@ -72,15 +75,18 @@ class BrokerConfig:
         "",
         "The audience that a token must name; empty: any. "
         "Kafka's `sasl.oauthbearer.expected.audience`.",
+        reloads=True,
     )
     sasl_oauthbearer_expected_issuer: str = setting(
         "",
         "The issuer that a token must name; empty: any. "
         "Kafka's `sasl.oauthbearer.expected.issuer`.",
+        reloads=True,
     )
     sasl_oauthbearer_sub_claim_name: str = setting(
         "sub",
         "The claim of a token that names the user. Kafka's `sasl.oauthbearer.sub.claim.name`.",
+        reloads=True,
     )
     authorization: str = setting(
         "auto",
@@ -91,6 +97,7 @@ class BrokerConfig:
         "",
         "Principals that may do everything, with semicolons between them: `User:admin;User:ops`. "
         "Kafka's `super.users`.",
+        reloads=True,
     )
     initial_user: str = setting(
         "",
@@ -111,17 +118,20 @@ class BrokerConfig:
         50,
         "How much of a bound of the broker one principal may use, in percent, where clients "
         "authenticate: of `limits.connections_max`, of the groups and what they take in memory, "
-        "of the fetches that wait. 100: all of it. Super users may use all of it.",
+        "of the fetches that wait. 100: all of it. Those who are super users at the start may use "
+        "all of it.",
     )
     failed_authentication_delay_ms: int = setting(
         100,
         "A client that fails to authenticate hears of it after so long; other connections do not "
         "wait. Kafka's `connection.failed.authentication.delay.ms`.",
+        reloads=True,
     )
     connections_max_reauth_ms: int = setting(
         0,
         "How long a connection may stay without authenticating again (KIP-368); 0: for ever. "
         "Kafka's `connections.max.reauth.ms`.",
+        reloads=True,
     )
     tls_certificate: str = setting(
         "",
@@ -264,10 +274,14 @@ class BrokerConfig:
         "Growth of the metadata log from one snapshot of it to the next; a start replays that "
         "much.",
     )
-    drain_timeout_ms: int = setting(10_000, "How long a stopping broker lets requests finish.")
-    log_level: str = setting("info", "Least level that is logged: debug, info, warning or error.")
+    drain_timeout_ms: int = setting(
+        10_000, "How long a stopping broker lets requests finish.", reloads=True
+    )
+    log_level: str = setting(
+        "info", "Least level that is logged: debug, info, warning or error.", reloads=True
+    )
     log_format: str = setting(
-        "auto", "`json`, `console`, or `auto`: console on a terminal, else json."
+        "auto", "`json`, `console`, or `auto`: console on a terminal, else json.", reloads=True
     )
     topic: Mapping[str, str] = field(default_factory=dict)
     """Defaults of topic settings, by Kafka's names."""

@@ -118,11 +118,13 @@ class Limits:
         12_000,
         "Connections at a time. Each holds a descriptor, and a second one while its peer reads "
         "slowly; a common hard limit of open files is 20,000.",
+        reloads=True,
     )
 
     connections_refused_max: int = setting(
         256,
         "Connections over the limit that get an error response; more are closed without one.",
+        reloads=True,
     )
 
     def __post_init__(self) -> None:

@@ -11,14 +11,16 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 _DOC = "doc"
 _IS_SECRET = "is_secret"
+_RELOADS = "reloads"
 
 
-def setting(default: T, doc: str, *, is_secret: bool = False) -> T:
+def setting(default: T, doc: str, *, is_secret: bool = False, reloads: bool = False) -> T:
     """A field of a dataclass of settings; `doc` gives meaning and unit, for people.
 
-    The value of a secret one is never shown.
+    The value of a secret one is never shown. One that `reloads` can change while the broker runs:
+    its bounds are its own, whatever the other settings are.
     """
-    metadata = {_DOC: doc, _IS_SECRET: is_secret}
+    metadata = {_DOC: doc, _IS_SECRET: is_secret, _RELOADS: reloads}
     return dataclasses.field(default=default, repr=not is_secret, metadata=metadata)
 
 
@@ -30,3 +32,8 @@ def doc_of(field: dataclasses.Field[Any]) -> str:
 def is_secret(field: dataclasses.Field[Any]) -> bool:
     """Whether the value of a setting is for the broker alone."""
     return bool(field.metadata.get(_IS_SECRET))
+
+
+def reloads(field: dataclasses.Field[Any]) -> bool:
+    """Whether a setting can change while the broker runs."""
+    return bool(field.metadata.get(_RELOADS))
