@@ -111,12 +111,20 @@ def this_machine(
     token_keys: TokenKeys | None = None,
 ) -> Environment:
     """The real environment, with `data_directory` as its disk; call it on the broker's loop."""
+    net = net or OsNet()
+
+    def reread_files() -> None:
+        net.reread_files()
+        if token_keys is not None:
+            token_keys.reread()
+
     return Environment(
         clock=SystemClock(),
         disk=OsDisk(Path(data_directory)),
-        net=net or OsNet(),
+        net=net,
         # Nonces and secrets must not be guessed from numbers that were drawn before.
         rng=random.SystemRandom(),  # noqa: TID251
         spawn=spawn,
         token_keys=token_keys,
+        reread_files=reread_files,
     )

@@ -103,6 +103,14 @@ class Node:
             self.broker.cluster.addresses = addresses
             await self.broker.unless_failed(self.broker.register())
 
+    def reload(self, config: BrokerConfig) -> None:
+        """Puts settings into force that may differ from the others in those that reload."""
+        self.config = self.broker.config = config
+        self.broker.cluster.reload(config)
+        self.broker.services.authorizer.reload(config)
+        self.broker.authentication.reload(config)
+        self.server.reload(config.limits)
+
     async def stop(self) -> None:
         """Lets requests finish, closes connections, and makes everything durable."""
         log.info("stopping", connections=len(self.server.connections))

@@ -40,10 +40,14 @@ class Shares:
     __slots__ = ("_held", "_rule", "most")
 
     def __init__(self, rule: ShareRule, bound: int) -> None:
-        self.most = max(1, bound * rule.percent // 100)
-        """The share of each principal."""
         self._rule = rule
+        self.resize(bound)
         self._held: dict[str, int] = {}
+
+    def resize(self, bound: int) -> None:
+        """Makes each share one of another bound. A principal may hold more than it for a while."""
+        self.most = max(1, bound * self._rule.percent // 100)
+        """The share of each principal."""
 
     def counts(self, principal: str | None) -> bool:
         """See `ShareRule.counts`."""

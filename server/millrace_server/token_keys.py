@@ -85,10 +85,15 @@ class TokenKeys:
         key = await self._key(header)
         return partial(claims_of, token, key, header.algorithm)
 
+    def reread(self) -> None:
+        """Begins to read the keys again, unless that is going on."""
+        if self._refreshing is None:
+            self._refreshing = self._spawn.task(self._refresh(), name="token-keys")
+
     async def _key(self, header: TokenHeader) -> IssuerKey:
         key = self._known(header)
-        if self._refreshing is None and self._is_due(key):
-            self._refreshing = self._spawn.task(self._refresh(), name="token-keys")
+        if self._is_due(key):
+            self.reread()
         if self._refreshing is not None and (key is None or self._are_old()):
             await asyncio.shield(self._refreshing)
             key = self._known(header)

@@ -201,9 +201,16 @@ class TokenKeys(Protocol):
         ...
 
 
+def no_files() -> None:
+    """There are neither certificates nor keys."""
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The five doors together, and the keys of tokens where the broker takes any."""
+    """The five doors together, and the keys of tokens where the broker takes any.
+
+    `reread_files()` reads certificates and keys again now, where they have changed.
+    """
 
     clock: Clock
     disk: Disk
@@ -211,6 +218,7 @@ class Environment:
     rng: random.Random
     spawn: Spawn
     token_keys: TokenKeys | None = None
+    reread_files: Callable[[], None] = no_files
 
 
 class ColdReads(Protocol):

@@ -42,6 +42,12 @@ class OsNet:
         self._tls = tls
         self._broker_tls = broker_tls
 
+    def reread_files(self) -> None:
+        """Reads certificates, keys and authorities again, where they have changed."""
+        for files in (self._tls, self._broker_tls):
+            if files is not None:
+                files.reread()
+
     async def listen(
         self,
         protocol: Callable[[], asyncio.BaseProtocol],

@@ -133,6 +133,14 @@ class Server:
         self._tick = self._loop.call_later(_TICK_S, self._on_tick)
         return bound
 
+    def reload(self, limits: Limits) -> None:
+        """Takes over the limits that reload: how many connections there may be from now on.
+
+        Those that are open stay.
+        """
+        self.limits = limits
+        self._shares.resize(limits.connections_max)
+
     @property
     def is_listening(self) -> bool:
         """Whether peers may connect."""

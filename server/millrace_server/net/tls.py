@@ -57,6 +57,21 @@ class TlsFiles:
         self._look()
         return self._context
 
+    def reread(self) -> None:
+        """Reads the files again if one of them has changed."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return
+        try:
+            self._read()
+        except TlsFilesError as error:
+            # Perhaps only one of two files is new yet: they are looked at again.
+            if self._failures.take() is not None:
+                log.error("TLS files not read again, the ones before stay", reason=str(error))
+            return
+        self._seen = stamps
+        log.info("TLS files read again", certificate=self._certificate)
+
     def note_failed(self, error: OSError, peer: str) -> None:
         """Logs why the handshake of a peer has failed, as often as peers may make a line."""
         if (suppressed := self._refused.take()) is not None:
@@ -72,22 +87,7 @@ class TlsFiles:
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checked_ms >= CHECK_S * 1000:
             self._checked_ms = now_ms
-            self._reload_changed()
-
-    def _reload_changed(self) -> None:
-        """Reads the files again if one of them has changed."""
-        stamps = self._stamps()
-        if stamps == self._seen:
-            return
-        try:
-            self._read()
-        except TlsFilesError as error:
-            # Perhaps only one of two files is new yet: they are looked at again.
-            if self._failures.take() is not None:
-                log.error("TLS files not read again, the ones before stay", reason=str(error))
-            return
-        self._seen = stamps
-        log.info("TLS files read again", certificate=self._certificate)
+            self.reread()
 
     def _stamps(self) -> Sequence[FileStamp | None]:
         return [_stamp(path) for path in (self._certificate, self._key, self._ca) if path]

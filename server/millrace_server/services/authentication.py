@@ -73,13 +73,7 @@ class AuthenticationService:
         self._cache = cache
         self._statistics = statistics
         self._mechanisms = config.mechanisms
-        self._token_rules = TokenRules(
-            config.sasl_oauthbearer_expected_audience,
-            config.sasl_oauthbearer_expected_issuer,
-            config.sasl_oauthbearer_sub_claim_name,
-        )
-        self._reauthentication_ms = config.connections_max_reauth_ms
-        self._failure_delay_ms = config.failed_authentication_delay_ms
+        self.reload(config)
         self._slow_steps = asyncio.Semaphore(SLOW_STEPS_MAX)
         self._refused = LogRateLimiter(env.clock)
         self._secret = self._random_bytes()
@@ -87,6 +81,16 @@ class AuthenticationService:
         for mechanism in (*SCRAM_MECHANISMS, PLAIN, OAUTHBEARER):
             for result in (_SUCCESS, _FAILURE):
                 statistics.counter(metrics.AUTHENTICATIONS, mechanism, result)
+
+    def reload(self, config: BrokerConfig) -> None:
+        """Takes over the settings that reload: for clients that authenticate from now on."""
+        self._token_rules = TokenRules(
+            config.sasl_oauthbearer_expected_audience,
+            config.sasl_oauthbearer_expected_issuer,
+            config.sasl_oauthbearer_sub_claim_name,
+        )
+        self._reauthentication_ms = config.connections_max_reauth_ms
+        self._failure_delay_ms = config.failed_authentication_delay_ms
 
     def mechanisms_of(self, context: RequestContext) -> tuple[str, ...]:
         """The mechanisms that a connection may use; none where its listener has no SASL."""

@@ -33,11 +33,15 @@ class Authorizer:
         self.is_on = config.has_authorization
         """Whether clients need rights."""
         self._cache = cache
-        self._super_users = frozenset(config.super_user_names)
+        self.reload(config)
         self._denials = LogRateLimiter(clock)
         self._counters = {
             kind: statistics.counter(metrics.DENIALS, kind.name.lower()) for kind in _CODES
         }
+
+    def reload(self, config: BrokerConfig) -> None:
+        """Takes over the super users: for the next request of each connection."""
+        self._super_users = frozenset(config.super_user_names)
 
     def allows(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str

@@ -50,6 +50,10 @@ class ClusterService:
             each.name: each.advertised or each.address for each in config.listeners
         }
 
+    def reload(self, config: BrokerConfig) -> None:
+        """Takes over the settings that clients are told."""
+        self._config = config
+
     @property
     def limits(self) -> Limits:
         """What a client may send to this broker."""
