@@ -12,6 +12,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 import yaml
 
 from millrace_server.config import BrokerConfig
+from millrace_server.config_reload import changes
 from millrace_server.config_sources import load
 from tests.command_line import COMMAND, write_script
 from tests.hang_timeout import HANG_TIMEOUT_S
@@ -35,6 +37,15 @@ DATA = "/var/lib/millrace"
 def unit(key: str) -> list[str]:
     """The values of a key of the unit."""
     return re.findall(rf"^{key}=(.*)$", UNIT, re.M)
+
+
+def unit_command(directory: Path) -> str:
+    """The command of the unit, with its file of settings in a directory."""
+    (command,) = unit("ExecStart")
+    settings = directory / "millrace.toml"
+    settings.write_text((DEPLOY / settings.name).read_text())
+    assert command.count(f"/etc/millrace/{settings.name}") == 1
+    return command.replace("/etc/millrace", str(directory))
 
 
 def image(instruction: str) -> list[str]:
@@ -59,7 +70,7 @@ def test_systemd_finds_no_fault_in_the_unit(tmp_path: Path) -> None:
 
 
 def test_the_unit_starts_a_broker_that_drains_in_time(tmp_path: Path) -> None:
-    (command,) = unit("ExecStart")
+    command = unit_command(tmp_path)
     settings = settings_of(unit("Environment"))
     assert settings["MILLRACE_DATA"] == f"/var/lib/{unit('StateDirectory')[0]}" == DATA
     with serving(command, {**settings, "MILLRACE_LISTEN": "127.0.0.1:0"}, tmp_path):
@@ -72,7 +83,7 @@ def test_the_broker_tells_systemd_when_it_serves_and_when_it_stops(
     tmp_path: Path, is_abstract: bool
 ) -> None:
     assert unit("Type") == ["notify"]
-    (command,) = unit("ExecStart")
+    command = unit_command(tmp_path)
     name = f"@{tmp_path}" if is_abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(f"\0{name[1:]}" if is_abstract else name)
@@ -87,8 +98,32 @@ def test_the_broker_tells_systemd_when_it_serves_and_when_it_stops(
         assert systemd.recv(100) == b"STOPPING=1"
 
 
+def test_the_unit_reloads_a_broker_that_tells_systemd_when_it_has(tmp_path: Path) -> None:
+    name = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(name)
+        systemd.settimeout(HANG_TIMEOUT_S)
+        told = {"NOTIFY_SOCKET": name, "MILLRACE_LISTEN": "127.0.0.1:0"}
+        settings = {**settings_of(unit("Environment")), **told}
+        with serving(unit_command(tmp_path), settings, tmp_path) as process:
+            assert systemd.recv(100) == b"READY=1"
+            before_us = time.monotonic_ns() // 1_000
+            (reload,) = unit("ExecReload")
+            subprocess.run(shlex.split(reload.replace("$MAINPID", str(process.pid))), check=True)
+            # systemd takes a message with an earlier time for that of another reload.
+            message = re.fullmatch(rb"RELOADING=1\nMONOTONIC_USEC=(\d+)", systemd.recv(100))
+            assert message is not None and int(message[1]) >= before_us
+            assert systemd.recv(100) == b"READY=1"
+
+
+def test_every_example_in_the_file_of_settings_reloads() -> None:
+    text = re.sub(r"^# (?=\[|\w+ = )", "", (DEPLOY / "millrace.toml").read_text(), flags=re.M)
+    config = load(toml=text, toml_name="", environment={}, flags={})
+    assert len(config.sources) == len(changes(BrokerConfig(), config).applied) == 3
+
+
 def test_a_broker_serves_when_systemd_cannot_be_told(tmp_path: Path) -> None:
-    (command,) = unit("ExecStart")
+    command = unit_command(tmp_path)
     nowhere = {"NOTIFY_SOCKET": str(tmp_path / "nowhere"), "MILLRACE_LISTEN": "127.0.0.1:0"}
     with serving(command, {**settings_of(unit("Environment")), **nowhere}, tmp_path):
         pass
@@ -153,7 +188,9 @@ def test_the_compose_file_keeps_data_and_publishes_the_port_on_loopback() -> Non
 
 
 @contextmanager
-def serving(command: str, settings: dict[str, str], directory: Path) -> Iterator[None]:
+def serving(
+    command: str, settings: dict[str, str], directory: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a command line of `deploy` until it serves; it must end with 0 on SIGTERM."""
     program, *arguments = shlex.split(command)
     assert Path(program).name == "millrace"
@@ -169,7 +206,7 @@ def serving(command: str, settings: dict[str, str], directory: Path) -> Iterator
             assert process.stdout is not None and process.stderr is not None
             line = process.stdout.readline()
             assert line.startswith(b"listening on "), process.stderr.read()
-            yield
+            yield process
             process.terminate()
             assert process.wait(HANG_TIMEOUT_S) == 0
         finally:

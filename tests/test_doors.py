@@ -53,7 +53,7 @@ LOOP_DOORS: dict[str, tuple[str, ...]] = {
     "add_reader": ("net.listener", "net.handshake_queue", "testing.faulty_serve"),
     "add_writer": ("net.socket_transport",),
     # The process.
-    "add_signal_handler": ("serve",),
+    "add_signal_handler": ("process_signals",),
     "connect_read_pipe": (),
     "connect_write_pipe": (),
     "subprocess_exec": (),

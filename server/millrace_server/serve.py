@@ -1,11 +1,12 @@
 """A broker as a process of its own: from settings to an exit code.
 
 Owns the order of things around a `Node`: logs, the limit of open files, the directory's lock, the
-event loop, signals, and what each way of ending is called. Knows no command line: `millrace serve`
+event loop, reloads, and what each way of ending is called. Knows no command line: `millrace serve`
 brings the flags.
 
     stdout   one line, `listening on HOST:PORT`, when connections are accepted
-    systemd  READY=1 then, and STOPPING=1 when the broker begins to drain
+    systemd  READY=1 then, STOPPING=1 when the broker begins to drain, RELOADING=1 and again
+             READY=1 around a reload
     stderr   log lines, and one line that says why when the exit code is not 0
 """
 
@@ -14,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import resource
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from millrace_protocol.errors import ErrorCode
 from millrace_server import logs
 from millrace_server.api_error import ApiError
 from millrace_server.config import BrokerConfig, ConfigError
+from millrace_server.config_reload import changes
 from millrace_server.config_sources import load
 from millrace_server.disk.cold_reads import PageCache
 from millrace_server.disk.lock import DataDirectoryLocked, DirectoryLock
@@ -40,7 +42,8 @@ from millrace_server.monitoring.extra import MonitoringOf, monitoring_of
 from millrace_server.net.server import ListenError
 from millrace_server.net.tls import TlsFilesError
 from millrace_server.node import Node
-from millrace_server.service_manager import READY, STOPPING, notify
+from millrace_server.process_signals import ProcessSignals
+from millrace_server.service_manager import READY, STOPPING, notify, notify_reloading
 from millrace_server.token_keys import TokenKeysError
 
 log = get_logger("millrace.serve")
@@ -66,6 +69,15 @@ class Exit(IntEnum):
     """The cluster's metadata quorum did not answer in time, at the start."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """What the process has beside the broker. `read` gives the configuration as it is now."""
+
+    signals: ProcessSignals
+    environment: Mapping[str, str]
+    read: Callable[[], BrokerConfig]
+
+
 GC_THRESHOLDS = (400, 2, 12_500)
 """Nothing that a request leaves behind is a cycle. So the collector looks at young objects, a few
 at a time, and at all of them once in ten million: thousands of long polls are half a million
@@ -87,14 +99,16 @@ def serve(
 ) -> Exit:
     """Runs a broker in this process until a signal or a fault ends it.
 
-    `flags` are fields of `BrokerConfig`; None means not given. SIGTERM and SIGINT drain; a second
-    one ends the process at once. A test gives the broker another machine.
+    `flags` are fields of `BrokerConfig`; None means not given. The signals are those of
+    `process_signals`. A test gives the broker another machine.
     """
+    read = partial(read_config, config_file, environment, flags)
     try:
-        config = read_config(config_file, environment, flags)
+        config = read()
         monitoring = monitoring_of(config)
     except ConfigError as error:
         return _ended(Exit.CONFIG, error)
+    process = _Process(ProcessSignals(), environment, read)
     logs.configure(level=config.log_level, style=config.log_format)
     raise_open_files_limit(config.limits.connections_max)
     gc.freeze()
@@ -115,7 +129,7 @@ def serve(
         )
     try:
         with asyncio.Runner(loop_factory=_loop_factory(config.loop)) as runner:
-            return runner.run(_run(config, make_machine, monitoring, environment))
+            return runner.run(_run(config, make_machine, monitoring, process))
     finally:
         lock.release()
 
@@ -178,9 +192,9 @@ async def _run(
     config: BrokerConfig,
     make_machine: MachineOf,
     monitoring: MonitoringOf | None,
-    environment: Mapping[str, str],
+    process: _Process,
 ) -> Exit:
-    stop = _stop_on_signals(asyncio.get_running_loop())
+    process.signals.listen(asyncio.get_running_loop())
     spawn = LoopSpawn()
     try:
         try:
@@ -188,23 +202,23 @@ async def _run(
         except (TlsFilesError, TokenKeysError) as error:
             return _ended(Exit.CONFIG, error)
         if monitoring is None or config.metrics_address is None:
-            return await _serve(node, stop, spawn, environment)
+            return await _serve(node, spawn, process)
         server = monitoring(node)
         try:
             await server.start(config.metrics_address)
         except ListenError as error:
             return _ended(Exit.LISTEN, error)
         try:
-            return await _serve(node, stop, spawn, environment)
+            return await _serve(node, spawn, process)
         finally:
             await server.close()
     finally:
         spawn.close()
+        process.signals.close()
 
 
-async def _serve(
-    node: Node, stop: asyncio.Event, spawn: LoopSpawn, environment: Mapping[str, str]
-) -> Exit:
+async def _serve(node: Node, spawn: LoopSpawn, process: _Process) -> Exit:
+    stop = process.signals.stop
     try:
         has_started = await _start(node, stop, spawn)
     except ListenError as error:
@@ -216,16 +230,51 @@ async def _serve(
     if not has_started:
         return Exit.OK
     _announce(node)
-    notify(environment, READY)
+    notify(process.environment, READY)
+    reloading = spawn.task(_reload_on_request(node, spawn, process), name="reload")
     try:
         await node.run_until(stop)
     except Exception as error:
         # Nothing is drained: what the failed disk holds is for the next start's recovery to
         # say, and an ack given now might be a lie.
         return _ended(Exit.DISK, error)
-    notify(environment, STOPPING)
+    finally:
+        reloading.cancel()
+    notify(process.environment, STOPPING)
     await node.stop()
     return Exit.OK
+
+
+async def _reload_on_request(node: Node, spawn: LoopSpawn, process: _Process) -> None:
+    """Until it is cancelled. Requests that come during a reload are one more reload."""
+    requested, env = process.signals.reload, node.broker.env
+    while await requested.wait():
+        requested.clear()
+        notify_reloading(process.environment, env.clock.monotonic_ns() // 1_000)
+        try:
+            _reload(node, await spawn.blocking(process.read))
+        except ConfigError as error:
+            log.error(
+                "configuration not taken over, the one before stays in force; correct it and send "
+                "SIGHUP again",
+                reason=str(error),
+            )
+        env.reread_files()
+        notify(process.environment, READY)
+
+
+def _reload(node: Node, read: BrokerConfig) -> None:
+    """Puts into force what can change now, and says what does and what does not."""
+    reload = changes(node.config, read)
+    node.reload(reload.config)
+    logs.configure(level=reload.config.log_level, style=reload.config.log_format)
+    raise_open_files_limit(reload.config.limits.connections_max)
+    log.info("configuration read again", changed=dict(reload.applied))
+    if reload.at_next_start:
+        log.warning(
+            "settings differ from those in force, which takes effect at the next start",
+            settings=", ".join(reload.at_next_start),
+        )
 
 
 async def _start(node: Node, stop: asyncio.Event, spawn: LoopSpawn) -> bool:
@@ -260,21 +309,6 @@ def _refused(config: BrokerConfig, refused: ApiError) -> Exit:
             f"majority of brokers {members}, and check `quorum` in their configuration",
         )
     return _ended(Exit.DISK, refused.message)
-
-
-def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
-    stop = asyncio.Event()
-
-    def on_signal() -> None:
-        stop.set()
-        # The kernel's default for the next one: it ends the process even if the loop is stuck.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    return stop
 
 
 def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:

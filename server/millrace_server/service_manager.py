@@ -1,7 +1,7 @@
 """The state of the process for a service manager: systemd's notifications.
 
-Owns the datagrams. Does nothing without `NOTIFY_SOCKET`, which systemd sets for `Type=notify`.
-Source: sd_notify(3).
+Owns the datagrams. Does nothing without `NOTIFY_SOCKET`, which systemd sets for `Type=notify` and
+`Type=notify-reload`. Source: sd_notify(3).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from millrace_server.logs import get_logger
 
 log = get_logger("millrace.serve")
 READY: Final = "READY=1"
+RELOADING: Final = "RELOADING=1"
 STOPPING: Final = "STOPPING=1"
 _VARIABLE: Final = "NOTIFY_SOCKET"
 
@@ -32,3 +33,11 @@ def notify(environment: Mapping[str, str], state: str) -> None:
             sender.sendto(state.encode(), address)
     except OSError as error:
         log.warning("service manager not told", state=state, error=str(error))
+
+
+def notify_reloading(environment: Mapping[str, str], monotonic_us: int) -> None:
+    """Tells it that a reload begins, which `READY` ends; the time is that of CLOCK_MONOTONIC.
+
+    systemd takes the time for whether the reload is the one that it has asked for.
+    """
+    notify(environment, f"{RELOADING}\nMONOTONIC_USEC={monotonic_us}")

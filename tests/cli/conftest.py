@@ -165,3 +165,16 @@ def closed_port() -> Iterator[str]:
         # Bound and not listening: connections are refused, and no other process can take the port.
         probe.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def voters(closed_port: str) -> list[str]:
+    """Flags of a broker whose two companions are not there."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+    ):
+        ports = [server.getsockname()[1] for server in (first, second)]
+    quorum = f"1@127.0.0.1:{ports[0]},2@{closed_port},3@{closed_port}"
+    flags = ["--node-id", "1", "--listen", f"127.0.0.1:{ports[1]}", "--quorum", quorum]
+    return [*flags, "--log-format", "json"]

@@ -248,19 +248,6 @@ def test_a_broker_that_waits_for_a_quorum_says_so_and_ends_at_sigterm(
         assert b"stopped before it had started" in process.stderr.read()
 
 
-@pytest.fixture
-def voters(closed_port: str) -> list[str]:
-    """Flags of a broker whose two companions are not there."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as first,
-        socket.create_server(("127.0.0.1", 0)) as second,
-    ):
-        ports = [server.getsockname()[1] for server in (first, second)]
-    quorum = f"1@127.0.0.1:{ports[0]},2@{closed_port},3@{closed_port}"
-    flags = ["--node-id", "1", "--listen", f"127.0.0.1:{ports[1]}", "--quorum", quorum]
-    return [*flags, "--log-format", "json"]
-
-
 def test_config_file_that_is_not_there_is_exit_2(millrace: Millrace, tmp_path: Path) -> None:
     ended = millrace("serve", "--config", str(tmp_path / "absent.toml"))
     assert ended.exit_code == 2

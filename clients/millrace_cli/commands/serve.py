@@ -116,7 +116,8 @@ def serve(
     """Run a broker until SIGTERM or ^C.
 
     Prints `listening on HOST:PORT` when it accepts connections. Flags override MILLRACE_*
-    variables, which override FILE. A second signal ends the broker without draining.
+    variables, which override FILE. A second signal ends the broker without draining. SIGHUP has it
+    read FILE again, and drain if its terminal was closed.
 
     With --quorum the broker is one of a cluster. It waits for a majority of the brokers named
     there, and the first time for all of them. `millrace cluster start` runs a cluster on this
