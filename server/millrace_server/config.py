@@ -118,8 +118,8 @@ class BrokerConfig:
         50,
         "How much of a bound of the broker one principal may use, in percent, where clients "
         "authenticate: of `limits.connections_max`, of the groups and what they take in memory, "
-        "of the fetches that wait. 100: all of it. Those who are super users at the start may use "
-        "all of it.",
+        "of the fetches that wait. 100: all of it. Principals that are super users at the start "
+        "may use all of it.",
     )
     failed_authentication_delay_ms: int = setting(
         100,
