@@ -79,21 +79,24 @@ def lower_bound(requirement: Requirement) -> Version | None:
     return max(bounds, default=None)
 
 
-@cache
 def imports(*folders: str) -> frozenset[Import]:
     """What the files in these folders take from libraries, also within functions.
 
     Leaves out what only type checkers import.
     """
+    return frozenset().union(*map(_imports, folders))
+
+
+@cache
+def _imports(folder: str) -> frozenset[Import]:
     found: set[Import] = set()
-    for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            parts = path.relative_to(ROOT).parts
-            package = folder if folder in PROGRAMS else parts[1].removesuffix(".py")
-            for module, name in _imported(ast.parse(path.read_text())):
-                top = module.partition(".")[0]
-                if top not in sys.stdlib_module_names and not _is_own(top):
-                    found.add(Import(_library(top), module, name, package))
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        parts = path.relative_to(ROOT).parts
+        package = folder if folder in PROGRAMS else parts[1].removesuffix(".py")
+        for module, name in _imported(ast.parse(path.read_text())):
+            top = module.partition(".")[0]
+            if top not in sys.stdlib_module_names and not _is_own(top):
+                found.add(Import(_library(top), module, name, package))
     return frozenset(found)
 
 
@@ -103,6 +106,8 @@ def _is_own(top: str) -> bool:
 
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str | None]]:
     for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.expr):
+            continue
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, None
@@ -110,11 +115,15 @@ def _imported(tree: ast.AST) -> Iterator[tuple[str, str | None]]:
             assert node.module is not None
             for alias in node.names:
                 yield node.module, alias.name
-        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        elif isinstance(node, ast.If) and _is_type_checking(node.test):
             for each in node.orelse:
                 yield from _imported(ast.Module([each], []))
         else:
             yield from _imported(node)
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
 @cache

@@ -152,11 +152,19 @@ def test_the_results_name_missed_targets_and_skipped_rows(tmp_path: Path) -> Non
     assert not results.failed
 
 
-def test_a_run_measures_a_real_broker_and_writes_both_files(tmp_path: Path) -> None:
-    groups = (
-        *("fetch", "produce", "requests", "latency"),
-        *("footprint", "connections", "groups", "restart", "sql"),
-    )
+@pytest.mark.parametrize(
+    "groups",
+    [
+        ("fetch", "requests"),
+        pytest.param(
+            ("produce", "latency", "footprint", "connections", "groups", "restart", "sql"),
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_a_run_measures_a_real_broker_and_writes_both_files(
+    tmp_path: Path, groups: tuple[str, ...]
+) -> None:
     only = [argument for group in groups for argument in ("--only", group)]
     assert main(["--scale", "tiny", "--out", str(tmp_path), *only]) == 0
     read = json.loads((tmp_path / "results.json").read_text())
@@ -183,6 +191,7 @@ def test_without_apache_kafka_the_two_protocols_are_compared(
     assert compared["ratios"][0]["wall"]["low"] > 0
 
 
+@pytest.mark.long
 def test_a_cluster_is_measured_while_its_brokers_end(tmp_path: Path) -> None:
     assert main(["--scale", "tiny", "--out", str(tmp_path), "--only", "cluster"]) == 0
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]
@@ -193,6 +202,7 @@ def test_a_cluster_is_measured_while_its_brokers_end(tmp_path: Path) -> None:
     assert found["p99, kill -9 of a leader to the next ack of its partition"] > 0
 
 
+@pytest.mark.long
 def test_two_checkouts_are_measured_in_pairs(tmp_path: Path) -> None:
     arguments = ["--against", str(ROOT), "--scale", "tiny", "--pairs", "2", "--out", str(tmp_path)]
     assert main([*arguments, "--only", "requests"]) == 0
@@ -267,6 +277,7 @@ def test_another_checkout_is_refused_where_there_are_no_sources(tmp_path: Path) 
         checkout_at(tmp_path)
 
 
+@pytest.mark.long
 def test_clients_are_measured_beside_the_peers(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka")
     pytest.importorskip("aiokafka")
@@ -294,6 +305,7 @@ def test_the_processor_time_of_a_tree_has_children_that_run_and_that_ended() -> 
     assert tree_cpu_s(os.getpid()) - before_s >= 0.1
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(1_200)
 @needs_java

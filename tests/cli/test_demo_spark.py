@@ -76,6 +76,7 @@ def test_spark_prints_departures_and_delays_of_the_csv_and_names_the_plot(
     assert [line.partition(":")[0] for line in before] == names
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(1_200)
 @needs_java

@@ -33,7 +33,7 @@ from tests.spark.standalone_cluster import (
     standalone_cluster,
 )
 
-pytestmark = [pytest.mark.spark, needs_java]
+pytestmark = [pytest.mark.long, pytest.mark.spark, needs_java]
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "spark_connector" / "README.md").read_text("utf-8")
 BROKER_HOST = "127.0.0.2"
