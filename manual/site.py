@@ -40,6 +40,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "consumer-settings": settings.consumer_table,
     "kafka-settings": settings.kafka_table,
     "metrics": metrics.metric_table,
+    "producer-metrics": metrics.producer_table,
+    "consumer-metrics": metrics.consumer_table,
     "commands": commands.command_sections,
     "exit-codes": commands.exit_code_block,
 }

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         State,
     )
     from millrace.groups import CommitOutcome, CommittedOffset
+    from millrace.metrics import ConsumerMetrics, ProducerMetrics
     from millrace.partitioner import Partitioner, by_key
     from millrace.producer import Producer
     from millrace.records import Headers, Receipt, Record, RecordBatch, TopicPartition
@@ -40,6 +41,7 @@ __all__ = [
     "CommittedOffset",
     "Consumer",
     "ConsumerHealth",
+    "ConsumerMetrics",
     "ConsumerOptions",
     "Deliveries",
     "Delivery",
@@ -51,6 +53,7 @@ __all__ = [
     "Partitioner",
     "Producer",
     "ProducerHealth",
+    "ProducerMetrics",
     "ProducerOptions",
     "Receipt",
     "Receipts",
@@ -90,6 +93,10 @@ _HOMES = {
     "groups": (
         "CommitOutcome",
         "CommittedOffset",
+    ),
+    "metrics": (
+        "ConsumerMetrics",
+        "ProducerMetrics",
     ),
     "partitioner": (
         "Partitioner",

@@ -18,12 +18,14 @@ from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import Cluster
 from millrace._cluster.security import security
+from millrace._consumer.counters import ConsumerCounters
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetcher import Fetcher
 from millrace._consumer.group_consumer import GroupConsumer, check_topics
 from millrace._consumer.group_member import Group
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.hand_over import Callback, Callbacks
+from millrace._consumer.metrics_of import metrics_of
 from millrace._consumer.positions import Positions
 from millrace._consumer.seek import Partition, Start, timestamp_of
 from millrace._group.commits import Commits, NoMember
@@ -40,6 +42,7 @@ from millrace.errors import (
     again,
 )
 from millrace.events import ConsumerHealth, Event, EventFeed, EventKind, State
+from millrace.metrics import ConsumerMetrics
 from millrace.records import Record, RecordBatch, TopicPartition
 from millrace_protocol.messages.list_offsets import EARLIEST
 
@@ -122,17 +125,15 @@ class Consumer(GroupConsumer, Generic[K, V]):
             **security(servers, self._config),
             rng=rng,
         )
-        self._positions = Positions(self._config, rng=rng)
+        self._counters = ConsumerCounters()
+        self._positions = Positions(self._config, rng=rng, counters=self._counters)
         self._fetch_buffer = FetchBuffer(
             self._positions,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
         )
         self._fetcher = Fetcher(
-            self._cluster,
-            self._positions,
-            self._config,
-            feed=self._feed,
+            self._cluster, self._positions, self._config, counters=self._counters, feed=self._feed
         )
         self._group: Group | None = None
         self._group_offsets: GroupOffsets | None = None
@@ -353,6 +354,20 @@ class Consumer(GroupConsumer, Generic[K, V]):
             last_fetch_ms=None if last is None else monotonic_ms() - last,
             group=group,
             waiting=self._positions.waiting(),
+        )
+
+    def metrics(self) -> ConsumerMetrics:
+        """The counters since the start, and the gauges now. Costs little, in any thread.
+
+        Another thread reads the numbers one after the other while the consumer goes on, so two of
+        them may be of different moments. Each counter only grows.
+        """
+        return metrics_of(
+            self._config.client_id,
+            self._counters,
+            self._positions,
+            self._fetch_buffer,
+            is_running=self._state is State.RUNNING,
         )
 
     def events(self) -> AsyncIterator[Event]:

@@ -38,6 +38,7 @@ from millrace._sync.loops import loop_thread
 from millrace.config import ClientOptions, ProducerConfig, ProducerOptions, Servers
 from millrace.errors import ClientFailed, Closed, DeliveryFailed, MillraceError
 from millrace.events import ProducerHealth
+from millrace.metrics import ProducerMetrics
 from millrace.partitioner import Partitioner, by_key
 from millrace.records import Headers, Receipt
 
@@ -325,6 +326,10 @@ class Producer(BlockingClient, Generic[K, V]):
     def health(self) -> ProducerHealth:
         """The state of the producer at this moment."""
         return self._call(self._producer.health)
+
+    def metrics(self) -> ProducerMetrics:
+        """The counters since the start, and the gauges now; also when it is closed."""
+        return self._producer.metrics()
 
     def _hand_over(self) -> None:
         """Gives the producer what was posted. Raises what it refuses."""

@@ -8,9 +8,9 @@ the iterator over their offsets, inside it, tells how many are left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import length_hint
-from typing import Any
+from typing import Any, NamedTuple
 
 from millrace._consumer.partition_state import PartitionState, Slice
 from millrace._consumer.positions import Positions
@@ -32,6 +32,16 @@ from millrace_protocol.records import (
 )
 
 
+class _Chunk(NamedTuple):
+    """The current chunk, in one object: another thread sees it whole."""
+
+    state: PartitionState
+    offsets: Sequence[int]
+    unread: Iterator[int]
+    """The rest of `offsets`."""
+    end_offset: int
+
+
 class FetchBuffer:
     """The records that the consumer returns next. `records` is the cursor: take from it freely.
 
@@ -49,6 +59,7 @@ class FetchBuffer:
         self._chunk = Columns(())
         self._offsets: Iterator[int] = iter(())
         self._chunk_end = -1
+        self._shown: _Chunk | None = None
         self._state: PartitionState | None = None
         self._slice: Slice | None = None
         self._chunks: Iterator[tuple[Columns, int]] = iter(())
@@ -70,11 +81,15 @@ class FetchBuffer:
         return self._state is not None or self._positions.is_ready
 
     def position(self, state: PartitionState) -> int | None:
-        """Offset of the next record the user gets from a partition, None until known."""
-        if state is self._state:
-            left = self.left
-            return self._chunk.offsets[-left] if left else self._chunk_end
-        return state.position
+        """Offset of the next record the user gets from a partition, None until known.
+
+        May be called in any thread.
+        """
+        shown = self._shown
+        if shown is None or shown.state is not state:
+            return state.position
+        left = length_hint(shown.unread)
+        return shown.offsets[-left] if left else shown.end_offset
 
     # Processed records
 
@@ -235,6 +250,7 @@ class FetchBuffer:
         self._in_hand.setdefault(state, state.position)
         self._chunk = columns
         self._offsets = iter(columns.offsets)
+        self._shown = _Chunk(state, columns.offsets, self._offsets, self._chunk_end)
         self.records = make_records(columns, state.where, self._offsets)
 
     def _finish(self, state: PartitionState) -> None:
@@ -260,7 +276,7 @@ class FetchBuffer:
         self.records = iter(())
         self._offsets = iter(())
         self._chunks = iter(())
-        self._state = self._slice = self._error = None
+        self._state = self._slice = self._error = self._shown = None
 
 
 def _sound_part(found: Slice) -> tuple[Slice, list[int]]:

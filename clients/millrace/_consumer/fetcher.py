@@ -13,6 +13,7 @@ from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import LANE_FETCH, LANE_LONG_POLL, Cluster
 from millrace._cluster.leaders import no_such_partition
+from millrace._consumer.counters import ConsumerCounters
 from millrace._consumer.fetch_plan import Fetch, Lookup, Validation
 from millrace._consumer.offset_lookup import on_looked_up, on_lookup_failed
 from millrace._consumer.offset_validation import on_validated, on_validation_failed
@@ -39,6 +40,7 @@ class Fetcher:
         positions: Positions,
         config: ConsumerConfig,
         *,
+        counters: ConsumerCounters,
         feed: EventFeed,
     ) -> None:
         self.data = asyncio.Event()
@@ -47,6 +49,7 @@ class Fetcher:
         self._cluster = cluster
         self._positions = positions
         self._config = config
+        self._counters = counters
         self._feed = feed
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -100,17 +103,21 @@ class Fetcher:
         return None if leader is None else (leader.node_id, leader.epoch)
 
     async def _fetch(self, fetch: Fetch) -> None:
+        self._counters.fetch_requests += 1
         try:
             lane = LANE_FETCH if fetch.hot else LANE_LONG_POLL
             connection = await self._cluster.connection(fetch.node_id, lane=lane)
+            sent_ms = monotonic_ms()
             answer = await connection.call(
                 fetch.request, FetchResponse, timeout_ms=self._config.request_timeout_ms
             )
         except MillraceError as error:
+            self._counters.failed_fetch_requests += 1
             self._positions.on_fetch_failed(fetch, again(error), monotonic_ms())
         else:
-            self.last_fetch_ms = monotonic_ms()
-            self._positions.on_fetched(fetch, answer.partitions, self.last_fetch_ms)
+            self.last_fetch_ms = now_ms = monotonic_ms()
+            self._counters.on_response(now_ms - sent_ms)
+            self._positions.on_fetched(fetch, answer.partitions, now_ms)
             self._tell_resets()
         self._tell_failures()
         self._wake.set()

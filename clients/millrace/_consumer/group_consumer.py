@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from millrace._background_tasks import BackgroundTasks
+from millrace._consumer.counters import ConsumerCounters
 from millrace._consumer.group_member import CLOSE_TIMEOUT_MS, Group
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.hand_over import Callbacks
@@ -33,6 +34,7 @@ class GroupConsumer(SeekableConsumer):
 
     _topics: tuple[str, ...]
     _start_at: int
+    _counters: ConsumerCounters
     _feed: EventFeed
     _state: State
     _tasks: BackgroundTasks | None
@@ -165,6 +167,7 @@ class GroupConsumer(SeekableConsumer):
             self._fetch_buffer,
             self._config,
             start_at=self._start_at,
+            counters=self._counters,
             feed=self._feed,
             wake_fetcher=self._fetcher.wake,
         )
@@ -177,6 +180,7 @@ class GroupConsumer(SeekableConsumer):
             self._group_offsets,
             self._config,
             callbacks=callbacks,
+            counters=self._counters,
             feed=self._feed,
             fetcher=self._fetcher,
         )

@@ -16,6 +16,7 @@ from typing import TypeVar
 from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import LANE_CALLS, Cluster
+from millrace._consumer.counters import ConsumerCounters
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetcher import Fetcher
 from millrace._consumer.group_offsets import GroupOffsets
@@ -75,6 +76,7 @@ class Group:
         config: ConsumerConfig,
         *,
         callbacks: Callbacks,
+        counters: ConsumerCounters,
         feed: EventFeed,
         fetcher: Fetcher,
     ) -> None:
@@ -87,6 +89,7 @@ class Group:
         self._hand_overs = HandOvers(
             positions, reading, offsets, config, callbacks=callbacks, feed=feed
         )
+        self._counters = counters
         self._feed = feed
         self._fetcher = fetcher
         self._membership = Membership(member, rng=cluster.rng)
@@ -292,6 +295,7 @@ class Group:
                 effects = member.on_joined(effect, joined, monotonic_ms())
             elif isinstance(effect, Sync):
                 synced = await self._ask(effect, SyncGroupResponse, waits_ms, LANE_JOIN)
+                self._counters.rebalances += 1
                 effects = member.on_synced(effect, synced, monotonic_ms())
             elif isinstance(effect, Heartbeat):
                 await self._ask(effect, HeartbeatResponse, soon_ms)

@@ -13,6 +13,7 @@ from functools import partial
 
 from millrace._background_tasks import BackgroundTasks
 from millrace._cluster.cluster import Cluster
+from millrace._consumer.counters import ConsumerCounters
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.partition_state import Hold, PartitionState
 from millrace._consumer.positions import Positions
@@ -45,6 +46,7 @@ class GroupOffsets:
         config: ConsumerConfig,
         *,
         start_at: int,
+        counters: ConsumerCounters,
         feed: EventFeed,
         wake_fetcher: Callable[[], None],
     ) -> None:
@@ -54,6 +56,7 @@ class GroupOffsets:
         self._positions = positions
         self._fetch_buffer = reading
         self._config = config
+        self._counters = counters
         self._feed = feed
         self._wake_fetcher = wake_fetcher
         self._looking_up: set[TopicPartition] = set()
@@ -190,6 +193,7 @@ class GroupOffsets:
         """Commits, and emits an event for each failure."""
         if not offsets:
             return {}
+        self._counters.commits += 1
         outcomes = await self.commits.commit(offsets, timeout_ms=timeout_ms)
         failures: dict[str, tuple[MillraceError, list[TopicPartition]]] = {}
         for where, outcome in outcomes.items():
@@ -198,6 +202,7 @@ class GroupOffsets:
             else:
                 same = failures.setdefault(str(outcome.error), (outcome.error, []))
                 same[1].append(where)
+        self._counters.failed_commits += bool(failures)
         for error, which in failures.values():
             self._say_failed(f"{len(which)} of {len(offsets)} commits failed", error)
         return outcomes

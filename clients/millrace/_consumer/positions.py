@@ -21,13 +21,8 @@ from collections.abc import Callable, Iterable
 
 from millrace._backoff import Rng, backoff_ms
 from millrace._broker_error import broker_error
-from millrace._consumer.fetch_plan import (
-    Fetch,
-    OffsetReset,
-    Plan,
-    lookups_of,
-    validations_of,
-)
+from millrace._consumer.counters import ConsumerCounters
+from millrace._consumer.fetch_plan import Fetch, OffsetReset, Plan, lookups_of, validations_of
 from millrace._consumer.fetched_batches import kept, whole_batches
 from millrace._consumer.partition_state import (
     Hold,
@@ -48,14 +43,10 @@ from millrace.errors import (
 from millrace.records import TopicPartition
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.fetch import FetchPartition, FetchPartitionResult, FetchRequest
-from millrace_protocol.messages.list_offsets import (
-    EARLIEST,
-    LATEST,
-)
+from millrace_protocol.messages.list_offsets import EARLIEST, LATEST
 
 DENIALS_MAX = 4
 """Times a broker must deny a topic before it is believed: it may just have been created."""
-
 
 LeaderOf = Callable[[str, int], tuple[int, int] | None]
 """`(node_id, leader_epoch)` of `(topic, partition)`, or None while none is known."""
@@ -66,7 +57,7 @@ class Positions:
     answer overshoots with a batch that is larger than was asked for.
     """
 
-    def __init__(self, config: ConsumerConfig, *, rng: Rng) -> None:
+    def __init__(self, config: ConsumerConfig, *, rng: Rng, counters: ConsumerCounters) -> None:
         self.buffered_bytes = 0
         self.in_flight_requests = 0
         self.stale_topics: set[str] = set()
@@ -76,7 +67,10 @@ class Positions:
         self.out_of_range_policy = config.out_of_range_policy
         self._config = config
         self._rng = rng
+        self._counters = counters
         self._states: dict[TopicPartition, PartitionState] = {}
+        self._served: dict[PartitionState, None] = {}
+        """In the order they are served in. Apart, so that another thread finds all in `_states`."""
         self._ready: dict[PartitionState, None] = {}
         self._fetching: set[tuple[int, bool]] = set()
         self._reserved_bytes = 0
@@ -92,7 +86,11 @@ class Positions:
 
     def assigned(self) -> list[TopicPartition]:
         """All partitions, in the order they are served in."""
-        return list(self._states)
+        return [state.where for state in self._served]
+
+    def states(self) -> list[PartitionState]:
+        """All partitions; for any thread, as the list is copied in one step."""
+        return list(self._states.values())
 
     def waiting(self) -> dict[TopicPartition, MillraceError]:
         """The partitions whose last fetch or lookup failed, and why; each is tried again."""
@@ -107,9 +105,7 @@ class Positions:
     def assign(self, partitions: Iterable[TopicPartition], reset: int | None) -> None:
         """Reads exactly `partitions`; new ones from where `reset` says, the others go on."""
         wanted = dict.fromkeys(partitions)
-        for where in tuple(self._states):
-            if where not in wanted:
-                self._drop(self._states.pop(where))
+        self.remove([where for where in self._states if where not in wanted])
         self.add(wanted, reset)
 
     def add(self, partitions: Iterable[TopicPartition], reset: int | None) -> None:
@@ -117,6 +113,7 @@ class Positions:
         for where in partitions:
             if where not in self._states:
                 state = self._states[where] = PartitionState(where)
+                self._served[state] = None
                 state.reset = reset
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
@@ -124,6 +121,7 @@ class Positions:
         for where in partitions:
             state = self._states.pop(where, None)
             if state is not None:
+                del self._served[state]
                 self._drop(state)
 
     def seek(self, state: PartitionState, offset: int) -> None:
@@ -215,7 +213,7 @@ class Positions:
         by_broker: dict[tuple[int, bool], list[tuple[PartitionState, int]]] = {}
         lookups: dict[int, list[PartitionState]] = {}
         doubtful: dict[int, list[tuple[PartitionState, int]]] = {}
-        for state in self._states.values():
+        for state in self._served:
             if state.in_flight or state.error is not None or state.holds:
                 continue
             if state.retry_at_ms > now_ms:
@@ -270,7 +268,7 @@ class Positions:
         for state, epoch in wanted:
             state.in_flight = True
             # A partition that was asked for goes to the end: responses are filled in order.
-            self._states[state.where] = self._states.pop(state.where)
+            self._served[state] = self._served.pop(state)
             partitions.append(
                 FetchPartition(*state.where, epoch, state.fetch_offset, config.max_partition_bytes)
             )
@@ -299,6 +297,7 @@ class Positions:
             if result is None:
                 self.back_off(state, now_ms)
             elif result.error_code:
+                self._counters.partition_errors += 1
                 error = broker_error(
                     result.error_code, result.error_message, about=str(state.where)
                 )
@@ -403,6 +402,7 @@ class Positions:
             whole = data if end == len(data) else data[:end]
             state.epochs.trim_to(state.position or 0)
             state.epochs.note(whole, from_offset=state.fetch_offset, leader_epoch=state.valid_epoch)
+            self._counters.on_batches(next_offset - state.fetch_offset, end)
             state.slices.append(Slice(whole, state.fetch_offset, next_offset))
             state.fetch_offset = next_offset
             state.buffered_bytes += len(whole)

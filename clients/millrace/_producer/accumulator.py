@@ -73,7 +73,10 @@ class Accumulator:
 
     @property
     def buffered_records(self) -> int:
-        """How many records are not settled; counts batches, so it is not for each send."""
+        """How many records are not settled; counts batches, so it is not for each send.
+
+        For any thread: what it iterates over was copied in one step.
+        """
         batches = (*self._produce_queue.pending(), *self.unassigned_batches())
         return sum(batch.record_count for batch in batches)
 
@@ -279,7 +282,7 @@ class Accumulator:
 
     def unassigned_batches(self) -> list[Batch]:
         """What waits for partitions; settled when it has moved on."""
-        return [waiting.batch for waiting in self._unassigned.values()]
+        return [waiting.batch for waiting in list(self._unassigned.values())]
 
     def seal_all(self) -> None:
         """Closes every open batch, so that nothing lingers."""

@@ -64,7 +64,8 @@ class Batch:
     batch may be in the log. `ordinal` counts the batches of the partition in the order they were
     first sent in, -1 before. `partition` -1 is the unassigned batch of a topic whose partitions are
     not known yet: it is never sent, and is settled when its records have moved on, or have failed.
-    `moved` says where to, of an unassigned batch and of one that was split. `number` orders the
+    `moved` says where to, of an unassigned batch and of one that was split. `encoded_bytes` is the
+    size of what was encoded, once it is settled. `number` orders the
     batches of a producer as they were opened, and the parts of one that was split in its place.
 
     The first `value_bytes_count` values are of `value_bytes` each, which saves the encoder a look.
@@ -77,6 +78,7 @@ class Batch:
         "base_offset",
         "clock_ms",
         "count",
+        "encoded_bytes",
         "error",
         "flush_now",
         "headers",
@@ -122,6 +124,7 @@ class Batch:
         self.count = 0
         self.opened_ms: int | None = None
         self.payload: bytearray | None = None
+        self.encoded_bytes = 0
         self.sequence = NO_SEQUENCE
         self.ordinal = -1
         self.uncertain = False
@@ -259,6 +262,7 @@ class Batch:
 
     def _settle(self) -> None:
         self.count = self.record_count
+        self.encoded_bytes = len(self.payload or b"")
         self.settled = True
         self.limit_bytes = -1
         self.values = []

@@ -98,7 +98,7 @@ class ProduceQueue:
 
     def pending(self) -> list[Batch]:
         """All batches that are not settled."""
-        return [b for queue in self._active for b in queue.batches() if not b.settled]
+        return [b for queue in list(self._active) for b in queue.batches() if not b.settled]
 
     def oldest_opened_ms(self) -> int | None:
         """When the oldest batch that is not settled was opened."""

@@ -17,6 +17,7 @@ from millrace._cluster.cluster import Cluster
 from millrace._kafka_methods import KafkaMethodHints
 from millrace._owner import Owner, warn_if_open
 from millrace._producer.accumulator import Accumulator
+from millrace._producer.counters import ProducerCounters
 from millrace._producer.hot_batches import HotBatches
 from millrace._producer.produce_queue import ProduceQueue
 from millrace._producer.sender import Sender
@@ -31,6 +32,7 @@ from millrace.errors import (
     MillraceError,
 )
 from millrace.events import Event, EventFeed, EventKind, ProducerHealth, State
+from millrace.metrics import ProducerMetrics
 
 
 class ProducerLife(KafkaMethodHints):
@@ -51,7 +53,9 @@ class ProducerLife(KafkaMethodHints):
         self._produce_queue = produce_queue
         self._waiters = waiters
         self._accumulator = accumulator
-        self._settlement = Settlement(accumulator, waiters, feed=feed)
+        self._client_id = config.client_id
+        self._counters = counters = ProducerCounters()
+        self._settlement = Settlement(accumulator, waiters, counters=counters, feed=feed)
         self._sender = Sender(
             cluster,
             produce_queue,
@@ -59,6 +63,7 @@ class ProducerLife(KafkaMethodHints):
             config,
             waiters=waiters,
             settlement=self._settlement,
+            counters=counters,
             feed=feed,
         )
         self.owner = waiters.owner = Owner("producer")
@@ -159,7 +164,30 @@ class ProducerLife(KafkaMethodHints):
             buffered_records=self._accumulator.buffered_records,
             in_flight_requests=self._produce_queue.in_flight_requests,
             oldest_ms=monotonic_ms() - min(opened) if opened else 0,
-            failed_records=self._settlement.failed_records,
+            failed_records=self._counters.failed_records,
+        )
+
+    def metrics(self) -> ProducerMetrics:
+        """The counters since the start, and the gauges now. Costs little, in any thread.
+
+        Another thread reads the numbers one after the other while the producer goes on, so two of
+        them may be of different moments. Each counter only grows.
+        """
+        counters = self._counters
+        return ProducerMetrics(
+            client_id=self._client_id,
+            acked_records=counters.acked_records,
+            acked_bytes=counters.acked_bytes,
+            acked_batches=counters.acked_batches,
+            failed_records=counters.failed_records,
+            retried_batches=counters.retried_batches,
+            produce_requests=counters.produce_requests,
+            produce_responses=counters.produce_responses,
+            failed_produce_requests=counters.failed_produce_requests,
+            produce_latency_ms=counters.produce_latency_ms,
+            buffered_records=self._accumulator.buffered_records,
+            buffered_bytes=self._accumulator.buffered_bytes,
+            in_flight_requests=self._produce_queue.in_flight_requests,
         )
 
     def events(self) -> AsyncIterator[Event]:

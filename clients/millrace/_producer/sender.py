@@ -12,6 +12,7 @@ from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import UNKNOWN_TOPIC_TRIES, Cluster
 from millrace._producer.accumulator import Accumulator
+from millrace._producer.counters import ProducerCounters
 from millrace._producer.produce_queue import ProduceQueue
 from millrace._producer.produce_requests import Send
 from millrace._producer.settlement import Settlement
@@ -38,11 +39,13 @@ class Sender:
         *,
         waiters: Waiters,
         settlement: Settlement,
+        counters: ProducerCounters,
         feed: EventFeed,
     ) -> None:
         self._waiters = waiters
         self._wakeup = waiters.sender_wakeup
         self._settlement = settlement
+        self._counters = counters
         self._cluster = cluster
         self._produce_queue = produce_queue
         self._accumulator = accumulator
@@ -124,6 +127,8 @@ class Sender:
 
     async def _send(self, send: Send) -> None:
         """One produce request, from the connection to the answer."""
+        counters = self._counters
+        counters.produce_requests += 1
         try:
             connection = await self._cluster.connection(send.node_id)
             # A batch that was given up meanwhile has no payload any more.
@@ -141,13 +146,18 @@ class Sender:
                 await connection.post(request, timeout_ms=timeout_ms)
                 settled = self._produce_queue.on_posted(send)
             else:
+                sent_ms = monotonic_ms()
                 answer = await connection.call(request, ProduceResponse, timeout_ms=timeout_ms)
-                settled = self._produce_queue.on_answer(send, answer.partitions, monotonic_ms())
+                now_ms = monotonic_ms()
+                counters.on_response(now_ms - sent_ms)
+                settled = self._produce_queue.on_answer(send, answer.partitions, now_ms)
         except MillraceError as caught:
+            counters.failed_produce_requests += 1
             error = again(caught)
             if not error.retriable:
                 self._settlement.last_error = error
             settled = self._produce_queue.on_request_failed(send, error, monotonic_ms())
+        counters.retried_batches += sum(not batch.settled for batch in send.batches)
         if self._produce_queue.last_error is not None:
             self._note(self._produce_queue.last_error)
             self._produce_queue.last_error = None

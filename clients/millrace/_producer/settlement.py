@@ -9,6 +9,7 @@ from collections import deque
 
 from millrace._producer.accumulator import Accumulator
 from millrace._producer.batch import Batch
+from millrace._producer.counters import ProducerCounters
 from millrace._producer.produce_queue import ProduceQueue
 from millrace._producer.waiters import Waiters
 from millrace._wording import counted
@@ -22,11 +23,18 @@ FAILURES_KEPT = 100
 class Settlement:
     """The outcomes of one producer's batches. `last_error` is of a batch or of an attempt."""
 
-    def __init__(self, accumulator: Accumulator, waiters: Waiters, *, feed: EventFeed) -> None:
-        self.failed_records = 0
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        waiters: Waiters,
+        *,
+        counters: ProducerCounters,
+        feed: EventFeed,
+    ) -> None:
         self.last_error: MillraceError | None = None
         self._accumulator = accumulator
         self._waiters = waiters
+        self._counters = counters
         self._feed = feed
         self._unobserved: deque[Batch] = deque(maxlen=FAILURES_KEPT)
 
@@ -82,13 +90,13 @@ class Settlement:
 
     def _note_outcomes(self, settled: list[Batch]) -> None:
         for batch in settled:
+            self._counters.on_settled(batch)
             if batch.error is not None:
                 self._note_failure(batch, batch.error)
         self._waiters.wake_settled(settled)
 
     def _note_failure(self, batch: Batch, error: MillraceError) -> None:
         self.last_error = error
-        self.failed_records += batch.count
         if not batch.observed:
             self._unobserved.append(batch)
         failure = f"{counted(batch.count, 'record')} failed: {error}"

@@ -22,6 +22,7 @@ from millrace.consumer import Callback, Partition, Start
 from millrace.errors import ConfigError
 from millrace.events import ConsumerHealth
 from millrace.groups import CommitOutcome, CommittedOffset
+from millrace.metrics import ConsumerMetrics
 from millrace.records import Record, RecordBatch, TopicPartition
 
 if TYPE_CHECKING:
@@ -233,6 +234,13 @@ class Consumer(BlockingClient, Generic[K, V]):
     def health(self) -> ConsumerHealth:
         """The state of the consumer at this moment."""
         return self._call(self._consumer.health)
+
+    def metrics(self) -> ConsumerMetrics:
+        """The counters since the start, and the gauges now; also when it is closed.
+
+        `lag` counts the records that were taken ahead of the caller, up to 500, as handed out.
+        """
+        return self._consumer.metrics()
 
     def _give_back(self) -> None:
         """Undoes the crossing's reading ahead: positions are those of what was handed out."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millrace._consumer.counters import ConsumerCounters
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetch_plan import Plan
 from millrace._consumer.offset_lookup import on_looked_up
@@ -31,7 +32,7 @@ class Rig:
 
     def __init__(self, sizes: list[int]) -> None:
         self.now_ms = 0
-        self.positions = Positions(CONFIG, rng=random.Random(1))
+        self.positions = Positions(CONFIG, rng=random.Random(1), counters=ConsumerCounters())
         self.reading = FetchBuffer(self.positions, key_deserializer=None, value_deserializer=None)
         self.logs = [Log() for _ in range(2)]
         for partition, log in enumerate(self.logs):

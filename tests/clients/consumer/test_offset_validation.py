@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace._consumer.counters import ConsumerCounters
 from millrace._consumer.fetch_plan import Plan
 from millrace._consumer.offset_validation import on_validated, on_validation_failed
 from millrace._consumer.partition_state import PartitionState
@@ -83,7 +84,7 @@ class Rig:
 
     def __init__(self, policy: str = "error") -> None:
         config = ConsumerConfig(on_out_of_range=policy)  # type: ignore[arg-type]
-        self.positions = Positions(config, rng=random.Random(1))
+        self.positions = Positions(config, rng=random.Random(1), counters=ConsumerCounters())
         self.positions.assign([WHERE], None)
         self.positions.seek(self.state, 0)
         self.now_ms = 0
