@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackagePath, distribution, packages_distributions, version
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -96,7 +96,7 @@ def _imports(folder: str) -> frozenset[Import]:
         for module, name in _imported(ast.parse(path.read_text())):
             top = module.partition(".")[0]
             if top not in sys.stdlib_module_names and not _is_own(top):
-                found.add(Import(_library(top), module, name, package))
+                found.add(Import(_library(module, name), module, name, package))
     return frozenset(found)
 
 
@@ -131,9 +131,23 @@ def _distributions() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
-def _library(top: str) -> str:
-    """The distribution of a top-level module; one that is not installed has the module's name."""
-    return canonicalize_name(_distributions().get(top, [top])[0])
+@cache
+def _library(module: str, name: str | None) -> str:
+    """The distribution of a module; one that is not installed has the top-level module's name.
+
+    Several distributions share a namespace package: then it is the one that has the file.
+    """
+    top = module.partition(".")[0]
+    found = sorted(set(_distributions().get(top, [top])))
+    if len(found) > 1:
+        stems = [each.replace(".", "/") for each in (f"{module}.{name}", module)]
+        files = {f"{stem}{end}" for stem in stems for end in (".py", "/__init__.py")}
+        found = [each for each in found if not files.isdisjoint(map(str, _files(each)))] or found
+    return canonicalize_name(found[0])
+
+
+def _files(library: str) -> list[PackagePath]:
+    return distribution(library).files or []
 
 
 def is_lowest(installed: str, bound: Version) -> bool:

@@ -34,7 +34,7 @@ IMPORTED_BY_ITS_HOST = {"pytest"}
 def test_every_library_that_the_source_imports_is_declared() -> None:
     imported = {each.library for each in imports(*SOURCE)}
     assert imported - IMPORTED_BY_ITS_HOST <= names(
-        "", "arrow", "spark", "sql", "tls", "oauth", "metrics", "console", "demo"
+        "", "arrow", "spark", "sql", "tls", "oauth", "metrics", "opentelemetry", "console", "demo"
     )
 
 
@@ -105,7 +105,9 @@ def packages(library: str) -> set[str]:
     return {each.package for each in imports(*SOURCE) if each.library == library}
 
 
-@pytest.mark.parametrize("extra", ["", "arrow", "spark", "sql", "metrics", "console", "demo"])
+@pytest.mark.parametrize(
+    "extra", ["", "arrow", "spark", "sql", "metrics", "opentelemetry", "console", "demo"]
+)
 def test_the_page_has_the_reason_of_every_library(extra: str) -> None:
     found = {}
     for row in rows("Extras" if extra else "Base installation"):
