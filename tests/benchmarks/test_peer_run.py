@@ -42,6 +42,7 @@ def _entry(arena: Arena, name: str, run: Callable[[], Measured]) -> Entry:
     return Entry(arena.contestants[0], Way(name, "native", "send"), run)
 
 
+@pytest.mark.long
 def test_a_run_measures_a_real_broker_and_writes_the_page(tmp_path: Path) -> None:
     only = [argument for name in WORKLOADS for argument in ("--workload", name)]
     arguments = ["--peers", "--scale", "tiny", "--peer", "millrace", "--out", str(tmp_path)]
