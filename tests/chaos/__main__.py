@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import sys
 import tempfile
 import time
@@ -26,17 +27,19 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="where brokers leave their data and logs")
     options = parser.parse_args()
     inside_namespace("tests.chaos", sys.argv[1:])
-    with tempfile.TemporaryDirectory() as temporary:
-        data = options.data or Path(temporary)
-        data.mkdir(parents=True, exist_ok=True)
-        campaign = Campaign(
-            data,
-            brokers=options.brokers,
-            seconds=60 * options.minutes,
-            seed=options.seed,
-            tell=_stamped,
-        )
-        outcome = asyncio.run(campaign.run())
+    data = options.data or Path(tempfile.mkdtemp(prefix="millrace-chaos-"))
+    data.mkdir(parents=True, exist_ok=True)
+    campaign = Campaign(
+        data,
+        brokers=options.brokers,
+        seconds=60 * options.minutes,
+        seed=options.seed,
+        tell=_stamped,
+    )
+    outcome = asyncio.run(campaign.run())
+    # A run that has failed leaves the logs of its brokers.
+    if options.data is None and outcome.report.is_valid:
+        shutil.rmtree(data)
     print(*_lines(outcome), sep="\n")
     return 0 if outcome.report.is_valid else 1
 

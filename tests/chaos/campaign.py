@@ -134,7 +134,10 @@ class Campaign:
         try:
             await self._acked_everywhere(sends)
         except TimeoutError:
-            raise TimeoutError(f"no acks within {RECOVERY_S} s after: {name}") from None
+            brokers.check_running()
+            raise TimeoutError(
+                f"no acks within {RECOVERY_S} s after: {name}; see the logs in {self._data}"
+            ) from None
         brokers.check_running()
         outcome = FaultOutcome(name, ended_s - began_s, time.monotonic() - ended_s)
         self._tell(
