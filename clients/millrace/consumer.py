@@ -18,6 +18,7 @@ from millrace._background_tasks import BackgroundTasks
 from millrace._clock import monotonic_ms
 from millrace._cluster.cluster import Cluster
 from millrace._cluster.security import security
+from millrace._consumer.consumer_metrics import consumer_metrics
 from millrace._consumer.counters import ConsumerCounters
 from millrace._consumer.fetch_buffer import FetchBuffer
 from millrace._consumer.fetcher import Fetcher
@@ -25,7 +26,6 @@ from millrace._consumer.group_consumer import GroupConsumer, check_topics
 from millrace._consumer.group_member import Group
 from millrace._consumer.group_offsets import GroupOffsets
 from millrace._consumer.hand_over import Callback, Callbacks
-from millrace._consumer.metrics_of import metrics_of
 from millrace._consumer.positions import Positions
 from millrace._consumer.seek import Partition, Start, timestamp_of
 from millrace._group.commits import Commits, NoMember
@@ -362,7 +362,7 @@ class Consumer(GroupConsumer, Generic[K, V]):
         Another thread reads the numbers one after the other while the consumer goes on, so two of
         them may be of different moments. Each counter only grows.
         """
-        return metrics_of(
+        return consumer_metrics(
             self._config.client_id,
             self._counters,
             self._positions,

@@ -1,7 +1,7 @@
 """Metrics of a client: plain numbers since its start, as `metrics()` of a client returns them.
 
 Owns the values, and the one home of their meanings and of their names in Kafka's Java client, from
-which `millrace.prometheus` and `docs/reference/metrics.md` are made.
+which `millrace.prometheus` and `docs/reference/client-metrics.md` are made.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from millrace.metrics import ConsumerMetrics
 from millrace.records import TopicPartition
 
 
-def metrics_of(
+def consumer_metrics(
     client_id: str,
     counters: ConsumerCounters,
     positions: Positions,
