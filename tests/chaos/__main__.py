@@ -37,11 +37,13 @@ def main() -> int:
         tell=_stamped,
     )
     outcome = asyncio.run(campaign.run())
-    # A run that has failed leaves the logs of its brokers.
-    if options.data is None and outcome.report.is_valid:
-        shutil.rmtree(data)
     print(*_lines(outcome), sep="\n")
-    return 0 if outcome.report.is_valid else 1
+    if not outcome.report.is_valid:
+        print(f"the brokers' data and logs are in {data}")
+        return 1
+    if options.data is None:
+        shutil.rmtree(data)
+    return 0
 
 
 def _stamped(line: str) -> None:

@@ -2,9 +2,9 @@
 
 The short lives are enumerated whole, and a second power cut during each recovery of a log too.
 After a kill at every moment of a log's life what was durable is damaged, and must be refused.
-Every operation of a short life fails once with EIO and once with ENOSPC;
-`--lives` more are drawn from seeds, with at most `--limit` states of each of their moments. Prints
-how many different states were recovered, and every violation.
+`--lives` more are drawn from seeds, with at most `--limit` states of each of their moments. Every
+operation of a short life fails once with EIO and once with ENOSPC. Prints how many different states
+were recovered, how many operations failed, and every violation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 
 from millrace_server.log import LogConfig
 from tests.crash import broker_life, broker_states, log_states
@@ -26,6 +25,8 @@ from tests.crash.kill_damage import check_kills
 
 WHOLE_LIMIT = 50_000
 """No moment of the short lives has as many states."""
+LifeThatFails = Callable[[int], int | None]
+"""Runs a life whose operation of that number fails; None beyond its last operation."""
 
 
 def main() -> int:
@@ -48,24 +49,10 @@ def main() -> int:
     drawn = [_broker_check(broker_life.at_random(s), limit=options.limit) for s in seeds]
     failed += _check_all("short lives of a broker", short)
     failed += _check_all("drawn lives of a broker", drawn)
-    failed += _check_failures(
-        "a log",
-        [
-            partial(check_log, live, config, code=code)
-            for live, config in log_states.LIVES.values()
-            for code in FAULTS
-        ],
-    )
-    failed += _check_failures(
-        "a broker",
-        [
-            lambda number, live=live, code=code: asyncio.run(
-                check_broker_failure(live, number=number, code=code)
-            )
-            for live in broker_life.LIVES.values()
-            for code in FAULTS
-        ],
-    )
+    lives = [_log_failures(*of, code) for of in log_states.LIVES.values() for code in FAULTS]
+    failed += _check_failures("a log", lives)
+    lives = [_broker_failures(of, code) for of in broker_life.LIVES.values() for code in FAULTS]
+    failed += _check_failures("a broker", lives)
     return 1 if failed else 0
 
 
@@ -106,13 +93,21 @@ def _check_all(what: str, checks: list[Callable[[], Tally]]) -> int:
     return failed
 
 
-def _check_failures(of: str, lives: list[Callable[..., int | None]]) -> int:
+def _log_failures(live: log_states.Live, config: LogConfig, code: int) -> LifeThatFails:
+    return lambda number: check_log(live, config, number=number, code=code)
+
+
+def _broker_failures(live: broker_life.Live, code: int) -> LifeThatFails:
+    return lambda number: asyncio.run(check_broker_failure(live, number=number, code=code))
+
+
+def _check_failures(of: str, lives: list[LifeThatFails]) -> int:
     """Lets every operation of each life fail once; returns how many of them broke a promise."""
     operations, failed, started = 0, 0, time.monotonic()
     for index, live in enumerate(lives):
         for number in itertools.count():
             try:
-                if live(number=number) is None:
+                if live(number) is None:
                     break
             except AssertionError as error:
                 failed += 1

@@ -9,7 +9,7 @@ import pytest
 from tests.raft.mutants import MUTANTS, first_seed_that_finds
 from tests.raft.scenario import run_seed
 
-SEEDS = 100
+SEEDS = 200
 HUNTED = 600
 """Seeds in which each planted bug must show; most show in the first twenty."""
 FOUND_BUGS = (1638,)

@@ -135,6 +135,7 @@ class ActiveController:
         await self._to_the_end(self._change_voters(change), name="voter change")
 
     async def _to_the_end(self, change: Coroutine[Any, Any, T], *, name: str) -> T:
+        """What a change returns or raises. It runs on when the caller is cancelled."""
         task = self._env.spawn.task(change, name=name)
         task.add_done_callback(_retrieve)
         try:
