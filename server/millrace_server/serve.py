@@ -272,7 +272,7 @@ def _reload(node: Node, read: BrokerConfig) -> None:
     log.info("configuration read again", changed=dict(reload.applied))
     if reload.at_next_start:
         log.warning(
-            "settings differ from those in force, which takes effect at the next start",
+            "settings differ from those in force; they take effect at the next start",
             settings=", ".join(reload.at_next_start),
         )
 
