@@ -176,7 +176,7 @@ def test_a_setting_that_waits_for_the_next_start_is_named_and_stays(reloading: R
     )
     assert list(read["changed"]) == ["super_users"]
     assert (waits["level"], waits["settings"]) == ("warning", "rack, topic.retention.ms")
-    assert "takes effect at the next start" in waits["event"]
+    assert "take effect at the next start" in waits["event"]
     with Admin(reloading.plain) as admin:
         configs = admin.describe_broker_configs()
     # A flag still precedes the file.
