@@ -98,7 +98,7 @@ class Broker:
         self.cache = MetadataCache()
         self.partitions = PartitionTable(self.cache.elsewhere)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.scheduler = FairScheduler(asyncio.get_running_loop())
+        self.scheduler = FairScheduler(asyncio.get_running_loop(), env.clock)
         self.statistics = Registry()
         self.throttle = ClientThrottle(self.cache, env.clock, self.statistics)
         self.authentication = AuthenticationService(env, self.cache, self.statistics, config)

@@ -1,13 +1,17 @@
-"""Fair scheduling: work that takes long runs in chunks, and one chunk runs in a pass of the loop.
+"""Fair scheduling: work that takes long runs in chunks, for a short time in each pass of the loop.
 
 Owns the order. Does not know what the work is: a coroutine that has more to do than one small
-request awaits `yield_` between two chunks of some 200 us, and is resumed behind all others that
-wait.
+request awaits `yield_` between two chunks of at most some 200 us, and is resumed behind all others
+that wait.
 
     passes of the event loop:   chunk of A, sockets | chunk of B, sockets | chunk of A, sockets
 
-A small request is answered in the pass in which it arrives, so it waits for one chunk at most in
-each pass, however much the other clients have requested; they share the chunks among them.
+A small request is answered in the pass in which it arrives, so it waits for `TURN_NS` and one chunk
+at most in each pass, however much the other clients have requested; they share the time among them.
+
+Chunks of a few microseconds run in one pass until `TURN_NS` is over. A pass for each would cost
+more than the chunk. And it would keep worker threads out: one that waits for the interpreter asks
+for it only when the loop has kept it for `sys.getswitchinterval()`.
 """
 
 from __future__ import annotations
@@ -17,10 +21,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from millrace_server.environment.seams import Clock
 from millrace_server.loop.completion import Completion
 
 T = TypeVar("T")
 
+TURN_NS = 200_000
+"""No further chunk begins in a pass after so long."""
+CHUNKS_MAX = 16
+"""Nor after so many, whatever the clock says."""
 NAME_LENGTH = 256
 """Topic names have at most 249 characters. Longer names are refused, but parsing and echoing them
 costs time, so one counts as several entries."""
@@ -53,12 +62,13 @@ class Turn(Completion[None]):
 
 
 class FairScheduler:
-    """Calls what was entered, in order, one call in each pass of the loop."""
+    """Calls what was entered, in order, for about `TURN_NS` in each pass of the loop."""
 
-    __slots__ = ("_is_due", "_loop", "_waiting")
+    __slots__ = ("_is_due", "_loop", "_now_ns", "_waiting")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
+        self._now_ns = clock.monotonic_ns
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_due = False
 
@@ -81,10 +91,14 @@ class FairScheduler:
             self._loop.call_soon(self._run)
 
     def _run(self) -> None:
-        chunk = self._waiting.popleft()
-        # Before the chunk, which may raise.
-        if self._waiting:
-            self._loop.call_soon(self._run)
-        else:
-            self._is_due = False
-        chunk()
+        ends_ns = self._now_ns() + TURN_NS
+        try:
+            for _ in range(CHUNKS_MAX):
+                self._waiting.popleft()()
+                if not self._waiting or self._now_ns() >= ends_ns:
+                    break
+        finally:
+            # A chunk may raise.
+            self._is_due = bool(self._waiting)
+            if self._is_due:
+                self._loop.call_soon(self._run)

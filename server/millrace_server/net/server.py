@@ -83,7 +83,7 @@ class Server:
         self._tick: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._draining = False
-        scheduler = scheduler or FairScheduler(self._loop)
+        scheduler = scheduler or FairScheduler(self._loop, env.clock)
         statistics = statistics or Registry()
         self._register(statistics)
         self._shared = Shared(

@@ -34,7 +34,7 @@ from millrace_server.environment.seams import (
 )
 from millrace_server.limits import Limits
 from millrace_server.listeners import ListenerConfig
-from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.loop.fair_scheduler import TURN_NS, FairScheduler
 from millrace_server.net.connection import Connection
 from millrace_server.net.dialect import Handled, Peer
 from millrace_server.net.server import Server
@@ -49,6 +49,24 @@ def pytest_asyncio_loop_factories(
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Every test of this folder runs on both event loops."""
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+class ChunkClock:
+    """A clock that every look at it moves on, as chunks of that time would."""
+
+    def __init__(self, chunk_ns: int) -> None:
+        self._chunk_ns = chunk_ns
+        self._now_ns = 0
+
+    def wall_ms(self) -> int:
+        return self._now_ns // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return self._now_ns // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        self._now_ns += self._chunk_ns
+        return self._now_ns
 
 
 class SetClock:
@@ -424,7 +442,9 @@ async def serve() -> AsyncIterator[Serve]:
         disk: Disk = NoDisk()  # type: ignore[assignment]
         host = Environment(clock, disk, net or StraightNet(), random.Random(1), ThreadSpawn())
         handler = ScriptedHandler()
-        server = WatchedServer(handler, host, limits, cold_reads=cold_reads)
+        # One chunk in a pass: a test sees each.
+        scheduler = FairScheduler(asyncio.get_running_loop(), ChunkClock(TURN_NS))
+        server = WatchedServer(handler, host, limits, cold_reads=cold_reads, scheduler=scheduler)
         dialects = [ScriptedDialect(handler, text) for text in (True, False)]
         listener = ListenerConfig("plain", ("127.0.0.1", 0), is_tls=has_tls)
         (address,) = await server.start(dialects, [listener])

@@ -9,15 +9,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from millrace_server.environment.seams import Response
-from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.loop.fair_scheduler import TURN_NS, FairScheduler
 from millrace_server.net import deferred_release
 from millrace_server.net.connection import Connection
 from millrace_server.net.deferred_release import CHUNK_PARTS, CHUNKS_MAX, DeferredRelease
 from millrace_server.net.response_queue import MOVED_PARTS
-from tests.server.net.conftest import Answer, CountedFile, Serve, frame_of, until
+from tests.server.net.conftest import Answer, ChunkClock, CountedFile, Serve, frame_of, until
 
 
 def _no_callback() -> None: ...
+
+
+def _one_chunk_in_a_pass() -> FairScheduler:
+    return FairScheduler(asyncio.get_running_loop(), ChunkClock(TURN_NS))
 
 
 def _answer(file: CountedFile, slices: int) -> Response:
@@ -27,7 +31,7 @@ def _answer(file: CountedFile, slices: int) -> Response:
 async def test_few_slices_are_released_at_once_and_many_a_few_in_each_turn(
     counted_file: Callable[[bytes], CountedFile],
 ) -> None:
-    left = DeferredRelease(FairScheduler(asyncio.get_running_loop()))
+    left = DeferredRelease(_one_chunk_in_a_pass())
     file = counted_file(bytes(100))
     left.take(deque(_answer(file, 20)), _no_callback)
     assert file.references == 1
@@ -48,7 +52,7 @@ async def test_few_slices_are_released_at_once_and_many_a_few_in_each_turn(
 async def test_the_chunks_grow_with_the_backlog(
     counted_file: Callable[[bytes], CountedFile],
 ) -> None:
-    left = DeferredRelease(FairScheduler(asyncio.get_running_loop()))
+    left = DeferredRelease(_one_chunk_in_a_pass())
     file = counted_file(bytes(100))
     parts = 10 * CHUNKS_MAX * CHUNK_PARTS
     left.take(deque(_answer(file, parts // 2)), _no_callback)
@@ -63,7 +67,7 @@ async def test_the_backlog_is_bounded_and_released_when_the_server_stops(
 ) -> None:
     parts_max = 10 * CHUNK_PARTS
     monkeypatch.setattr(deferred_release, "PARTS_MAX", parts_max)
-    left = DeferredRelease(FairScheduler(asyncio.get_running_loop()))
+    left = DeferredRelease(_one_chunk_in_a_pass())
     file = counted_file(bytes(100))
     # The first alone is more than may wait.
     left.take(deque(_answer(file, parts_max)), _no_callback)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from millrace_server.environment.seams import Response
 from millrace_server.limits import Limits
-from millrace_server.loop.fair_scheduler import FairScheduler
+from millrace_server.loop.fair_scheduler import CHUNKS_MAX as CHUNKS_IN_A_PASS
+from millrace_server.loop.fair_scheduler import TURN_NS, FairScheduler
 from millrace_server.net.connection import REQUESTS_WHEN_BUSY, Connection
-from tests.server.net.conftest import Answer, Serve, frame_of, until
+from tests.server.net.conftest import Answer, ChunkClock, Serve, frame_of, until
 
 CHUNKS = 1_000
 
@@ -42,32 +44,49 @@ async def test_small_requests_are_answered_between_the_chunks_of_a_large_one(ser
 
 
 @pytest.mark.parametrize("busy", [1, 2, 20])
-async def test_one_chunk_runs_in_a_pass_of_the_loop(busy: int) -> None:
-    scheduler = FairScheduler(asyncio.get_running_loop())
+@pytest.mark.parametrize(
+    ("chunk_ns", "in_a_pass"),
+    [(TURN_NS, 1), (TURN_NS // 2, 2), (TURN_NS // 10, 10), (0, CHUNKS_IN_A_PASS)],
+)
+async def test_chunks_run_for_a_short_time_in_a_pass_of_the_loop(
+    busy: int, chunk_ns: int, in_a_pass: int
+) -> None:
+    scheduler = FairScheduler(asyncio.get_running_loop(), ChunkClock(chunk_ns))
     ran: list[int] = []
 
-    async def work(number: int) -> None:
-        for _ in range(CHUNKS):
-            await scheduler.yield_()
-            ran.append(number)
+    def work(number: int) -> None:
+        ran.append(number)
+        scheduler.enter(partial(work, number))
 
-    tasks = [asyncio.create_task(work(number)) for number in range(busy)]
-    await asyncio.sleep(0)
-    before = len(ran)
-    for _ in range(100):
+    for number in range(busy):
+        scheduler.enter(partial(work, number))
+    for _ in range(20):
+        before = len(ran)
         await asyncio.sleep(0)
-    # A task is resumed one pass after its turn, so with a single one every other pass has a chunk.
-    assert len(ran) - before <= 100
-    assert len(ran) - before >= 30
+        assert len(ran) - before == in_a_pass
     counts = [ran.count(number) for number in range(busy)]
     assert max(counts) - min(counts) <= 1
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_chunk_that_fails_delays_no_other() -> None:
+    loop = asyncio.get_running_loop()
+    failures: list[str] = []
+    loop.set_exception_handler(lambda _, context: failures.append(str(context["exception"])))
+    scheduler = FairScheduler(loop, ChunkClock(0))
+    order: list[str] = []
+
+    def fails() -> None:
+        raise RuntimeError("a bug")
+
+    scheduler.enter(fails)
+    scheduler.enter(lambda: order.append("behind it"))
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert (failures, order) == (["a bug"], ["behind it"])
 
 
 async def test_a_task_that_is_cancelled_before_its_turn_delays_no_other() -> None:
-    scheduler = FairScheduler(asyncio.get_running_loop())
+    scheduler = FairScheduler(asyncio.get_running_loop(), ChunkClock(0))
     order: list[int] = []
 
     async def work(number: int) -> None:
