@@ -9,7 +9,7 @@ Everything that makes progress possible (bytes arrived, a response is ready, the
 was granted) leads to `_advance`, which takes requests while there is room and sends what can be
 sent. A connection has no task and no lock, and a timer only while its client is held back.
 A small request is handled in the pass of the loop in which it arrives. A connection that sends
-more than `REQUESTS_AT_ONCE`, or what takes longer than `ADVANCE_MS`, continues when the fair
+more than `REQUESTS_AT_ONCE`, or what takes longer than `AT_ONCE_NS`, continues when the fair
 scheduler calls it, and is not read meanwhile: requests of quiet connections are handled in between.
 """
 
@@ -35,12 +35,11 @@ from millrace_wire.frame_reader import FramingError
 
 REQUESTS_AT_ONCE = 64
 """One read can hold thousands of small requests; other connections go in between."""
+AT_ONCE_NS = 400_000
+"""Nor are requests handled for longer, but for the one that is begun."""
 REQUESTS_WHEN_BUSY = 2
+WHEN_BUSY_NS = 100_000
 """The same while chunks of other connections wait to run."""
-ADVANCE_MS = 1
-"""Requests are handled for so long before other connections go on."""
-CLOCK_EVERY = 4
-"""Requests between two looks at the clock: most reads hold fewer."""
 STREAM_BYTES = 64 << 10
 """A stream pauses when this much of its connection's output is in memory."""
 
@@ -304,8 +303,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._phase is Phase.CLOSED or self._is_handling:
             return
         if self._phase is Phase.OPEN and not self._is_scheduled:
-            busy = self._shared.scheduler.is_busy
-            self._handle_requests(REQUESTS_WHEN_BUSY if busy else REQUESTS_AT_ONCE)
+            self._handle_requests(is_busy=self._shared.scheduler.is_busy)
         self._send()
 
     def _continue(self) -> None:
@@ -316,13 +314,16 @@ class Connection(asyncio.BufferedProtocol):
         if self._responses.is_behind:
             self._responses.move_on()
         elif self._phase is Phase.OPEN:
-            self._handle_requests(REQUESTS_AT_ONCE)
+            self._handle_requests(is_busy=False)
         self._send()
 
-    def _handle_requests(self, count_max: int) -> None:
+    def _handle_requests(self, *, is_busy: bool) -> None:
         self._is_handling = True
         try:
-            self._take_requests(count_max)
+            if is_busy:
+                self._take_requests(REQUESTS_WHEN_BUSY, WHEN_BUSY_NS)
+            else:
+                self._take_requests(REQUESTS_AT_ONCE, AT_ONCE_NS)
         except FramingError as error:
             session = self._input.session
             assert session is not None
@@ -335,17 +336,18 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._is_handling = False
 
-    def _take_requests(self, count_max: int) -> None:
-        """Takes up to `count_max` requests, for about `ADVANCE_MS`."""
+    def _take_requests(self, count_max: int, time_ns: int) -> None:
+        """Takes up to `count_max` requests; no further one begins after `time_ns`."""
         source = self._input
         session = source.session or self._open_session()
         if session is None:
             source.has_more = False
             return
         responses, is_sequential = self._responses, session.is_sequential
-        began_ms = -1
+        now_ns = self._shared.clock.monotonic_ns
+        ends_ns = 0
         source.has_more = True
-        for taken in range(1, count_max + 1):
+        for _ in range(count_max):
             if self._phase is not Phase.OPEN or source.held is not None:
                 return
             if not responses.has_room(is_sequential=is_sequential):
@@ -353,17 +355,15 @@ class Connection(asyncio.BufferedProtocol):
             request = source.next_request(session, responses.held_bytes)
             if request is None:
                 return
+            if not ends_ns and source.reader.unread_bytes:
+                ends_ns = now_ns() + time_ns
             owned = source.reader.owned
             responses.take(session.handle(request, owned=owned), len(request), self)
             if not owned and isinstance(request, memoryview):
                 # A handler that kept the view would read other connections' bytes.
                 request.release()
-            if not taken % CLOCK_EVERY and source.reader.unread_bytes:
-                now_ms = self._shared.clock.monotonic_ms()
-                if began_ms < 0:
-                    began_ms = now_ms
-                elif now_ms - began_ms >= ADVANCE_MS:
-                    return
+            if ends_ns and now_ns() >= ends_ns:
+                return
 
     def _open_session(self) -> Session | None:
         session = self._input.open_session(self)
