@@ -44,10 +44,10 @@ COPY_COST = 8
 """How many bytes of a file are sent while one is copied, when its pages are there."""
 JOINED_BYTES = 64 << 10
 """Small parts are joined up to this size; a part this large is not copied."""
-SMALL_SLICE_BYTES = 1 << 10
+SMALL_SLICE_BYTES = 4 << 10
 """A slice of a file up to this size is read and joined as well, when it is one of many: `sendfile`
 takes 5 to 10 us for any size, reading a few bytes takes 1."""
-MANY_PARTS = 32
+MANY_PARTS = 6
 """From so many parts in the queue on, small slices are joined. With fewer, the peer takes the first
 response while the next is sent: joined responses arrive at once, and later."""
 JOINED_SLICES = 64
