@@ -40,6 +40,8 @@ UNCLEAN = -1
 REGISTER_AGAIN_MS = 100
 REPORT_TIMEOUT_MS = 30_000
 """For the report of new replicas to the active controller."""
+_ASKED_AGAIN = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
+"""A registration is refused for a time only, unless another process has the broker's id."""
 _PASSING = {
     ErrorCode.DISK_FULL: errno.ENOSPC,
     ErrorCode.NOT_CONTROLLER: errno.ETIMEDOUT,
@@ -156,13 +158,10 @@ class BrokerLifecycle:
 
     async def _registered(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         """The controller's response. After a process that was killed it comes with the end of that
-        one's session, and until then a process that is alive cannot be told from it. A change that
-        was not committed in time is asked for again: a registration that comes twice is one."""
-        clock, refused_ms = self._env.clock, None
-        patience_ms = {
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION: 2 * self._session_timeout_ms,
-            ErrorCode.REQUEST_TIMED_OUT: self._register_timeout_ms,
-        }
+        one's session: until then a process that is alive cannot be told from it. Each new active
+        controller begins the sessions anew, so no number of sessions is enough. A change that was
+        not committed in time is asked for again: a registration that comes twice is one."""
+        clock, until_ms = self._env.clock, None
         while True:
             try:
                 return await self._controller.call(
@@ -170,8 +169,12 @@ class BrokerLifecycle:
                 )
             except ApiError as error:
                 now_ms = clock.monotonic_ms()
-                refused_ms = now_ms if refused_ms is None else refused_ms
-                if now_ms >= refused_ms + patience_ms.get(error.code, 0):
+                if error.code not in _ASKED_AGAIN:
+                    raise
+                if until_ms is None:
+                    until_ms = now_ms + self._register_timeout_ms
+                    log.warning("registration has to wait", reason=error.message)
+                if now_ms >= until_ms:
                     raise
                 await asyncio.sleep(REGISTER_AGAIN_MS / 1000)
 
