@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -83,10 +83,12 @@ async def test_a_request_behind_the_last_step_is_not_answered_before_it_is_prove
         first = await step(wire, scram.first())
         wire.send(AuthenticateRequest(SHA_256, scram.final(first.auth_bytes)))
         wire.send(LIST)
-        for _ in range(2):
-            code, _ = await wire.refusal()
-            assert code is ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert await wire.closed() == b""
+        codes = []
+        # The connection may close before the second request is taken.
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                codes.append((await wire.refusal())[0])
+        assert codes in ([ErrorCode.SASL_AUTHENTICATION_FAILED] * count for count in (1, 2))
 
 
 @pytest.mark.parametrize("user", [USER, "nobody"])
