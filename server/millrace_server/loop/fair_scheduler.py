@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 TURN_NS = 200_000
 """No further chunk begins in a pass after so long."""
-CHUNKS_MAX = 16
+CHUNKS_PER_PASS = 16
 """Nor after so many, whatever the clock says."""
 NAME_LENGTH = 256
 """Topic names have at most 249 characters. Longer names are refused, but parsing and echoing them
@@ -93,7 +93,7 @@ class FairScheduler:
     def _run(self) -> None:
         ends_ns = self._now_ns() + TURN_NS
         try:
-            for _ in range(CHUNKS_MAX):
+            for _ in range(CHUNKS_PER_PASS):
                 self._waiting.popleft()()
                 if not self._waiting or self._now_ns() >= ends_ns:
                     break

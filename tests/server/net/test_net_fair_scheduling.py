@@ -9,8 +9,7 @@ import pytest
 
 from millrace_server.environment.seams import Response
 from millrace_server.limits import Limits
-from millrace_server.loop.fair_scheduler import CHUNKS_MAX as CHUNKS_IN_A_PASS
-from millrace_server.loop.fair_scheduler import TURN_NS, FairScheduler
+from millrace_server.loop.fair_scheduler import CHUNKS_PER_PASS, TURN_NS, FairScheduler
 from millrace_server.net.connection import REQUESTS_WHEN_BUSY, Connection
 from tests.server.net.conftest import Answer, ChunkClock, Serve, frame_of, until
 
@@ -46,7 +45,7 @@ async def test_small_requests_are_answered_between_the_chunks_of_a_large_one(ser
 @pytest.mark.parametrize("busy", [1, 2, 20])
 @pytest.mark.parametrize(
     ("chunk_ns", "in_a_pass"),
-    [(TURN_NS, 1), (TURN_NS // 2, 2), (TURN_NS // 10, 10), (0, CHUNKS_IN_A_PASS)],
+    [(TURN_NS, 1), (TURN_NS // 2, 2), (TURN_NS // 10, 10), (0, CHUNKS_PER_PASS)],
 )
 async def test_chunks_run_for_a_short_time_in_a_pass_of_the_loop(
     busy: int, chunk_ns: int, in_a_pass: int
