@@ -111,16 +111,15 @@ class _Reader:
             self._field(field_type, name, variable, path)
         self._end_run(path)
         cls = self.text.use(type_.cls.__name__, type_.cls)
-        if type_.tags is not None:
-            tagged = self._tags(type_, prefix, path)
-            values = [f"{n}={v}" for n, v in zip(type_.names, variables, strict=True)]
-            return f"{cls}({', '.join([*values, *tagged])})"
-        declared = tuple(field.name for field in dataclasses.fields(type_.cls))
-        if declared[: len(variables)] == type_.names:
-            return f"{cls}({', '.join(variables)})"
-        # A field of a later version stands between those of this one.
-        pairs = zip(type_.names, variables, strict=True)
-        return f"{cls}({', '.join(f'{name}={variable}' for name, variable in pairs)})"
+        tagged = [] if type_.tags is None else self._tags(type_, prefix, path)
+        declared = [field.name for field in dataclasses.fields(type_.cls)]
+        # By position as far as that goes, which takes half the time: up to a field of another
+        # version that stands between those of this one.
+        values = [
+            variable if name == at_position else f"{name}={variable}"
+            for name, at_position, variable in zip(type_.names, declared, variables, strict=False)
+        ]
+        return f"{cls}({', '.join([*values, *tagged])})"
 
     def _field(self, type_: WireType, name: str, variable: str, path: str) -> None:
         if type_ in FORMATS:
@@ -174,9 +173,11 @@ class _Reader:
             text.add(f"{variables[tag]} = {default_name}")
         with text.block(f"if {count}:"):
             self._check(f"{count} > {TAGS_MAX}", wrong)
-        text.add("position = start")
-        with text.block(f"for _ in range({count}):"):
-            self._tag(type_, variables, prefix, path, where)
+            text.add("position = start")
+            with text.block(f"for _ in range({count}):"):
+                self._tag(type_, variables, prefix, path, where)
+        with text.block("else:"):
+            text.add("position = start")
         return [f"{each.name}={variables[each.tag]}" for each in type_.tags or ()]
 
     def _tag(
