@@ -35,6 +35,8 @@ from millrace_wire.errors import RequestFailed, RequestRefused
 log = get_logger("millrace.peers")
 M = TypeVar("M", bound=Message)
 Key = tuple[int, Channel]
+SOFTWARE_VERSION = version("millrace")
+"""Read once: it is a file."""
 CONNECT_TIMEOUT_MS = 2_000
 REFUSED_LINE_MS = 60_000
 RETRY_MS = 100
@@ -160,7 +162,7 @@ class PeerConnections:
             raise PeerUnreachable(f"the address of broker {broker_id} is not known")
         config = ConnectionConfig(
             software="millrace-broker",
-            software_version=version("millrace"),
+            software_version=SOFTWARE_VERSION,
             client_id=f"broker-{self._hello(broker_id).broker_id}-{channel.value}",
             connect_timeout_ms=CONNECT_TIMEOUT_MS,
             receive_bytes_max=RESPONSE_BYTES_MAX,
