@@ -252,6 +252,7 @@ class Broker:
             controller=self.controller,
             forwarded=ForwardedTopics(self.controller, self.metadata),
             throttle=self.throttle,
+            scheduler=self.scheduler,
         )
         self.groups = GroupCoordinatorService(
             env=self.env,

@@ -223,6 +223,22 @@ async def test_validate_only_answers_and_changes_nothing(broker: Broker, wire: W
     assert exists.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+async def test_other_requests_are_served_while_many_partitions_are_validated(
+    broker: Broker,
+) -> None:
+    topics = tuple(NewTopic(f"t{number}", 1_000, -1, ()) for number in range(3))
+    request = CreateTopicsRequest(topics, validate_only=True)
+    async with connect(broker.port) as wire, connect(broker.port) as other:
+        validating = asyncio.ensure_future(wire.ask(request, CreateTopicsResponse))
+        served = 0
+        while not validating.done():
+            await other.ask(MetadataRequest(()), MetadataResponse)
+            served += 1
+        assert [topic.error_code for topic in (await validating).topics] == [0, 0, 0]
+    # One may come before the request, one after it.
+    assert served > 3
+
+
 async def test_of_concurrent_creations_of_one_name_exactly_one_wins(broker: Broker) -> None:
     async def create() -> int:
         async with connect(broker.port) as wire:
