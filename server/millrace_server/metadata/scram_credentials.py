@@ -30,7 +30,7 @@ from millrace_server.principal import USER_BYTES_MAX, is_user_name
 USERS_MAX = 10_000
 ALTERATIONS_MAX = 100
 """Of one request: each takes 20 us, in which no other request is answered."""
-SALT_BYTES_MIN, SALT_BYTES_MAX = 8, 255
+SALT_BYTES_MIN, SALT_BYTES_MAX = 4, 255
 SECRET_BYTES = 32
 """Of the cluster's secret, from which it derives the salts of names without a user."""
 
