@@ -63,7 +63,10 @@ class Operation(IntEnum):
 
 
 _SOURCES = {"topic": Source.TOPIC, "broker": Source.STATIC_BROKER, "default": Source.DEFAULT}
-_OF_BROKERS = "A broker reads its settings when it starts; change its file, then start it again"
+_OF_BROKERS = (
+    "A broker's settings are in its file; change it there, then send the broker SIGHUP, or start "
+    "it again for a setting that cannot be reloaded"
+)
 
 
 # Describing
