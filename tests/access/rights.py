@@ -141,5 +141,5 @@ TEXT = {
     "STATS millrace_connections": "DESCRIBE cluster",
     f"TAIL {TOPIC} 0": "READ topic",
 }
-"""By the line that is typed. TOPICS and GROUPS leave out what may not be seen. DESCRIBE needs
+"""By the line that is typed. TOPICS, GROUPS and LAG leave out what may not be seen. DESCRIBE needs
 DESCRIBE_CONFIGS as well, of a topic that there is."""

@@ -25,9 +25,11 @@ from millrace_protocol.kafka.metadata import (
 )
 from millrace_protocol.kafka.produce import ProducePartition, ProduceRequest, ProduceTopic
 from millrace_protocol.kafka.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from millrace_protocol.kafka.topics import DeleteTopicsRequest, DeleteTopicState
 from millrace_protocol.messages import acls, group_admin, group_offsets
 from millrace_server.api_error import ApiError
 from millrace_server.metadata.acls import AclEntry, AclFilter
+from millrace_server.principal import ANONYMOUS
 from millrace_server.services.request_context import THIS_BROKER, RequestContext
 from millrace_server.testing import Broker, Cluster
 from tests.access.conftest import EVERYTHING, ROOT, allow, set_acls
@@ -143,6 +145,20 @@ async def test_all_offsets_of_a_group_are_those_of_topics_that_may_be_described(
     assert [(each.error_code, each.offset) for each in found.partitions] == [(DENIED, -1), (0, 1)]
 
 
+async def test_the_lag_of_a_group_is_that_of_topics_that_may_be_described(
+    made: Broker, text: Text
+) -> None:
+    """W-8.4"""
+    await set_acls(made, [allow("DESCRIBE", "group", "seen", ANONYMOUS)])
+    assert await text.ask("LAG seen") == ["OK 0 partitions"]
+    seen = [allow("DESCRIBE", kind, "seen", ANONYMOUS) for kind in ("group", "topic")]
+    await set_acls(made, seen)
+    assert await text.ask("LAG seen") == [
+        "topic seen partition 0 committed 1 high watermark 1 lag 0 member -",
+        "OK 1 partition",
+    ]
+
+
 async def test_offsets_of_a_topic_are_changed_by_its_readers_alone(
     made: Broker, wire: Wire
 ) -> None:
@@ -194,6 +210,13 @@ async def test_a_topic_without_rights_has_no_id(made: Broker, kafka: KafkaWire) 
     assert await codes() == [0, 0, 0]
     await set_acls(made, [allow("READ", "topic", "seen")])
     assert await codes() == [DENIED, 0, 0]
+
+
+async def test_a_refused_deletion_tells_no_id(made: Broker, kafka: KafkaWire) -> None:
+    wanted = tuple(DeleteTopicState(name) for name in ("seen", "none"))
+    refused = await kafka.call(DeleteTopicsRequest(wanted), 6)
+    found = [(each.name, each.topic_id, each.error_code) for each in refused.responses]
+    assert found == [("seen", NO_ID, DENIED), ("none", NO_ID, DENIED)]
 
 
 async def test_a_change_of_the_entries_counts_from_the_next_request_on(

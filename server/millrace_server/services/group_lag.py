@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from millrace_protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
@@ -38,13 +38,22 @@ class PartitionLag:
 class GroupLag:
     """The partitions of a group, sorted; each is looked up when the iterator reaches it."""
 
-    def __init__(self, committed: GroupOffsets, owners: Owners, partitions: PartitionTable) -> None:
+    def __init__(
+        self,
+        committed: GroupOffsets,
+        owners: Owners,
+        partitions: PartitionTable,
+        *,
+        sees: Callable[[str], bool],
+    ) -> None:
+        """Of the topics for which `sees` is true."""
         self._committed = committed
         self._owners = owners
         self._partitions = partitions
         self._numbers = {
             topic: sorted({*committed.get(topic, ()), *owners.get(topic, ())})
             for topic in sorted({*committed, *owners})
+            if sees(topic)
         }
 
     def __len__(self) -> int:

@@ -263,7 +263,8 @@ class GroupCoordinatorService:
         _expect(result, DeleteGroupResult)
 
     async def lag(self, context: RequestContext, group: str) -> GroupLag:
-        """The lag in each partition that the group has committed for or a member has."""
+        """The lag in each partition that the group has committed for or a member has, in topics
+        that the client may know of."""
         context.check_group(Operation.DESCRIBE, group)
         if OFFSETS_TOPIC not in self._cache.image.topics:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group!r}")
@@ -271,7 +272,13 @@ class GroupCoordinatorService:
             group, lambda shard: (shard.describe(group), shard.image.of_group(group))
         )
         owners = await owners_of(described, self._scheduler)
-        return GroupLag(committed, owners, self._partitions)
+        # A member may name any topic in its assignment.
+        return GroupLag(
+            committed,
+            owners,
+            self._partitions,
+            sees=lambda topic: context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic),
+        )
 
     def on_topic_deleted(self, topic: str) -> None:
         """Deletes the offsets of a topic in all groups."""

@@ -132,5 +132,6 @@ async def _delete(
     try:
         await services.topics.delete(context, name)
     except ApiError as error:
-        return DeletableTopicResult(name, topic_id, kafka_code(error.code), error.message)
+        # An id would tell a client without rights that there is such a topic.
+        return DeletableTopicResult(name, wanted.topic_id, kafka_code(error.code), error.message)
     return DeletableTopicResult(name, topic_id)
