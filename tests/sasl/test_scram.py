@@ -152,6 +152,16 @@ def test_a_client_may_send_its_nonce_twice() -> None:
     assert isinstance(broker.step(f"{without_proof},p={proof}".encode()), Accepted)
 
 
+def test_a_final_nonce_of_any_characters_is_a_failed_login() -> None:
+    scram, broker = client(), exchange()
+    challenge = broker.step(scram.first())
+    assert isinstance(challenge, Challenge)
+    both = challenge.message.decode().partition(",")[0].removeprefix("r=")
+    proof = b64encode(bytes(32)).decode()
+    with pytest.raises(SaslFailed, match="the user or the password is wrong"):
+        broker.step(f"c=biws,r={'é' * len(both)},p={proof}".encode())
+
+
 @given(st.data())
 def test_a_final_message_that_is_changed_anywhere_is_refused(data: st.DataObject) -> None:
     scram, broker = client(), exchange()

@@ -126,7 +126,9 @@ class ScramExchange:
         stored_key = hashlib.new(self._mechanism.hash_name, client_key).digest()
         is_proved = hmac.compare_digest(stored_key, credential.stored_key)
         # librdkafka sends its own nonce once more before it until 2.6.1, and Kafka takes that too.
-        is_of_exchange = hmac.compare_digest(nonce[-len(self._nonce) :], self._nonce)
+        # As bytes: text that is compared so has to be ASCII.
+        sent = nonce[-len(self._nonce) :].encode()
+        is_of_exchange = hmac.compare_digest(sent, self._nonce.encode())
         if not (is_of_exchange and is_proved):
             raise invalid_credentials(self.mechanism, self._user)
         server_signature = signature(self._mechanism, credential.server_key, auth_message)
