@@ -13,6 +13,7 @@ import pytest
 
 from millrace import Admin
 from millrace._cluster.scram_client import ScramClient
+from millrace.quotas import QuotaEntity
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.authenticate import AuthenticateRequest, AuthenticateResponse
 from millrace_protocol.messages.hello import HelloRequest, HelloResponse
@@ -258,6 +259,17 @@ async def test_a_failed_login_is_answered_after_the_delay_and_holds_up_no_other(
             assert (await other.ask(LIST, MetadataResponse)).topics == ()
             assert not waiting.done()
             waiting.cancel()
+
+
+async def test_quotas_of_anonymous_clients_hold_up_no_login(broker: Broker) -> None:
+    # The first request of an anonymous client uses up its time for the rest of the test.
+    anonymous = QuotaEntity(user="ANONYMOUS")
+    async with Admin(broker.servers) as admin:
+        (await admin.alter_quotas({anonymous: {"request_percentage": 0.001}}))[anonymous].unwrap()
+    for _ in range(2):
+        async with asyncio.timeout(HANG_TIMEOUT_S), connect(port_of(broker, "sasl")) as wire:
+            await log_in(wire, scram_client())
+            await wire.topics()
 
 
 async def test_a_removed_user_keeps_its_connections_and_makes_no_new_ones(broker: Broker) -> None:

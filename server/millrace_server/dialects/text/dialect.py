@@ -91,7 +91,8 @@ class TextSession:
     def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         """Answers one typed line; an empty one is not answered."""
         throttle = self._services.throttle
-        if throttle.cache.image.quotas.entities:
+        # Before the login every client has one name. They would share one quota.
+        if throttle.cache.image.quotas.entities and self._context.is_authenticated:
             return throttle.timed(self._context, lambda: self._handle(request))
         return self._handle(request)
 
