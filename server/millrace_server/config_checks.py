@@ -170,7 +170,7 @@ def _check_initial_user(config: BrokerConfig) -> None:
         raise _error(
             "initial_user",
             f"{config.initial_user!r} is no name of a user; it has 1 to {USER_BYTES_MAX} bytes of "
-            "printable characters",
+            "printable characters, and is not ANONYMOUS",
         )
 
 

@@ -27,8 +27,11 @@ def is_user_name(name: str) -> bool:
 
     >>> is_user_name("loader"), is_user_name(""), is_user_name("a\\nb")
     (True, False, False)
+    >>> is_user_name("ANONYMOUS")  # Of clients that have not authenticated.
+    False
     """
-    return 1 <= len(name.encode()) <= USER_BYTES_MAX and name.isprintable()
+    is_one = 1 <= len(name.encode()) <= USER_BYTES_MAX and name.isprintable()
+    return is_one and user_principal(name) != ANONYMOUS
 
 
 def user_principal(name: str) -> str:

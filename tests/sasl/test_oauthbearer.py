@@ -82,6 +82,8 @@ def test_a_token_names_its_user_until_it_expires(changes: dict[str, Any]) -> Non
         ({"sub": None}, "names no user"),
         ({"sub": ["ada"]}, "names no user"),
         ({"sub": "a\nb"}, "names no user"),
+        ({"sub": "x" * 256}, "names no user"),
+        ({"sub": "ANONYMOUS"}, "names no user"),
     ],
 )
 def test_a_token_that_says_something_else_is_refused(changes: dict[str, Any], why: str) -> None:

@@ -59,6 +59,7 @@ def what_no_password_can_be_is_refused_for_its_user(target: Target) -> None:
         (bad, 3, 4096, SALT, PASSWORD): UNSUPPORTED_SASL_MECHANISM,
         ("", SHA_256, 4096, SALT, PASSWORD): UNACCEPTABLE_CREDENTIAL,
         ("a\nb", SHA_256, 4096, SALT, PASSWORD): UNACCEPTABLE_CREDENTIAL,
+        ("ANONYMOUS", SHA_256, 4096, SALT, PASSWORD): UNACCEPTABLE_CREDENTIAL,
         ("x" * 256, SHA_256, 4096, SALT, PASSWORD): UNACCEPTABLE_CREDENTIAL,
     }
     with target.connect() as wire:

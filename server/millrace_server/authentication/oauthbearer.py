@@ -19,6 +19,7 @@ from millrace_server.authentication.exchange import (
     Step,
     Waiting,
 )
+from millrace_server.principal import is_user_name
 
 OAUTHBEARER = "OAUTHBEARER"
 SKEW_S = 30
@@ -64,7 +65,7 @@ def user_of(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> tuple[
     if rules.audience and rules.audience not in audiences:
         raise TokenRefused(f"its audience is {', '.join(map(_shown, audiences[:3]))}")
     user = claims.get(rules.user_claim)
-    if not isinstance(user, str) or not user or not user.isprintable():
+    if not (isinstance(user, str) and is_user_name(user)):
         raise TokenRefused(f"it names no user ({rules.user_claim})")
     return user, int((expires_s + SKEW_S) * 1000)
 

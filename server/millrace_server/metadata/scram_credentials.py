@@ -183,7 +183,7 @@ def _no_name(user: str) -> ApiError:
     return ApiError(
         ErrorCode.UNACCEPTABLE_CREDENTIAL,
         f"{quoted(user)} is no name of a user; it has 1 to {USER_BYTES_MAX} bytes of printable "
-        "characters",
+        "characters, and is not ANONYMOUS",
     )
 
 

@@ -37,7 +37,7 @@ from millrace_server.config import BrokerConfig
 from millrace_server.environment.seams import Environment
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.metadata.cache import MetadataCache
-from millrace_server.principal import user_principal
+from millrace_server.principal import ANONYMOUS, user_principal
 from millrace_server.services.request_context import RequestContext
 from millrace_server.statistics import Registry, metrics
 
@@ -239,6 +239,8 @@ class AuthenticationService:
         sasl = context.sasl
         assert sasl is not None
         principal = user_principal(accepted.user)
+        if principal == ANONYMOUS:
+            raise SaslFailed("The name is that of clients without one", user=accepted.user)
         if context.is_authenticated and principal != context.principal:
             raise SaslFailed(
                 f"The connection is of {context.principal}, and stays so when it authenticates "
