@@ -122,8 +122,11 @@ class LoginAttempts:
         return True
 
     def succeeded(self, host: str) -> None:
-        """A user of the address has logged in: its failures are forgotten."""
-        self._failed_s.pop(_attempting(host), None)
+        """The newest attempt of the address was none that failed. Those before it count: else
+        who has one name could guess at another one without end."""
+        attempts = self._failed_s.get(_attempting(host))
+        if attempts:
+            attempts.pop()
 
 
 def _attempting(host: str) -> str:

@@ -75,6 +75,13 @@ def test_an_address_may_fail_so_often_in_a_minute() -> None:
     assert attempts.may_try("192.0.2.2", 0)
     assert attempts.may_try("192.0.2.1", FAILURES_S)
     attempts.succeeded("192.0.2.1")
+    for _ in range(FAILURES_MAX - 1):
+        assert attempts.may_try("192.0.2.1", FAILURES_S)
+    for _ in range(FAILURES_MAX):  # Own logins give no more guesses.
+        assert attempts.may_try("192.0.2.1", FAILURES_S)
+        attempts.succeeded("192.0.2.1")
+    assert attempts.may_try("192.0.2.1", FAILURES_S)
+    assert not attempts.may_try("192.0.2.1", FAILURES_S)
     for number in range(FAILURES_MAX):
         assert attempts.may_try(f"2001:db8::{number}", 0)
     assert not attempts.may_try("2001:db8::ffff", 0)
