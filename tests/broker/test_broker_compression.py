@@ -68,6 +68,20 @@ async def test_pipelined_batches_stay_in_order_whatever_their_codec(wire: Wire) 
     assert [(r.error_code, r.base_offset) for r in results] == [(0, 2 * n) for n in range(40)]
 
 
+async def test_pipelined_requests_stay_in_order_when_one_waits_for_another_partition(
+    wire: Wire,
+) -> None:
+    """W-2.6"""
+    await wire.create("looked-into", configs={"compression.type": "zstd"})
+    await wire.create("t")
+    for n in range(20):
+        slow = ProducePartition("looked-into", 0, compressed(Codec.NONE, [bytes(500_000)]))
+        parts = (ProducePartition("t", 0, batch(b"%d" % n)),)
+        wire.send(ProduceRequest(1, 30_000, parts if n % 2 else (slow, *parts)))
+    results = [(await wire.answer(ProduceResponse)).partitions[-1] for _ in range(20)]
+    assert [(r.error_code, r.base_offset) for r in results] == [(0, n) for n in range(20)]
+
+
 async def test_a_payload_that_is_broken_or_too_large_is_refused(wire: Wire) -> None:
     await wire.create("t", configs={"compression.type": "lz4", "max.message.bytes": "2000000"})
     broken = bytearray(compressed(Codec.ZSTD))

@@ -1,11 +1,11 @@
-"""Batches that wait before they are appended, and those of the same partition behind them."""
+"""Requests that wait before they have appended all their batches, and those behind them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+from millrace_server.services.request_context import RequestContext
 
 
 @dataclass(slots=True)
@@ -15,21 +15,37 @@ class _Turn:
 
 
 class AppendTurns:
-    """Batches of one partition are appended in the order of the requests (wire_spec.md W-2.6)."""
+    """The batches of one connection are appended in the order of its requests (W-2.6).
+
+    A request that has to wait takes the turn of its connection first, and gives it back when its
+    last batch is appended. A later request waits for the turn before its first batch.
+    """
 
     def __init__(self) -> None:
-        self.waiting: dict[tuple[str, int], _Turn] = {}
-        """Partitions of which a batch waits."""
+        self._turns: dict[int, _Turn] = {}
+        """By the identity of the context, which lives as long as its requests."""
 
-    @asynccontextmanager
-    async def take(self, partition: tuple[str, int]) -> AsyncIterator[None]:
-        """Waits for the turn of a batch, which is appended without an `await` behind it."""
-        turn = self.waiting.setdefault(partition, _Turn())
+    def is_taken(self, context: RequestContext) -> bool:
+        """Whether an earlier request of the connection has batches that are not appended."""
+        return bool(self._turns) and id(context) in self._turns
+
+    async def take(self, context: RequestContext) -> None:
+        """Waits for the turn of a request; `give_back` follows."""
+        turn = self._turns.setdefault(id(context), _Turn())
         turn.takers += 1
         try:
-            async with turn.lock:
-                yield
-        finally:
-            turn.takers -= 1
-            if not turn.takers:
-                del self.waiting[partition]
+            await turn.lock.acquire()
+        except BaseException:
+            self._leave(context, turn)
+            raise
+
+    def give_back(self, context: RequestContext) -> None:
+        """The request appends nothing more."""
+        turn = self._turns[id(context)]
+        turn.lock.release()
+        self._leave(context, turn)
+
+    def _leave(self, context: RequestContext, turn: _Turn) -> None:
+        turn.takers -= 1
+        if not turn.takers:
+            del self._turns[id(context)]

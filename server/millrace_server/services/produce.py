@@ -99,51 +99,67 @@ class ProduceService:
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, sentence)
         if self._throttle.cache.image.quotas.entities:
             self._throttle.count_produced(context, sum(len(batch) for _, _, batch in batches))
-        is_by_all = acks == ACKS_ALL
-        results: list[Produced] = []
-        wait: _AckWait | None = None
-        is_borrowed = len(batches) <= CHUNK_BATCHES
-        waiting = self._turns.waiting
-        for index in range(len(batches)):
-            if index and not index % CHUNK_BATCHES:
-                await self._scheduler.yield_()
-            topic, number, batch = batches[index]
-            partition = None
-            try:
-                partition, header = self._check(context, topic, number, batch)
-                config, producer_id = partition.config, header.producer_id
-                if (
-                    (producer_id >= 0 and not self._producer_ids.was_given(producer_id))
-                    or config.codec not in (None, header.attributes & CODEC_MASK)
-                    or (config.compacts and is_long(batch))
-                    or (waiting and (topic, number) in waiting)
-                ):
-                    if is_borrowed:
-                        is_borrowed, batches = False, _copies(batches)
-                        batch = batches[index][2]
-                    async with self._turns.take((topic, number)):
-                        batch = await self._look_into(partition, batch, header)
-                    partition, header = self._check(context, topic, number, batch)
-                elif config.compacts:
-                    check_keys(topic, batch, header)
-                if producer_id >= 0:
-                    self._check_producer(header)
-                if is_by_all and partition.replica is not None:
-                    partition.replica.check_append()
-                appended = partition.append(batch, header, now_ms=self._env.clock.wall_ms())
-            except CORE_ERRORS as error:
-                refused = _or_next_leader(self._refusal(topic, number, error), partition)
-                results.append(Produced.refused(topic, number, refused))
-                continue
-            end_offset = appended.last_offset + 1
-            if acks != ACKS_NONE and not partition.is_acked(end_offset, is_by_all=is_by_all):
-                wait = wait or _AckWait(results, is_by_all=is_by_all)
-                wait.add(index, partition, end_offset)
-            stored = appended.base_offset, appended.log_append_time_ms, partition.start_offset
-            results.append(Produced(topic, number, ErrorCode.NONE, None, *stored))
+        results, wait = await self._append_all(context, batches, acks)
         if wait is not None:
             await self._acked(wait, timeout_ms)
         return results
+
+    async def _append_all(
+        self, context: RequestContext, batches: Sequence[ToAppend], acks: int
+    ) -> tuple[list[Produced], _AckWait | None]:
+        """The results, and the wait for acks that some of them need."""
+        is_by_all = acks == ACKS_ALL
+        results: list[Produced] = []
+        wait: _AckWait | None = None
+        is_borrowed, has_turn = len(batches) <= CHUNK_BATCHES, False
+        try:
+            if self._turns.is_taken(context):
+                if is_borrowed:
+                    is_borrowed, batches = False, _copies(batches)
+                await self._turns.take(context)
+                has_turn = True
+            for index in range(len(batches)):
+                if index and not index % CHUNK_BATCHES:
+                    await self._scheduler.yield_()
+                topic, number, batch = batches[index]
+                partition = None
+                try:
+                    partition, header = self._check(context, topic, number, batch)
+                    config, producer_id = partition.config, header.producer_id
+                    if (
+                        (producer_id >= 0 and not self._producer_ids.was_given(producer_id))
+                        or config.codec not in (None, header.attributes & CODEC_MASK)
+                        or (config.compacts and is_long(batch))
+                    ):
+                        if is_borrowed:
+                            is_borrowed, batches = False, _copies(batches)
+                            batch = batches[index][2]
+                        if not has_turn:
+                            await self._turns.take(context)
+                            has_turn = True
+                        batch = await self._look_into(partition, batch, header)
+                        partition, header = self._check(context, topic, number, batch)
+                    elif config.compacts:
+                        check_keys(topic, batch, header)
+                    if producer_id >= 0:
+                        self._check_producer(header)
+                    if is_by_all and partition.replica is not None:
+                        partition.replica.check_append()
+                    appended = partition.append(batch, header, now_ms=self._env.clock.wall_ms())
+                except CORE_ERRORS as error:
+                    refused = _or_next_leader(self._refusal(topic, number, error), partition)
+                    results.append(Produced.refused(topic, number, refused))
+                    continue
+                end_offset = appended.last_offset + 1
+                if acks != ACKS_NONE and not partition.is_acked(end_offset, is_by_all=is_by_all):
+                    wait = wait or _AckWait(results, is_by_all=is_by_all)
+                    wait.add(index, partition, end_offset)
+                stored = appended.base_offset, appended.log_append_time_ms, partition.start_offset
+                results.append(Produced(topic, number, ErrorCode.NONE, None, *stored))
+        finally:
+            if has_turn:
+                self._turns.give_back(context)
+        return results, wait
 
     async def _acked(self, wait: _AckWait, timeout_ms: int) -> None:
         """Returns when every batch is acked or refused, or the time is over."""
