@@ -34,6 +34,7 @@ from millrace_protocol.kafka.metadata import MetadataRequest
 from millrace_protocol.kafka.producer_ids import InitProducerIdRequest
 from millrace_server.dialects.kafka.setting_names import KAFKA_NAMES
 from millrace_server.testing import Broker, Cluster
+from millrace_server.topic_config import TOPIC_CONFIG_KEYS
 from tests.broker.wire import batch
 from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.kafka.kafka_wire import KafkaWire, connect_kafka, produce, topic_id
@@ -268,6 +269,9 @@ async def test_settings_of_a_topic_are_described_with_their_sources(
     found = named(await wire.call(configs.DescribeConfigsRequest((some,)), version))
     assert [*found] == ["segment.ms"]
     assert found["segment.ms"].synonyms == ()
+    unnamed = configs.DescribeConfigsResource(TOPIC, "t", ())
+    found = named(await wire.call(configs.DescribeConfigsRequest((unnamed,)), version))
+    assert found.keys() == TOPIC_CONFIG_KEYS.keys()
 
 
 async def test_settings_of_a_broker_are_described_and_change_with_a_restart(

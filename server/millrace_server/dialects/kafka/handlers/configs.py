@@ -110,7 +110,7 @@ def _describe(
         code = kafka_code(error.code)
         return messages.DescribeConfigsResult(code, error.message, kind, name)
     keys = resource.configuration_keys
-    chosen = [each for each in found if keys is None or each.name in keys]
+    chosen = [each for each in found if not keys or each.name in keys]
     for each in chosen:
         if not request.include_synonyms:
             each.synonyms = ()
