@@ -27,6 +27,7 @@ from tests.broker.wire import (
     until,
     values_of,
 )
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 LONG_MS = 120_000
 
@@ -190,6 +191,20 @@ async def test_a_fetch_does_not_wait_for_more_than_fits(wire: Wire) -> None:
     request = fetch_request([("t", 0, 0)], max_wait_ms=LONG_MS, min_bytes=1 << 20, max_bytes=500)
     (result,) = (await wire.ask(request, FetchResponse)).partitions
     assert len(result.records) > 500
+
+
+async def test_a_fetch_does_not_wait_where_its_read_was_cut(wire: Wire) -> None:
+    """W-4.4.4: by its bound, between two batches, or by the end of a segment."""
+    await wire.create("t", configs={"segment.bytes": "10000"})
+    for _ in range(12):
+        await wire.produce("t", batch(b"x" * 1_000))
+    for max_bytes in (5_000, 1 << 20):
+        request = fetch_request(
+            [("t", 0, 0)], max_wait_ms=LONG_MS, min_bytes=max_bytes, max_bytes=max_bytes
+        )
+        async with asyncio.timeout(HANG_TIMEOUT_S):
+            (result,) = (await wire.ask(request, FetchResponse)).partitions
+        assert 0 < len(result.records) < max_bytes
 
 
 @pytest.mark.parametrize(("min_bytes", "max_wait_ms"), [(0, LONG_MS), (1, 0), (-1, -1)])

@@ -62,6 +62,8 @@ class Fetched:
     records: FileSlice | None = None
     readable_bytes: int = 0
     """`HighWatermark.readable_bytes` at the moment of the read."""
+    is_cut: bool = False
+    """Whether more is readable behind the records: the read was bounded, or a segment ends."""
 
     @property
     def size(self) -> int:
@@ -223,6 +225,7 @@ class FetchService:
             if left > 0 and not (is_behind and partition.replica is not None):
                 found = partition.read(want.offset, max_bytes=min(want.max_bytes, left))
                 fetched.records = found.slice
+                fetched.is_cut = found.next_offset < partition.high_watermark
             elif left <= 0 and not is_behind:
                 partition.check_readable(want.offset)
         except CORE_ERRORS as error:
@@ -321,10 +324,11 @@ class _WatchedPartition:
 
 
 def _is_enough(results: Sequence[Fetched], min_bytes: int) -> bool:
-    """Whether results are to be returned at once: there are `min_bytes`, or an error."""
+    """Whether results are to be returned at once: there are `min_bytes`, or all that a read may
+    give, or an error."""
     size = 0
     for found in results:
-        if found.code is not ErrorCode.NONE:
+        if found.is_cut or found.code is not ErrorCode.NONE:
             return True
         if found.records is not None:
             size += found.records.size
