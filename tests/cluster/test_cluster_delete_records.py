@@ -7,9 +7,14 @@ import pytest
 from millrace import Admin, Consumer, Producer
 from millrace.errors import BrokerTimedOut
 from millrace.records import TopicPartition
+from millrace_protocol.messages.leader_epochs import (
+    EpochPartition,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from millrace_server.services import delete_records
 from millrace_server.testing import Cluster
-from tests.broker.wire import until
+from tests.broker.wire import connect, until
 from tests.cluster.records import TOPIC, create_topic, numbers, read_all, replica, send
 
 WHERE = TopicPartition(TOPIC, 0)
@@ -52,6 +57,23 @@ async def test_a_deletion_does_not_wait_for_a_broker_that_is_fenced(cluster: Clu
     assert set(durable_starts(cluster).values()) == {60}
     await cluster.start(away)
     await until(lambda: durable_starts(cluster)[away] == 60)
+
+
+async def test_an_epoch_whose_records_are_deleted_ends_where_the_log_begins(
+    cluster: Cluster,
+) -> None:
+    """W-4.37.1: a reader that has read them all has read what the leader has."""
+    await filled(cluster)
+    await cluster.restart(await cluster.leader_of(TOPIC, 0))
+    await cluster.wait_until_in_sync(TOPIC)
+    async with Admin(cluster.servers) as admin:
+        assert (await admin.delete_records({WHERE: 100}))[WHERE].unwrap() == 100
+    leader = cluster.brokers[await cluster.leader_of(TOPIC, 0)]
+    assert replica(leader).log.end_offset_for_epoch(0) is None
+    request = OffsetForLeaderEpochRequest((EpochPartition(*WHERE, -1, 0),))
+    async with connect(leader.port) as wire:
+        (end,) = (await wire.ask(request, OffsetForLeaderEpochResponse)).partitions
+    assert (end.error_code, end.leader_epoch, end.end_offset) == (0, 0, 100)
 
 
 async def test_a_deletion_that_a_replica_in_sync_does_not_follow_is_an_error(

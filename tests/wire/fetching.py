@@ -228,7 +228,7 @@ def a_fetch_may_name_a_partition_twice(target: Target) -> None:
 
 @check("W-4.37", "W-4.37.1")
 def the_latest_epoch_ends_where_the_log_ends(target: Target) -> None:
-    """And an epoch before the first one of the log is not there."""
+    """And no epoch has none."""
     with target.connect() as wire:
         topic = target.topic(wire)
         produce(wire, topic, batch(b"a"))

@@ -91,14 +91,19 @@ class OffsetService:
         self, context: RequestContext, topic: str, number: int, epoch: int, *, current_epoch: int
     ) -> EpochEnd | None:
         """The newest epoch of a partition's log that is not above `epoch`, and where its records
-        end; None if there is none. `current_epoch` is the client's, -1 if it knows none.
+        end; where all its records are of later epochs, `epoch` and the first offset of the log.
+        None for a negative epoch. `current_epoch` is the client's, -1 if it knows none.
 
         Raises `ApiError`.
         """
         context.check_topic(Operation.DESCRIBE, topic)
         partition = self._partitions.get(topic, number)
         partition.leadership.check_epoch(current_epoch, f"{topic}-{number}")
-        return partition.log.end_offset_for_epoch(epoch)
+        found = partition.log.end_offset_for_epoch(epoch)
+        if found is None and epoch >= 0:
+            # The records of that epoch were before the log's first one.
+            return EpochEnd(epoch, partition.start_offset)
+        return found
 
     def producers(self, context: RequestContext, topic: str, number: int) -> list[ActiveProducer]:
         """The idempotent producers that a partition knows. Raises `ApiError`."""
