@@ -364,6 +364,11 @@ async def test_sequences_go_on_at_0_after_the_largest(wire: Wire) -> None:
     assert jump.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     unknown = await wire.produce("t", sequenced(producer + 1, 0, 2**31 - 1, b"b"))
     assert unknown.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
+    other, epoch = await wire.producer_id()
+    forgotten = await wire.produce("t", sequenced(other, epoch, 7, b"b"))
+    assert forgotten.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
+    # Kafka's own clients go on with another epoch for this, and not without it (KIP-360).
+    assert (unknown.log_start_offset, forgotten.log_start_offset) == (-1, 0)
 
 
 async def test_producer_ids_are_given_once(wire: Wire) -> None:

@@ -42,7 +42,9 @@ class ProducePartitionResult(Message):
     log_append_time_ms: int = wire(
         INT64, "the broker's time when the topic uses it, else -1", unit="ms since the epoch"
     )
-    log_start_offset: int = wire(INT64, "first offset still in the partition; -1 on error")
+    log_start_offset: int = wire(
+        INT64, "first offset still in the partition; -1 on errors but UNKNOWN_PRODUCER_ID"
+    )
 
 
 @dataclass(slots=True)

@@ -22,16 +22,13 @@ class AppendTurns:
     """
 
     def __init__(self) -> None:
-        self._turns: dict[int, _Turn] = {}
-        """By the identity of the context, which lives as long as its requests."""
-
-    def is_taken(self, context: RequestContext) -> bool:
-        """Whether an earlier request of the connection has batches that are not appended."""
-        return bool(self._turns) and id(context) in self._turns
+        self.taken: dict[int, _Turn] = {}
+        """Of the connections with a request that has batches to append, by the identity of the
+        context, which lives as long as its requests."""
 
     async def take(self, context: RequestContext) -> None:
         """Waits for the turn of a request; `give_back` follows."""
-        turn = self._turns.setdefault(id(context), _Turn())
+        turn = self.taken.setdefault(id(context), _Turn())
         turn.takers += 1
         try:
             await turn.lock.acquire()
@@ -41,11 +38,11 @@ class AppendTurns:
 
     def give_back(self, context: RequestContext) -> None:
         """The request appends nothing more."""
-        turn = self._turns[id(context)]
+        turn = self.taken[id(context)]
         turn.lock.release()
         self._leave(context, turn)
 
     def _leave(self, context: RequestContext, turn: _Turn) -> None:
         turn.takers -= 1
         if not turn.takers:
-            del self._turns[id(context)]
+            del self.taken[id(context)]

@@ -17,6 +17,7 @@ from millrace_protocol.records.header import CODEC_MASK
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment
 from millrace_server.limits import DECODED_BYTES_MAX
+from millrace_server.log import UnknownProducer
 from millrace_server.logs import LogRateLimiter, get_logger
 from millrace_server.loop.completion import Completion
 from millrace_server.loop.fair_scheduler import FairScheduler
@@ -56,9 +57,11 @@ class Produced:
     log_start_offset: int = -1
 
     @classmethod
-    def refused(cls, topic: str, partition: int, error: ApiError) -> Produced:
+    def refused(
+        cls, topic: str, partition: int, error: ApiError, *, log_start_offset: int = -1
+    ) -> Produced:
         """The result for a batch that was not appended, or not acked."""
-        return cls(topic, partition, error.code, error.message)
+        return cls(topic, partition, error.code, error.message, log_start_offset=log_start_offset)
 
 
 class ProduceService:
@@ -113,7 +116,7 @@ class ProduceService:
         wait: _AckWait | None = None
         is_borrowed, has_turn = len(batches) <= CHUNK_BATCHES, False
         try:
-            if self._turns.is_taken(context):
+            if self._turns.taken and id(context) in self._turns.taken:
                 if is_borrowed:
                     is_borrowed, batches = False, _copies(batches)
                 await self._turns.take(context)
@@ -147,8 +150,7 @@ class ProduceService:
                         partition.replica.check_append()
                     appended = partition.append(batch, header, now_ms=self._env.clock.wall_ms())
                 except CORE_ERRORS as error:
-                    refused = _or_next_leader(self._refusal(topic, number, error), partition)
-                    results.append(Produced.refused(topic, number, refused))
+                    results.append(self._refused(topic, number, error, partition))
                     continue
                 end_offset = appended.last_offset + 1
                 if acks != ACKS_NONE and not partition.is_acked(end_offset, is_by_all=is_by_all):
@@ -170,6 +172,17 @@ class ProduceService:
             await wait.completion
         finally:
             self._purgatory.remove(wait)
+
+    def _refused(
+        self, topic: str, number: int, error: Exception, partition: Partition | None
+    ) -> Produced:
+        refused = _or_next_leader(self._refusal(topic, number, error), partition)
+        start = -1
+        if partition is not None and isinstance(error, UnknownProducer):
+            # A producer learns from it that its earlier batches may be deleted by now. It goes on
+            # with its next epoch then (KIP-360).
+            start = partition.start_offset
+        return Produced.refused(topic, number, refused, log_start_offset=start)
 
     def _refusal(self, topic: str, number: int, error: Exception) -> ApiError:
         refused = as_api_error(error)
