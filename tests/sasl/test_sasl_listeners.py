@@ -16,6 +16,7 @@ from millrace._cluster.scram_client import ScramClient
 from millrace.quotas import QuotaEntity
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.authenticate import AuthenticateRequest, AuthenticateResponse
+from millrace_protocol.messages.fetch import FetchResponse
 from millrace_protocol.messages.hello import HelloRequest, HelloResponse
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from millrace_protocol.scram import SCRAM_MECHANISMS
@@ -23,7 +24,7 @@ from millrace_server.limits import Limits
 from millrace_server.services.authentication import AuthenticationService
 from millrace_server.services.request_context import RequestContext
 from millrace_server.testing import Broker
-from tests.broker.wire import Wire, batch, connect, until
+from tests.broker.wire import Wire, batch, connect, fetch_request, until
 from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.sasl.conftest import PASSWORD, USER, port_of
 from tests.tls.conftest import Certificates
@@ -350,6 +351,20 @@ async def broker_with_sessions(certificates: Certificates, span_ms: int) -> Asyn
             await admin.set_password("bob", "pencil")
             await admin.create_topic("t")
         yield running
+
+
+async def test_a_fetch_that_waits_ends_with_the_session() -> None:
+    """W-4.38.4"""
+    listen = "127.0.0.1:0, sasl://127.0.0.1:0"
+    async with Broker(listen=listen, authorization="off", connections_max_reauth_ms=300) as running:
+        async with Admin(running.servers) as admin:
+            await admin.set_password(USER, PASSWORD)
+            await admin.create_topic("t")
+        async with asyncio.timeout(HANG_TIMEOUT_S), connect(port_of(running, "sasl")) as wire:
+            await log_in(wire, scram_client())
+            request = fetch_request([("t", 0, 0)], max_wait_ms=300_000)
+            (result,) = (await wire.ask(request, FetchResponse)).partitions
+        assert (result.error_code, len(result.records)) == (0, 0)
 
 
 async def test_a_tail_without_records_ends_with_the_session(certificates: Certificates) -> None:

@@ -35,10 +35,15 @@ class Purgatory:
     def __len__(self) -> int:
         return len(self._parked)
 
-    def add(self, parked: Parked, timeout_ms: int) -> None:
-        """Calls `expire` after `timeout_ms`, unless the request is removed before."""
+    def add(self, parked: Parked, timeout_ms: int, *, latest_ms: int | None = None) -> None:
+        """Calls `expire` after `timeout_ms`, unless the request is removed before.
+
+        `latest_ms`, of the monotonic clock, is when it does so at the latest.
+        """
         self._parked[parked] = None
         due_ms = self._clock.monotonic_ms() + min(max(timeout_ms, 0), WAIT_MS_MAX)
+        if latest_ms is not None:
+            due_ms = min(due_ms, latest_ms)
         self._alarm.set(parked, due_ms)
 
     def remove(self, parked: Parked) -> None:

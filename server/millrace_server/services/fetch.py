@@ -153,7 +153,9 @@ class FetchService:
         self._parked_entries += entries
         self._parked_shares.add(context.principal, entries)
         context.parked_fetches += 1
-        self._purgatory.add(parked, max_wait_ms)
+        # A client whose session has ended gets no record that comes later.
+        session_end_ms = None if context.sasl is None else context.sasl.session_end_ms
+        self._purgatory.add(parked, max_wait_ms, latest_ms=session_end_ms)
         try:
             for number, (want, (size, readable_bytes)) in enumerate(
                 zip(wanted, found, strict=True), 1
