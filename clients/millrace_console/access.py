@@ -51,6 +51,7 @@ class Session:
     clients: Clients
     ends_s: float
     used_s: float
+    has_ended: bool = False
 
 
 class Sessions:
@@ -91,7 +92,10 @@ class Sessions:
     def remove(self, cookie: str) -> None:
         """The user has logged out."""
         session = self._found.pop(cookie, None)
-        if session is not None and self._idle_s is not None:
+        if session is None:
+            return
+        session.has_ended = True
+        if self._idle_s is not None:
             session.clients.end()
 
     def clear(self) -> None:

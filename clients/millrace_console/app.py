@@ -39,7 +39,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from millrace.errors import BrokerError, ConfigError, MillraceError, NotAuthorized
 from millrace_console import changes, views
-from millrace_console.access import LoginAttempts, Sessions
+from millrace_console.access import LoginAttempts, Session, Sessions
 from millrace_console.clients import Clients
 from millrace_console.errors import InputError, Refused
 from millrace_console.guard import Guard, log_in, log_out, refused
@@ -126,7 +126,8 @@ class Console:
         if request.method == "POST":
             form = parse_qs((await _read(request, _LOGIN_BYTES_MAX)).decode("utf-8", "replace"))
             name, secret = (form.get(each, [""])[0] for each in ("name", "password"))
-        elif not secret:
+        elif not secret or request.headers.get("sec-fetch-dest", "document") != "document":
+            # An image of another site with this address is no login of the user's.
             return FileResponse(STATIC / self.login.page)
         host = "" if request.client is None else request.client.host
         if not self.attempts.may_try(host, time.monotonic()):
@@ -189,7 +190,9 @@ class Console:
         count = len(topic.partitions)
         if wanted.partition is not None and wanted.partition >= count:
             raise InputError(f"partition: {wanted.topic} has 0 to {count - 1}")
-        return _EventStream(clients.tails.events(wanted, count), media_type="text/event-stream")
+        session: Session = request.state.session
+        events = clients.tails.events(wanted, count, may_go_on=lambda: not session.has_ended)
+        return _EventStream(events, media_type="text/event-stream")
 
     async def _record(self, request: Request) -> Response:
         clients, path = _clients(request), request.path_params

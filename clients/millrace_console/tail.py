@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -94,18 +94,26 @@ class Tails:
             if limit.when() is not None and not limit.expired():
                 limit.reschedule(now_s)
 
-    async def events(self, request: TailRequest, partitions: int) -> AsyncIterator[bytes]:
-        """The events of a stream, until it ends or the caller closes it."""
+    async def events(
+        self, request: TailRequest, partitions: int, *, may_go_on: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
+        """The events of a stream, until it ends or the caller closes it.
+
+        `may_go_on` is asked before each event, which is every `KEEPALIVE_S` at least.
+        """
         limit = asyncio.timeout(STREAM_S)
         self._open.add(limit)
+        last = event("end", None)
         try:
             async with limit, self._consumer() as consumer:
                 await _begin(consumer, request, partitions)
                 yield event("ready", None)
                 async for found in _records(consumer, request.wanted):
+                    if not may_go_on():
+                        break
                     yield event("records", found) if found else b": idle\n\n"
         except TimeoutError:
-            last = event("end", None)
+            pass
         except MillraceError as error:
             last = event("problem", str(error))
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 from millrace import Producer
 from millrace_console import tail
+from millrace_console.access import FAILURES_MAX
 from millrace_console.record_view import TAIL_BYTES_MAX
 from millrace_server.testing import Broker
 from tests.console.running_console import RunningConsole, running_console
+from tests.hang_timeout import HANG_TIMEOUT_S
 
 
 async def test_every_response_has_the_headers_that_keep_other_sites_out(
@@ -169,6 +172,25 @@ async def test_tails_are_bounded(console: RunningConsole, monkeypatch: pytest.Mo
     async with console.tail("clicks") as events:
         await anext(events)
         assert (await console.http.get("/api/topics/clicks/tail")).status_code == 503
+
+
+async def test_a_tail_shows_nothing_after_its_session(
+    broker: Broker, console: RunningConsole
+) -> None:
+    token = await console.log_in()
+    async with asyncio.timeout(HANG_TIMEOUT_S), console.tail("clicks") as events:
+        assert (await anext(events))[0] == "ready"
+        assert (await console.change("logout", {}, token)).status_code == 200
+        async with Producer(broker.servers) as producer:
+            await producer.send("clicks", b"later", partition=0)
+        assert await anext(events) == ("end", None)
+
+
+async def test_images_of_other_sites_are_no_logins(console: RunningConsole) -> None:
+    for _ in range(FAILURES_MAX + 1):
+        page = await console.http.get("/login?token=x", headers={"Sec-Fetch-Dest": "image"})
+        assert page.status_code == 200
+    await console.log_in()
 
 
 VALUES: dict[str, bytes] = {
