@@ -10,7 +10,6 @@ from millrace._broker_error import broker_error
 from millrace._consumer.fetch_plan import OffsetReset, Validation
 from millrace._consumer.partition_state import PartitionState
 from millrace._consumer.positions import Positions
-from millrace._consumer.read_epochs import NO_EPOCH
 from millrace.errors import LogTruncated, MillraceError, UnsupportedVersion
 from millrace_protocol.messages.leader_epochs import EpochEndResult
 
@@ -63,9 +62,8 @@ def _compare(
     parting = state.epochs.parting(result.leader_epoch, result.end_offset)
     position = state.position
     assert position is not None
-    is_older = result.leader_epoch == NO_EPOCH and state.epochs.is_from_commit
-    if parting >= state.fetch_offset or is_older:
-        # A log without epochs that old has lost them to retention: the fetch will tell.
+    if parting >= state.fetch_offset:
+        # Whether retention has deleted the record there, the fetch will tell.
         state.valid_epoch = leader_epoch
     elif position != state.fetch_offset:
         # Records before it are not consumed yet; the broker will say it again then.

@@ -14,12 +14,10 @@ NO_EPOCH = -1
 class ReadEpochs:
     """`(epoch, offset of the first record read in it)`, both rising strictly."""
 
-    __slots__ = ("_entries", "is_from_commit")
+    __slots__ = ("_entries",)
 
     def __init__(self) -> None:
         self._entries: list[tuple[int, int]] = []
-        self.is_from_commit = False
-        """Whether all that is known comes from a commit: this consumer has read nothing."""
 
     @classmethod
     def committed(cls, epoch: int, offset: int) -> ReadEpochs:
@@ -27,7 +25,6 @@ class ReadEpochs:
         found = cls()
         if epoch != NO_EPOCH and offset > 0:
             found._entries.append((epoch, offset - 1))
-            found.is_from_commit = True
         return found
 
     def note(self, batches: bytes | memoryview, *, from_offset: int, leader_epoch: int) -> None:
@@ -35,7 +32,7 @@ class ReadEpochs:
 
         So batches behind one of the leader's epoch, if that is known, need not be looked at.
         """
-        entries, self.is_from_commit = self._entries, False
+        entries = self._entries
         if entries and entries[-1][0] >= leader_epoch != NO_EPOCH:
             return
         for base_offset, epoch in batch_epochs(batches):
@@ -54,7 +51,7 @@ class ReadEpochs:
         newest of its epochs ends that is not above the one asked for."""
         for read_epoch, start_offset in self._entries:
             if read_epoch > epoch:
-                return start_offset if epoch == NO_EPOCH else min(start_offset, end_offset)
+                return min(start_offset, end_offset)
         return end_offset
 
     def truncate_to(self, offset: int) -> None:
