@@ -120,7 +120,12 @@ class ClientThrottle:
         context: RequestContext,
         handle: Callable[[], T | Coroutine[Any, Any, T] | None],
     ) -> T | Coroutine[Any, Any, T] | None:
-        """What `handle` returns; its time, and that of each step of its coroutine, is counted."""
+        """What `handle` returns; its time, and that of each step of its coroutine, is counted.
+
+        Before the login nothing is: all clients have one name then, and would share one quota.
+        """
+        if not context.is_authenticated:
+            return handle()
         began_ns = self._clock.monotonic_ns()
         handled = handle()
         self._count_time(context, began_ns)

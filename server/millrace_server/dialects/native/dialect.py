@@ -140,8 +140,7 @@ class NativeSession:
     def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         """Handles one whole frame."""
         throttle = self._services.throttle
-        # Before the login every client has one name. They would share one quota.
-        if throttle.cache.image.quotas.entities and self._context.is_authenticated:
+        if throttle.cache.image.quotas.entities:
             return throttle.timed(self._context, lambda: self._handle(request, owned))
         return self._handle(request, owned)
 

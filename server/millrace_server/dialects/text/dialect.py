@@ -91,8 +91,7 @@ class TextSession:
     def handle(self, request: ReadBuffer, *, owned: bool) -> Handled:
         """Answers one typed line; an empty one is not answered."""
         throttle = self._services.throttle
-        # Before the login every client has one name. They would share one quota.
-        if throttle.cache.image.quotas.entities and self._context.is_authenticated:
+        if throttle.cache.image.quotas.entities:
             return throttle.timed(self._context, lambda: self._handle(request))
         return self._handle(request)
 
