@@ -126,8 +126,8 @@ class LoginAttempts:
         return True
 
     def succeeded(self, host: str) -> None:
-        """The newest attempt of the address was none that failed. Those before it count: else
-        who has one name could guess at another one without end."""
+        """The newest attempt of the address does not count. Those before it do: a user could
+        guess at the name of another one without end otherwise."""
         attempts = self._failed_s.get(_attempting(host))
         if attempts:
             attempts.pop()

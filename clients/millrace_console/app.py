@@ -127,7 +127,7 @@ class Console:
             form = parse_qs((await _read(request, _LOGIN_BYTES_MAX)).decode("utf-8", "replace"))
             name, secret = (form.get(each, [""])[0] for each in ("name", "password"))
         elif not secret or request.headers.get("sec-fetch-dest", "document") != "document":
-            # An image of another site with this address is no login of the user's.
+            # A page of another site may load this address as an image, which is no login.
             return FileResponse(STATIC / self.login.page)
         host = "" if request.client is None else request.client.host
         if not self.attempts.may_try(host, time.monotonic()):
