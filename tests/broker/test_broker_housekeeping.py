@@ -100,7 +100,8 @@ async def test_the_start_of_the_log_survives_a_restart(broker: Broker, wire: Wir
 async def test_a_poll_that_waits_below_the_start_is_told(broker: Broker, wire: Wire) -> None:
     await fill(wire, {"retention.ms": "60000"})
     async with connect(broker.port) as poller:
-        poller.send(fetch_request([("t", 0, 0)], max_wait_ms=60_000, min_bytes=1 << 19))
+        # From an older segment the fetch would be answered at once.
+        poller.send(fetch_request([("t", 0, 29)], max_wait_ms=60_000, min_bytes=1 << 19))
         partition = broker.node.broker.partitions.get("t", 0)
         await until(lambda: len(partition.watchers) == 1)
         await tidy(broker)

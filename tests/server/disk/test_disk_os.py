@@ -153,10 +153,10 @@ def test_the_lock_ends_with_its_process_however_it_ends(tmp_path: Path) -> None:
 
 
 def drop_from_cache(file: OsFile) -> bool:
-    """Asks the kernel to forget the file's pages; some file systems keep them."""
+    """Asks the kernel to forget the file's pages; False if it keeps any, as some always do."""
     file.sync()
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return PageCache().is_cold(file, 0, file.size())
+    return PageCache().is_absent(file, 0, file.size())
 
 
 def cached(file: OsFile, size: int, position: int) -> bytes | None:
