@@ -16,7 +16,17 @@ from millrace_protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from millrace_protocol.records import Codec, encode_batch, read_header, seal
+from millrace_protocol.records import (
+    HEADER_SIZE,
+    Codec,
+    batch_positions,
+    check_batch,
+    encode_batch,
+    read_header,
+    seal,
+    set_max_timestamp,
+)
+from millrace_server.limits import DECODED_RECORDS_MAX
 from millrace_server.testing import Broker
 from tests.broker.wire import (
     Wire,
@@ -42,6 +52,12 @@ def put(position: int, value: int, size: int) -> Callable[[bytearray], None]:
         made[position : position + size] = value.to_bytes(size, "big", signed=True)
 
     return change
+
+
+def without_max_timestamp(made: bytes) -> bytes:
+    left_out = bytearray(made)
+    set_max_timestamp(left_out, timestamp_ms=-1)
+    return bytes(left_out)
 
 
 DAMAGED = {
@@ -239,6 +255,39 @@ async def test_with_log_append_time_the_broker_stamps_and_seals_again(wire: Wire
     seal(resealed)
     assert resealed == bytes(fetched.records), "the CRC is right"
     assert {record[1] for record in records_of(fetched)} == {produced.log_append_time_ms}
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
+@pytest.mark.parametrize("stored_as", ["producer", "lz4"])
+async def test_a_max_timestamp_that_is_missing_is_computed(
+    wire: Wire, codec: Codec, stored_as: str
+) -> None:
+    """W-5.6: from the records, and the batch is sealed again."""
+    await wire.create("t", configs={"compression.type": stored_as})
+    values, stamps = [b"%d" % n * 100 for n in range(3)], [1_000, 3_000, 2_000]
+    complete = bytes(encode_batch(values, timestamps_ms=stamps, codec=codec))
+    await wire.produce("t", batch(b"early", timestamp_ms=500))
+    assert (await wire.produce("t", without_max_timestamp(complete))).base_offset == 1
+    assert (await wire.produce("t", complete)).base_offset == 4
+    fetched = bytes((await wire.fetch("t", 1)).records)
+    first, second = (check_batch(fetched, position) for position in batch_positions(fetched))
+    assert first.max_timestamp == second.max_timestamp == 3_000
+    assert first.crc == second.crc, "nothing else differs"
+    assert (await wire.offset("t", 2_500)).offset == 2
+
+
+async def test_a_max_timestamp_is_computed_only_from_what_can_be_read(wire: Wire) -> None:
+    """W-5.6"""
+    await wire.create("t")
+    broken = bytearray(batch(b"a", timestamp_ms=1_000))
+    broken[HEADER_SIZE:] = b"\xff" * (len(broken) - HEADER_SIZE)
+    seal(broken)
+    result = await wire.produce("t", without_max_timestamp(bytes(broken)))
+    assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    many = bytes(encode_batch([b""] * (DECODED_RECORDS_MAX + 1), timestamps_ms=1_000))
+    result = await wire.produce("t", without_max_timestamp(many))
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert "no max timestamp" in (result.error_message or "")
 
 
 async def test_timestamps_at_the_ends_of_their_range_are_stored(wire: Wire) -> None:

@@ -101,7 +101,7 @@ async def timestamps_out_of_order_or_below_minus_1(target: Target) -> str:
         forged(base_timestamp=-(2**63), max_timestamp=-(2**63)),
         forged(base_timestamp=-2),
         forged(base_timestamp=INT64_MAX, max_timestamp=0),
-        forged(max_timestamp=-1),
+        forged(max_timestamp=-2),
     )
 
 

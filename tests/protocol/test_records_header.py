@@ -30,6 +30,7 @@ from millrace_protocol.records import (
     check_produced_batch,
     read_header,
     seal,
+    set_max_timestamp,
     stamp_log_append_time,
     validate,
 )
@@ -266,6 +267,15 @@ def test_a_log_may_hold_batches_that_a_client_may_not_send(
     with pytest.raises(CorruptBatch, match=sentence) as caught:
         check_produced_batch(batch, max_bytes=1 << 20)
     assert caught.value.reason is Fault.FIELD
+
+
+def test_a_client_may_leave_the_max_timestamp_to_the_broker() -> None:
+    """Versions of sarama before 2025 do."""
+    batch = edited({"max_timestamp": -1})
+    assert check_produced_batch(batch, max_bytes=1 << 20).max_timestamp == -1
+    set_max_timestamp(batch, timestamp_ms=1_700_000_000_002)
+    assert check_produced_batch(batch, max_bytes=1 << 20).max_timestamp == 1_700_000_000_002
+    assert batch == edited({}), "the batch is sealed again"
 
 
 @pytest.mark.parametrize("edits", [{"base_sequence": 0}, {"producer_epoch": 0}])

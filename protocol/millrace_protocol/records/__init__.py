@@ -58,6 +58,7 @@ from millrace_protocol.records.validate import (
     check_batches,
     check_produced_batch,
     seal,
+    set_max_timestamp,
     stamp_log_append_time,
 )
 
@@ -109,5 +110,6 @@ __all__ = [
     "recompress",
     "record_size_max",
     "seal",
+    "set_max_timestamp",
     "stamp_log_append_time",
 ]

@@ -158,8 +158,8 @@ def check_produced_batch(buf: ReadBuffer, *, max_bytes: int) -> BatchHeader:
 
     On top of `check_batch`: at most `max_bytes`, nothing behind the batch, no attribute but the
     codec, one offset per record and at least one record, timestamps that a time index can hold
-    (`-1 <= base_timestamp <= max_timestamp`), and a producer id with an epoch and a sequence, or
-    none.
+    (`-1 <= base_timestamp <= max_timestamp`, or a `max_timestamp` of -1, which is not computed
+    yet), and a producer id with an epoch and a sequence, or none.
 
     Raises `BatchTooLarge` before the bytes are read, and `CorruptBatch`.
     """
@@ -214,6 +214,11 @@ def stamp_log_append_time(buf: WriteBuffer, position: int = 0, *, timestamp_ms: 
     """Give every record of a checked batch the broker's time, and seal the batch again."""
     attributes = _I16.unpack_from(buf, position + ATTRIBUTES_POSITION)[0] | LOG_APPEND_TIME_BIT
     _I16.pack_into(buf, position + ATTRIBUTES_POSITION, attributes)
+    set_max_timestamp(buf, position, timestamp_ms=timestamp_ms)
+
+
+def set_max_timestamp(buf: WriteBuffer, position: int = 0, *, timestamp_ms: int) -> None:
+    """Write the largest timestamp of a checked batch, and seal it again."""
     _I64.pack_into(buf, position + MAX_TIMESTAMP_POSITION, timestamp_ms)
     seal(buf, position)
 
@@ -270,11 +275,9 @@ def _produced_fault(header: BatchHeader) -> str | None:
             f"record count {count} and last offset delta {header.last_offset_delta} disagree: "
             "a new batch has one offset per record"
         )
-    if not -1 <= header.base_timestamp <= header.max_timestamp:
-        return (
-            f"base timestamp {header.base_timestamp} and max timestamp {header.max_timestamp} "
-            "are not in order, or below -1"
-        )
+    first, newest = header.base_timestamp, header.max_timestamp
+    if not (-1 <= first <= newest or newest == -1 < first):
+        return f"base timestamp {first} and max timestamp {newest} are not in order, or below -1"
     if header.producer_id < -1:
         return f"producer id {header.producer_id} is neither an id nor -1, none"
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):

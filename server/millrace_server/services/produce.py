@@ -29,6 +29,7 @@ from millrace_server.services.append_turns import AppendTurns
 from millrace_server.services.batch_lookups import BatchLookups
 from millrace_server.services.client_throttle import ClientThrottle
 from millrace_server.services.compacted_keys import check_keys, is_long, look_for_keys
+from millrace_server.services.max_timestamps import compute_max_timestamp
 from millrace_server.services.producer_ids import ProducerIds
 from millrace_server.services.request_context import RequestContext
 from millrace_server.topic_config import INTERNAL_TOPIC_PREFIX
@@ -133,6 +134,7 @@ class ProduceService:
                         (producer_id >= 0 and not self._producer_ids.was_given(producer_id))
                         or config.codec not in (None, header.attributes & CODEC_MASK)
                         or (config.compacts and is_long(batch))
+                        or header.max_timestamp < header.base_timestamp
                     ):
                         if is_borrowed:
                             is_borrowed, batches = False, _copies(batches)
@@ -202,12 +204,17 @@ class ProduceService:
     async def _look_into(
         self, partition: Partition, batch: memoryview, header: BatchHeader
     ) -> memoryview:
-        """The batch with the codec of its topic, when its producer and its keys are checked."""
+        """The batch with the codec of its topic and its largest timestamp.
+
+        Its producer and its keys are checked then.
+        """
         if header.producer_id >= 0 and not self._producer_ids.was_given(header.producer_id):
             until_given = self._producer_ids.until_given(header.producer_id)
             await self._env.spawn.task(until_given, name="producer id")
         if partition.config.compacts:
             await look_for_keys(partition.topic, batch, header, self._lookups)
+        if header.max_timestamp < header.base_timestamp:
+            header = await compute_max_timestamp(batch, header, self._lookups)
         codec = partition.config.codec
         if codec is None or codec is header.codec:
             return batch
