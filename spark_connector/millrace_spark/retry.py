@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from millrace.config import ClientOptions
 from millrace.errors import ConnectionFailed, ForeignPort, MillraceError
+from millrace_spark.options.credentials import Credentials
 
 PAUSE_MS_FIRST = 50
 PAUSE_MS_MAX = 1_000
@@ -67,9 +68,10 @@ def start_with_retry(make: Callable[[], C], *, deadline_ms: int) -> C:
         raise ConnectionFailed(message) from error
 
 
-def client_options(deadline_ms: int) -> ClientOptions:
-    """The settings of every client of a read or a write with that deadline."""
+def client_options(deadline_ms: int, credentials: Credentials) -> ClientOptions:
+    """The settings of every client of a read or a write."""
     return {
+        **credentials.client_options(),
         "client_id": "millrace-spark",
         "request_timeout_ms": min(deadline_ms, _REQUEST_TIMEOUT_MS_MAX),
         "connect_timeout_ms": min(deadline_ms, _CONNECT_TIMEOUT_MS_MAX),

@@ -137,3 +137,28 @@ def test_a_call_of_java_that_fails_after_an_interrupt_is_no_error(
         (Exit.INTERRUPTED, ""),
         (Exit.REFUSED, "millrace: Answer from Java side is empty\n"),
     ]
+
+
+def test_the_user_of_the_environment_logs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BrokerThread(
+        listen="sasl://127.0.0.1:0",
+        initial_user="ada",
+        initial_password="pencil",
+        super_users="User:ada",
+        failed_authentication_delay_ms=0,
+    ) as broker:
+        with Admin(broker.servers, username="ada", password="pencil") as admin:
+            admin.create_topic("quiet")
+        monkeypatch.setenv("MILLRACE_USERNAME", "ada")
+        for password, code, sentence in (
+            ("pencil", Exit.OK, ""),
+            ("guess", Exit.REFUSED, "the user or the password is wrong"),
+            ("", Exit.USAGE, "set MILLRACE_PASSWORD too"),
+        ):
+            monkeypatch.setenv("MILLRACE_PASSWORD", password)
+            out = str(tmp_path / "out")
+            result = run("import", "quiet", "--to", out, servers=broker.servers)
+            assert result.exit_code == code, result.stderr
+            assert sentence in result.stderr

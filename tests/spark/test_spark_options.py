@@ -178,7 +178,7 @@ WRONG = [
     ({**NEEDED, "kafka.bootstrap.servers": "a:1"}, "kafka.bootstrap.servers", "millrace.servers"),
     ({**NEEDED, "kafka.group.id": "g"}, "kafka.group.id", "joins no group"),
     ({**NEEDED, "groupIdPrefix": "g"}, "groupIdPrefix", "joins no group"),
-    ({**NEEDED, "kafka.security.protocol": "SSL"}, "kafka.security.protocol", "neither TLS nor"),
+    ({**NEEDED, "kafka.security.protocol": "SSL"}, "kafka.security.protocol", "with tls://"),
     ({**NEEDED, "kafka.fetch.max.bytes": "1"}, "kafka.fetch.max.bytes", "Kafka's client"),
     ({**NEEDED, "kafkaConsumer.pollTimeoutMs": "1"}, "kafkaConsumer.pollTimeoutMs", "deadlineMs"),
     ({**NEEDED, "fetchOffset.numRetries": "1"}, "fetchOffset.numRetries", "deadlineMs"),

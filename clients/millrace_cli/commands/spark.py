@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from millrace_cli.client_identity import identity
 from millrace_cli.exits import Exit, ended, run_blocking
 from millrace_cli.json_output import Json
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
@@ -22,6 +23,7 @@ from millrace_cli.spark_results import show_export, show_import, show_statistics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from millrace_spark.options.credentials import Credentials
     from millrace_spark.pipeline.progress import Progress
 
 spark = typer.Typer(
@@ -150,13 +152,13 @@ def import_(
             max_partition_bytes,
             deadline_ms,
             max_corrupt,
+            _credentials(),
         )
         progress, stop = _progress(quiet), threading.Event() if follow else None
         starter = _Starter("millrace import", master, conf, progress, stop)
         if stop is None:
             summary = import_topics(starter, settings, progress=progress)
         else:
-            starter.listen()
             summary = follow_topics(starter, settings, stop=stop, every_s=every, progress=progress)
         show_import(summary, as_json=as_json)
         return Exit.OK
@@ -221,6 +223,7 @@ def export(
             create,
             compression,
             deadline_ms,
+            _credentials(),
         )
         progress = _progress(quiet)
         starter = _Starter("millrace export", master, conf, progress)
@@ -306,6 +309,7 @@ def aggregate(
             limit,
             deadline_ms,
             max_corrupt,
+            _credentials(),
         )
         progress = _progress(quiet)
         starter = _Starter("millrace aggregate", master, conf, progress)
@@ -321,6 +325,13 @@ def aggregate(
         return Exit.OK
 
     _run(work)
+
+
+def _credentials() -> Credentials:
+    """The user of the environment, whom the tasks name to the brokers too."""
+    from millrace_spark.options.credentials import credentials_of
+
+    return credentials_of(identity())
 
 
 class _Starter:
@@ -339,6 +350,7 @@ class _Starter:
         self._conf = tuple(conf or ())
         self._progress = progress
         self._stop = stop
+        self._listen()
 
     def __call__(self) -> SparkSession:
         from millrace_spark.pipeline.spark_output import SparkOutput
@@ -354,10 +366,10 @@ class _Starter:
         )
         # Spark replaces the handler of ^C by its own, which disturbs the call that is under way.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.listen()
+        self._listen()
         return found
 
-    def listen(self) -> None:
+    def _listen(self) -> None:
         """The first signal ends the command after the current batch, the second one at once."""
         if self._stop is not None:
             for number in (signal.SIGINT, signal.SIGTERM):

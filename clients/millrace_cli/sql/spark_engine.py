@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from millrace_cli.client_identity import identity
 from millrace_cli.sql.query import Query
 from millrace_cli.sql.rows import Rows
 from millrace_cli.sql.topics import TopicTable
+from millrace_spark.options.credentials import credentials_of
 from millrace_spark.pipeline.aggregate_run import own_types, quoted, record_prefix
 from millrace_spark.pipeline.spark_query import planned
 from millrace_spark.pipeline.spark_tasks import error_of_task
@@ -85,6 +87,7 @@ def _frame(session: SparkSession, table: TopicTable, servers: str, prefix: str) 
             "startingOffsets": json.dumps({table.topic: table.starts}),
             "endingOffsets": json.dumps({table.topic: table.ends}),
             "includeHeaders": "true",
+            **credentials_of(identity()).read_options(),
         }
     )
     if table.schema is not None:

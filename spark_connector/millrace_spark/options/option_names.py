@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Mapping
 
 from millrace_spark.errors import OptionError
+from millrace_spark.options.credentials import NAMES as CREDENTIALS
 
 BOTH = (
     "millrace.servers",
@@ -28,6 +29,7 @@ BOTH = (
     "valueFormat",
     "recordPrefix",
     "deadlineMs",
+    *CREDENTIALS,
 )
 BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushFilters")
 STREAM_ONLY = (
@@ -44,7 +46,12 @@ _NO_GROUP = (
     " (a stream shows its progress to group tools with commitGroup)"
 )
 _ONE_DEADLINE = "is not needed: retries end at one deadline; set deadlineMs instead"
-_SECURITY = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")
+_SECURITY = {
+    "kafka.security.": "TLS is asked for with tls:// before the addresses of millrace.servers, "
+    "and a login with username and password; remove it",
+    "kafka.ssl.": "use tlsCa, tlsCertificate and tlsKey, which name PEM files",
+    "kafka.sasl.": "use username and password, or token, with saslMechanism",
+}
 _ELSEWHERE = {
     "kafka.bootstrap.servers": "names Kafka's brokers; name Millrace's with millrace.servers",
     "kafka.auto.offset.reset": "is a setting of a consumer group; use startingOffsets",
@@ -83,8 +90,9 @@ def canonical_options(options: Mapping[str, str], *, is_stream: bool) -> dict[st
 
 def kafka_setting_advice(name: str) -> str:
     """The advice for a `kafka.` setting without an equivalent, in a read or a write."""
-    if name.startswith(_SECURITY):
-        return "there is neither TLS nor login yet, so connections are plain; remove it"
+    for prefix, advice in _SECURITY.items():
+        if name.startswith(prefix):
+            return advice
     if name.endswith((".serializer", ".deserializer")):
         return "keys and values are bytes; remove it, and convert the columns with cast"
     return "is a setting of Kafka's client, which is not used here; remove it"

@@ -20,6 +20,7 @@ from millrace_spark.options.bounds import (
     parse_time,
     parse_times,
 )
+from millrace_spark.options.credentials import NO_CREDENTIALS, Credentials, parse_credentials
 from millrace_spark.options.option_names import canonical_options
 from millrace_spark.options.option_parsing import (
     parse_brokers,
@@ -44,6 +45,7 @@ class ReadOptions:
     servers: str
     """`host:port`, or several with commas between."""
     selection: Selection
+    credentials: Credentials = NO_CREDENTIALS
     start: Bound = Edge.EARLIEST
     """First record, included."""
     end: Bound = Edge.LATEST
@@ -92,6 +94,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool) -> ReadOp
     read = ReadOptions(
         servers=parse_brokers("millrace.servers", given.get("millrace.servers")),
         selection=_selection(given),
+        credentials=parse_credentials(given),
         start=_bound(given, "starting", default_start),
         end=_bound(given, "ending", Edge.LATEST),
         start_must_match=(

@@ -14,12 +14,14 @@ from typing import cast
 
 from millrace.config import Compression
 from millrace_spark.errors import OptionError
+from millrace_spark.options.credentials import NAMES as CREDENTIALS
+from millrace_spark.options.credentials import NO_CREDENTIALS, Credentials, parse_credentials
 from millrace_spark.options.option_names import NAMES as READ_NAMES
 from millrace_spark.options.option_names import kafka_setting_advice
 from millrace_spark.options.option_parsing import parse_brokers, parse_count, parse_flag, parse_word
 from millrace_spark.options.read_options import DEADLINE_MS_MAX, DEADLINE_MS_MIN
 
-NAMES = ("millrace.servers", "topic", "includeHeaders", "compression", "deadlineMs")
+NAMES = ("millrace.servers", "topic", "includeHeaders", "compression", "deadlineMs", *CREDENTIALS)
 STREAM_ONLY = ("checkpointLocation", "queryName")
 """Spark's own options of a stream, which Spark passes to the data source."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -49,6 +51,7 @@ class WriteOptions:
     compression: Compression = "none"
     deadline_ms: int = 30_000
     """Longest wait for a connection, and for the ack of a row with all retries."""
+    credentials: Credentials = NO_CREDENTIALS
 
 
 def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
@@ -81,6 +84,7 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> Write
             minimum=DEADLINE_MS_MIN,
             maximum=DEADLINE_MS_MAX,
         ),
+        credentials=parse_credentials(given),
     )
 
 

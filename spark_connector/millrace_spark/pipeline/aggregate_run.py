@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.errors import ConfigError
 from millrace_spark.options.bounds import parse_time
+from millrace_spark.options.credentials import NO_CREDENTIALS, Credentials
 from millrace_spark.options.read_options import parse_read_options
 from millrace_spark.pipeline.corrupt_metrics import (
     CORRUPT_FIELDS,
@@ -70,6 +71,7 @@ class AggregateSettings:
     deadline_ms: int = 30_000
     max_corrupt: str | None = None
     """`N` or `N%`: most corrupt records of the topics and times; None: any number."""
+    credentials: Credentials = NO_CREDENTIALS
 
     def __post_init__(self) -> None:
         CorruptLimit.parse(self.max_corrupt)
@@ -115,6 +117,7 @@ class AggregateSettings:
             "subscribe": ",".join(self.topics),
             "includeHeaders": "true",
             "deadlineMs": str(self.deadline_ms),
+            **self.credentials.read_options(),
         }
         return options if self.since is None else options | {"startingTimestamp": self.since}
 

@@ -14,9 +14,10 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from millrace.config import ClientOptions, parse_servers
+from millrace.config import parse_servers
 from millrace.errors import ConfigError, TopicAlreadyExists
 from millrace.sync import Admin
+from millrace_spark.options.credentials import NO_CREDENTIALS, Credentials
 from millrace_spark.options.write_options import parse_write_options
 from millrace_spark.pipeline.corrupt_metrics import CORRUPT_FIELDS
 from millrace_spark.pipeline.executor_wait import executor_wait
@@ -26,7 +27,7 @@ from millrace_spark.pipeline.partition_paths import DERIVED
 from millrace_spark.pipeline.progress import Counts, NoProgress, Progress
 from millrace_spark.pipeline.spark_tasks import error_of_task
 from millrace_spark.reading.schema import COLUMNS, ddl
-from millrace_spark.retry import start_with_retry
+from millrace_spark.retry import client_options, start_with_retry
 from millrace_spark.writing.write_schema import HEADERS
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class ExportSettings:
     """Partitions of a missing topic, which the export creates. None: the topic must exist."""
     compression: str = "none"
     deadline_ms: int = 30_000
+    credentials: Credentials = NO_CREDENTIALS
 
     def __post_init__(self) -> None:
         parse_servers(self.servers)
@@ -79,6 +81,7 @@ class ExportSettings:
             "topic": self.topic,
             "compression": self.compression,
             "deadlineMs": str(self.deadline_ms),
+            **self.credentials.read_options(),
         }
 
 
@@ -107,7 +110,7 @@ def export_files(
     """Sends every row. Raises `ConfigError`, `JobFailed` and the errors of the clients."""
     began = time.monotonic()
     progress = progress or NoProgress()
-    options: ClientOptions = {"client_id": "millrace-spark"}
+    options = client_options(settings.deadline_ms, settings.credentials)
     admin = start_with_retry(
         lambda: Admin(settings.servers, **options), deadline_ms=settings.deadline_ms
     )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from millrace._arrow.corrupt_counts import NOTHING_CORRUPT, CorruptCounts
 from millrace.errors import ConfigError
+from millrace_spark.options.credentials import NO_CREDENTIALS, Credentials
 from millrace_spark.pipeline.corrupt_records import CorruptLimit
 from millrace_spark.pipeline.corrupt_records import warnings as corrupt_warnings
 from millrace_spark.pipeline.directory import ImportDirectory
@@ -69,6 +70,7 @@ class ImportSettings:
     corrupt_max: str | None = None
     """Most corrupt records of a batch, `N` or `N%`; None: not all of the first batch of a
     directory."""
+    credentials: Credentials = NO_CREDENTIALS
 
     def __post_init__(self) -> None:
         if not self.topics or not all(self.topics):
@@ -169,7 +171,11 @@ def _run(
     started = time.monotonic()
     directory = ImportDirectory(settings.to)
     log = TopicLog(
-        settings.servers, settings.deadline_ms, settings.max_partition_bytes, settings.skip_lost
+        settings.servers,
+        settings.deadline_ms,
+        settings.max_partition_bytes,
+        settings.skip_lost,
+        settings.credentials,
     )
     policy = ImportPolicy(settings.start == "latest", settings.skip_lost, settings.records_max)
     fresh = Ledger(

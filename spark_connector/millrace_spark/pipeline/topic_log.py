@@ -14,6 +14,7 @@ from millrace.config import parse_servers
 from millrace.errors import ConfigError
 from millrace.records import TopicPartition
 from millrace.sync import Admin
+from millrace_spark.options.credentials import NO_CREDENTIALS, Credentials
 from millrace_spark.options.read_options import ReadOptions, parse_read_options
 from millrace_spark.pipeline.errors import ImportRefused
 from millrace_spark.pipeline.import_plan import Committed, Extent
@@ -35,6 +36,7 @@ class TopicLog:
     deadline_ms: int = 30_000
     max_partition_bytes: str = "128m"
     skip_lost: bool = False
+    credentials: Credentials = NO_CREDENTIALS
 
     def __post_init__(self) -> None:
         """Raises `ConfigError`."""
@@ -60,6 +62,7 @@ class TopicLog:
                 "maxPartitionBytes": self.max_partition_bytes,
                 "deadlineMs": str(self.deadline_ms),
                 "includeHeaders": "true",
+                **self.credentials.read_options(),
             },
             is_stream=False,
         )
@@ -126,7 +129,7 @@ class TopicLog:
         return tuple(plan(self.read_options(wanted))) if wanted else ()
 
     def _admin(self) -> Admin:
-        options = client_options(self.deadline_ms)
+        options = client_options(self.deadline_ms, self.credentials)
         return start_with_retry(
             lambda: Admin(self.servers, **options), deadline_ms=self.deadline_ms
         )

@@ -43,7 +43,7 @@ def plan(options: ReadOptions, conditions: Sequence[Condition] = ()) -> list[Off
     Raises `ConnectionFailed`, `UnknownTopicOrPartition`, `DataLost` and `OptionError`.
     """
     admin = start_with_retry(
-        lambda: Admin(options.servers, **client_options(options.deadline_ms)),
+        lambda: Admin(options.servers, **client_options(options.deadline_ms, options.credentials)),
         deadline_ms=options.deadline_ms,
     )
     with closing(admin):

@@ -58,14 +58,14 @@ def read_range(wanted: OffsetRange, options: ReadOptions) -> Iterator[RecordBatc
 
 def _start_admin(options: ReadOptions) -> Admin:
     return start_with_retry(
-        lambda: Admin(options.servers, **client_options(options.deadline_ms)),
+        lambda: Admin(options.servers, **client_options(options.deadline_ms, options.credentials)),
         deadline_ms=options.deadline_ms,
     )
 
 
 def _start_consumer(options: ReadOptions) -> Consumer[bytes, bytes]:
     def make() -> Consumer[bytes, bytes]:
-        settings = client_options(options.deadline_ms)
+        settings = client_options(options.deadline_ms, options.credentials)
         return Consumer(
             options.servers,
             **settings,

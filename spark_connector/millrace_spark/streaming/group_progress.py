@@ -44,7 +44,7 @@ class GroupProgress:
 
         Raises `ConnectionFailed` if no broker answers within the deadline.
         """
-        settings = client_options(self._options.deadline_ms)
+        settings = client_options(self._options.deadline_ms, self._options.credentials)
         admin = start_with_retry(
             lambda: Admin(self._options.servers, **settings), deadline_ms=self._options.deadline_ms
         )
@@ -95,7 +95,7 @@ class GroupProgress:
 
     def _connected(self) -> Admin:
         if self._admin is None:
-            settings = client_options(self._options.deadline_ms)
+            settings = client_options(self._options.deadline_ms, self._options.credentials)
             timeout_ms = min(settings["request_timeout_ms"], COMMIT_TIMEOUT_MS)
             settings["request_timeout_ms"] = settings["connect_timeout_ms"] = timeout_ms
             self._admin = start_with_retry(

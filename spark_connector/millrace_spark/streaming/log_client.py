@@ -120,7 +120,7 @@ class LogClient:
 
     def _connected(self) -> Admin:
         if self._admin is None:
-            settings = client_options(self._options.deadline_ms)
+            settings = client_options(self._options.deadline_ms, self._options.credentials)
             settings["request_timeout_ms"] = min(
                 settings["request_timeout_ms"], REQUEST_TIMEOUT_MS_MAX
             )

@@ -82,7 +82,7 @@ def _producer(options: WriteOptions) -> Producer:
     """An idempotent producer with acks of all in-sync replicas."""
     return Producer(
         options.servers,
-        **client_options(options.deadline_ms),
+        **client_options(options.deadline_ms, options.credentials),
         compression=options.compression,
         delivery_timeout_ms=options.deadline_ms,
         batch_bytes=_BATCH_BYTES,
