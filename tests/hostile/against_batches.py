@@ -15,7 +15,13 @@ from millrace_protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from millrace_protocol.records import Codec, CorruptBatch, decode_fetch, encode_batch
+from millrace_protocol.records import (
+    Codec,
+    CorruptBatch,
+    decode_fetch,
+    encode_batch,
+    set_max_timestamp,
+)
 from tests.broker.wire import Text, Wire, batch, connect, connect_text, sequenced
 from tests.hostile.attack import hostile
 from tests.hostile.forgery import LYING_PAYLOADS, bombs, forged
@@ -269,6 +275,22 @@ async def decompression_bombs(target: Target) -> str:
             assert answer[-1].startswith("ERR INVALID_RE"), (bomb_name, answer[-1])
             await wire.delete(name)
     return "the header's answer; ERR INVALID_RECORD"
+
+
+@hostile
+async def decompression_bombs_without_a_max_timestamp(target: Target) -> str:
+    """The broker would compute it from the records."""
+    made = bombs()
+    async with connect(target.port) as wire:
+        for bomb_name, bomb in made.items():
+            name = f"bomb-{next(_numbers)}"
+            await wire.create(name, configs=FOREVER)
+            left_out = bytearray(bomb)
+            set_max_timestamp(left_out, timestamp_ms=-1)
+            result = await wire.produce(name, bytes(left_out))
+            assert result.error_code == ErrorCode.INVALID_RECORD, bomb_name
+            await wire.delete(name)
+    return "INVALID_RECORD"
 
 
 @hostile
