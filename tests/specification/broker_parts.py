@@ -86,9 +86,14 @@ def _of_records() -> tuple[tuple[str, str, str], ...]:
         ),
         ("topic name", f"{TOPIC_NAME_SIZE_MAX} characters", "17"),
         ("`record_count` of a batch", _number(RECORD_COUNT_MAX), "87"),
-        ("records of a batch in a compacted topic", _number(DECODED_RECORDS_MAX), "87"),
         (
-            "decompressed records of a batch that is checked for keys or compressed anew",
+            "records of a batch in a compacted topic, or without a `max_timestamp`",
+            _number(DECODED_RECORDS_MAX),
+            "87",
+        ),
+        (
+            "decompressed records of a batch that is checked for keys, compressed anew, or "
+            "without a `max_timestamp`",
             _bytes(DECODED_BYTES_MAX),
             "87",
         ),

@@ -1,9 +1,8 @@
 """What a compacted topic asks of a batch before it is appended: a key for every record.
 
-The one place where the broker reads records that it is sent. Owns the bound on that: a batch whose
-records take more memory than those of any client is refused, and a long one is looked into like any
-other (`lookups`), for its records take longer than everything else that is done for it. Source:
-Kafka's `LogValidator`.
+Owns the bound on reading them: a batch whose records take more memory than those of any client is
+refused, and a long one is looked into like any other (`lookups`), for its records take longer than
+everything else that is done for it. Source: Kafka's `LogValidator`.
 """
 
 from __future__ import annotations
