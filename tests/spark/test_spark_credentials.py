@@ -200,7 +200,7 @@ def test_the_options_of_credentials_make_the_same_and_no_text_shows_a_secret() -
     credentials = Credentials(
         tls_ca="ca.pem", username=USER, password=PASSWORD, sasl_mechanism="PLAIN"
     )
-    given = {"millrace.servers": "tls://a:1", "subscribe": "t", **credentials.read_options()}
+    given = {"millrace.servers": "tls://a:1", "subscribe": "t", **credentials.options()}
     options = parse_read_options(given, is_stream=False)
     assert options.credentials == credentials
     assert pickle.loads(pickle.dumps(options)) == options

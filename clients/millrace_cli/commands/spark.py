@@ -328,7 +328,7 @@ def aggregate(
 
 
 def _credentials() -> Credentials:
-    """The user of the environment, whom the tasks name to the brokers too."""
+    """The user of the environment: the clients of the tasks log in as that user, too."""
     from millrace_spark.options.credentials import credentials_of
 
     return credentials_of(identity())

@@ -87,7 +87,7 @@ def _frame(session: SparkSession, table: TopicTable, servers: str, prefix: str) 
             "startingOffsets": json.dumps({table.topic: table.starts}),
             "endingOffsets": json.dumps({table.topic: table.ends}),
             "includeHeaders": "true",
-            **credentials_of(identity()).read_options(),
+            **credentials_of(identity()).options(),
         }
     )
     if table.schema is not None:

@@ -1,7 +1,7 @@
 """Who a read or a write is to the brokers, and what it trusts: the options of TLS and of a login.
 
 Owns their names and their checks. They are settings of the clients, and go to every task, whose
-clients connect with them: a path is one of each executor's machine.
+clients connect with them. A path is one on the machine of each executor.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Credentials:
         """Keyword arguments of a client."""
         return self._given()  # type: ignore[return-value]
 
-    def read_options(self) -> dict[str, str]:
+    def options(self) -> dict[str, str]:
         """The options of a read or a write that make the same credentials."""
         return {_OPTIONS[setting]: text for setting, text in self._given().items()}
 

@@ -117,7 +117,7 @@ class AggregateSettings:
             "subscribe": ",".join(self.topics),
             "includeHeaders": "true",
             "deadlineMs": str(self.deadline_ms),
-            **self.credentials.read_options(),
+            **self.credentials.options(),
         }
         return options if self.since is None else options | {"startingTimestamp": self.since}
 

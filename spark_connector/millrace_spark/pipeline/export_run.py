@@ -81,7 +81,7 @@ class ExportSettings:
             "topic": self.topic,
             "compression": self.compression,
             "deadlineMs": str(self.deadline_ms),
-            **self.credentials.read_options(),
+            **self.credentials.options(),
         }
 
 

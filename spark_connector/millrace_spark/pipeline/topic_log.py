@@ -62,7 +62,7 @@ class TopicLog:
                 "maxPartitionBytes": self.max_partition_bytes,
                 "deadlineMs": str(self.deadline_ms),
                 "includeHeaders": "true",
-                **self.credentials.read_options(),
+                **self.credentials.options(),
             },
             is_stream=False,
         )
