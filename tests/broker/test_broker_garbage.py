@@ -22,9 +22,11 @@ from tests.connection.broker_calls import (
     metadata,
     read,
 )
+from tests.living_objects import living
 
 Use = Callable[[Environment, Broker], Awaitable[None]]
 NEVER_MS = 600_000
+COUNTED = (Connection, FrameReader)
 
 
 @pytest.fixture
@@ -33,11 +35,6 @@ def collector_off() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-def living() -> int:
-    """Connections and readers that are not freed."""
-    return sum(isinstance(found, Connection | FrameReader) for found in gc.get_objects())
 
 
 async def ask(env: Environment, broker: Broker) -> None:
@@ -81,7 +78,7 @@ async def break_the_framing(env: Environment, broker: Broker) -> None:
 async def test_a_broker_keeps_nothing_of_a_connection_that_has_ended(
     broker: Broker, use: Use
 ) -> None:
-    env = broker.node.broker.env
+    env, others = broker.node.broker.env, living(COUNTED)
     first = await call_broker(env, ("127.0.0.1", broker.port))
     await create_topic(first)
     first.close()
@@ -91,4 +88,4 @@ async def test_a_broker_keeps_nothing_of_a_connection_that_has_ended(
             await use(env, broker)
     await until(lambda: not broker.node.server.connections)
     # What a connection held is released in later passes of the loop.
-    await until(lambda: living() == 0)
+    await until(lambda: not living(COUNTED, others))

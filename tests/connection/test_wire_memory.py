@@ -19,6 +19,7 @@ from millrace_wire.errors import RequestFailed
 from millrace_wire.frame_reader import FrameReader
 from millrace_wire.request_pipeline import Request, RequestPipeline
 from tests.connection.peer import CONFIG, METADATA, TIMEOUT_MS, Peer, connected, listening
+from tests.living_objects import living
 
 ASK = MetadataRequest(())
 COUNTED = (Connection, FrameReader, RequestPipeline, Request, RequestFailed)
@@ -30,17 +31,6 @@ async def collector_off() -> AsyncIterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-def living(others: list[object]) -> list[object]:
-    """Objects of connections, but for those that are there for others than this test.
-
-    The collector knows them by their cycles or without any.
-    """
-    known = {id(other) for other in others}
-    return [
-        found for found in gc.get_objects() if isinstance(found, COUNTED) and id(found) not in known
-    ]
 
 
 async def try_to_ask(connection: Connection, timeout_ms: int = TIMEOUT_MS) -> None:
@@ -171,7 +161,7 @@ async def time_out(connection: Connection) -> None:
 async def test_a_connection_that_has_ended_leaves_no_object_behind(
     script: Callable[[Peer], Awaitable[None]], use: Callable[[Connection], Awaitable[None]]
 ) -> None:
-    others = living([])
+    others = living(COUNTED)
     async with listening(script) as address:
         for _ in range(3):
             with suppress(RequestFailed):
@@ -182,6 +172,6 @@ async def test_a_connection_that_has_ended_leaves_no_object_behind(
         # The transport tells its protocol of the end in a later pass of the loop.
         for _ in range(20):
             await asyncio.sleep(0)
-            if not living(others):
+            if not living(COUNTED, others):
                 break
-        assert living(others) == []
+        assert living(COUNTED, others) == []
