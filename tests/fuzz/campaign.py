@@ -1,6 +1,6 @@
 """Many inputs for many targets, in shares that are run, noted and never run again.
 
-Owns the plan, the workers' processes and the notes. A share is a quarter of a million inputs for
+Owns the plan, the workers' processes and the notes. A share is up to a million inputs for
 one target; each is a process, so that what one share finds or holds does not touch another. The
 notes are lines of JSON in the directory of the campaign, which goes on where it was when it is
 started again; a share that found something is run again, to show that it was mended.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.fuzz.driver import GROWTH_BYTES_MAX
 
-SHARE_INPUTS = 250_000
+SHARE_INPUTS = 1_000_000
 _LINES_OF_A_DEATH = 40
 
 
