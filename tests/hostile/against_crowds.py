@@ -17,7 +17,7 @@ from tests.broker.wire import batch, connect, connect_text, fetch_request, reset
 from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.hostile.against_frames import WHOLE
 from tests.hostile.attack import hostile, hostile_by_waiting, lives
-from tests.hostile.target import GOOD, TOPIC, Target
+from tests.hostile.target import GOOD, LARGE, PARTITIONS, TOPIC, Target
 
 AT_A_TIME = 100
 """Connections that are made at once: the listener's queue is short."""
@@ -175,7 +175,7 @@ async def unread_responses(target: Target) -> str:
         for _ in range(target.sized(10, 100)):
             wire = await stack.enter_async_context(connect(target.port))
             for _ in range(64):
-                wire.send(fetch_request([(TOPIC, n, 0) for n in range(4)]))
+                wire.send(fetch_request([(LARGE, n, 0) for n in range(PARTITIONS)]))
             wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
         other = await stack.enter_async_context(connect(target.port))
         await lives(other)

@@ -31,7 +31,7 @@ from tests.broker.wire import batch, reset
 from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.hostile.attack import hostile, hostile_by_waiting
 from tests.hostile.forgery import LYING_PAYLOADS, bombs, forged, sealed_payload
-from tests.hostile.target import PARTITIONS, TOPIC, Target
+from tests.hostile.target import LARGE, PARTITIONS, TOPIC, Target
 from tests.kafka.kafka_wire import KafkaWire, connect_kafka, produce
 
 INT32_MAX = 2**31 - 1
@@ -354,7 +354,7 @@ async def unread_kafka_responses(target: Target) -> str:
     wanted = tuple(
         FetchPartition(n, fetch_offset=0, partition_max_bytes=1 << 20) for n in range(PARTITIONS)
     )
-    request = FetchRequest(-1, 0, 1, 4 << 20, topics=(FetchTopic(TOPIC, NO_ID, wanted),))
+    request = FetchRequest(-1, 0, 1, 1 << 20, topics=(FetchTopic(LARGE, NO_ID, wanted),))
     frame = _frame(KafkaApiKey.FETCH, 12, encode(request, 12))
     async with AsyncExitStack() as stack:
         for _ in range(target.sized(10, 100)):

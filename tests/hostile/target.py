@@ -39,6 +39,8 @@ GOOD = "good"
 """The well-behaved client's topic."""
 TOPIC = "hostile"
 """The attackers' topic, with a whole batch in each of its partitions."""
+LARGE = "large"
+"""A topic with a mebibyte in each of its partitions."""
 PARTITIONS = 4
 FOREVER = {
     "durability": "os",
@@ -69,8 +71,11 @@ class Target:
         async with connect(self.port) as wire:
             await wire.create(GOOD, configs={"retention.ms": "-1"})
             await wire.create(TOPIC, partitions=PARTITIONS, configs=FOREVER)
+            await wire.create(LARGE, partitions=PARTITIONS, configs=FOREVER)
             for partition in range(PARTITIONS):
                 await wire.produce(TOPIC, batch(b"one", b"two"), partition=partition)
+                for _ in range(2):
+                    await wire.produce(LARGE, batch(bytes(512 << 10)), partition=partition)
         self.idle_bytes = self._memory("VmRSS")
 
     def forget_peak(self) -> None:
