@@ -28,7 +28,7 @@ import millrace.errors
 import millrace.sync
 from manual import site
 from millrace.config import ClientConfig, ConsumerConfig, ProducerConfig
-from millrace_cli.main import app
+from millrace_cli.main import app_for
 from millrace_server.config import BrokerConfig
 from millrace_server.config_sources import load
 from millrace_server.limits import Limits
@@ -131,7 +131,7 @@ def test_every_command_and_every_flag_is_in_the_reference() -> None:
         path = waiting.pop()
         seen.add(path)
         words = [*path.split()[1:], "--help"]
-        shown = CliRunner().invoke(app, words, prog_name="millrace").output
+        shown = CliRunner().invoke(app_for(words), words, prog_name="millrace").output
         options, _, children = shown.partition("\nCommands:\n")
         waiting += [f"{path} {name}" for name in re.findall(r"^  (\S+)  ", children, re.M)]
         assert path in sections

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -37,36 +38,30 @@ from millrace_cli.exits import EXIT_CODES, Exit, output_closed, output_failed
 from millrace_cli.standard_output import install
 from millrace_cli.visible_text import visible
 
-app = typer.Typer(
-    name="millrace",
-    help="An event log: broker, clients and tools.",
-    epilog=EXIT_CODES,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command()(serve)
-app.add_typer(topic)
-app.command(help=PRODUCE_HELP)(produce)
-app.command()(consume)
-app.add_typer(group)
-app.add_typer(cluster)
-app.add_typer(broker)
-app.add_typer(user)
-app.add_typer(acl)
-app.add_typer(quota)
-app.command()(console)
-app.command()(nc)
-app.command()(dissect)
-app.command()(demo)
-app.command()(sql)
-app.command()(simulate)
-app.add_typer(spark)
-app.add_typer(bench)
-app.add_typer(backup)
-app.command()(restore)
-app.add_typer(tls)
+COMMANDS: dict[str, typer.Typer | Callable[..., None]] = {
+    "serve": serve,
+    "topic": topic,
+    "produce": produce,
+    "consume": consume,
+    "group": group,
+    "cluster": cluster,
+    "broker": broker,
+    "user": user,
+    "acl": acl,
+    "quota": quota,
+    "console": console,
+    "nc": nc,
+    "dissect": dissect,
+    "demo": demo,
+    "sql": sql,
+    "simulate": simulate,
+    "spark": spark,
+    "bench": bench,
+    "backup": backup,
+    "restore": restore,
+    "tls": tls,
+}
+"""By their names, in the order of `millrace --help`: a function, or an app of commands."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -77,7 +72,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool,
@@ -89,6 +83,37 @@ def _options(
     pass
 
 
+def app_of(names: Iterable[str]) -> typer.Typer:
+    """The command line with these commands."""
+    made = typer.Typer(
+        name="millrace",
+        help="An event log: broker, clients and tools.",
+        epilog=EXIT_CODES,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        callback=_options,
+    )
+    for name in names:
+        command = COMMANDS[name]
+        if isinstance(command, typer.Typer):
+            made.add_typer(command)
+        else:
+            made.command(help=PRODUCE_HELP if command is produce else None)(command)
+    return made
+
+
+app = app_of(COMMANDS)
+"""All of it."""
+
+
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """What these words need. typer makes objects of all flags of all commands of an app when it is
+    called, which takes 90 ms for the whole."""
+    return app_of(words[:1]) if words and words[0] in COMMANDS else app
+
+
 _UsageError: Any = typer.BadParameter.__base__
 """The base of errors in flags and arguments: typer's own, or click's, by the version of typer."""
 
@@ -97,7 +122,7 @@ def main() -> None:
     """Runs the command line of this process."""
     install()
     try:
-        code = app(prog_name="millrace", standalone_mode=False)
+        code = app_for(sys.argv[1:])(prog_name="millrace", standalone_mode=False)
         sys.stdout.flush()
     except _UsageError as error:
         # It repeats what was typed.

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from millrace_cli.main import app
+from millrace_cli.main import app_for
 from tests.command_line import COMMAND
 from tests.hang_timeout import HANG_TIMEOUT_S
 
@@ -34,7 +34,7 @@ class Millrace:
     def __call__(self, *arguments: str) -> Result:
         """In this process: fast, stdin is empty."""
         environment = {"MILLRACE_SERVERS": self.servers, **self.environment}
-        return CliRunner().invoke(app, list(arguments), env=environment)
+        return CliRunner().invoke(app_for(arguments), list(arguments), env=environment)
 
     def process(
         self,

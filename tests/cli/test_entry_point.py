@@ -10,9 +10,11 @@ from importlib.metadata import EntryPoint, version
 from pathlib import Path
 
 import pytest
+import typer
 
 from millrace_cli.exits import Exit
-from millrace_cli.main import main
+from millrace_cli.main import COMMANDS as TOP_LEVEL
+from millrace_cli.main import app_for, main
 from tests.cli.command_tree import COMMANDS, GROUPS
 from tests.cli.conftest import Millrace
 from tests.command_line import write_script
@@ -39,6 +41,13 @@ def test_every_command_has_help_at_h(millrace: Millrace, command: tuple[str, ...
     assert (short.exit_code, short.stdout) == (long.exit_code, long.stdout)
     assert short.exit_code == 0
     assert short.stdout.splitlines()[0].startswith("Usage: ")
+
+
+def test_an_app_holds_the_command_that_is_named_or_all() -> None:
+    assert set(TOP_LEVEL) == {words[0] for words in (*GROUPS, *COMMANDS) if words}
+    for words, names in ((["topic", "list"], {"topic"}), (["nc"], {"nc"}), (["tpoic"], None)):
+        made = typer.main.get_command(app_for(words))
+        assert set(made.commands) == (names or set(TOP_LEVEL))  # type: ignore[attr-defined]
 
 
 def test_the_version_is_at_a_capital_v(millrace: Millrace) -> None:
