@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from millrace.config import ClientOptions
 from millrace.errors import ConnectionFailed, ForeignPort, MillraceError
+from millrace.sync import Admin
 from millrace_spark.options.credentials import Credentials
 
 PAUSE_MS_FIRST = 50
@@ -66,6 +67,23 @@ def start_with_retry(make: Callable[[], C], *, deadline_ms: int) -> C:
             raise
         message = f"{error}; tried again until deadlineMs={deadline_ms}"
         raise ConnectionFailed(message) from error
+
+
+def start_admin(
+    servers: str,
+    credentials: Credentials,
+    *,
+    deadline_ms: int,
+    request_timeout_ms: int = _REQUEST_TIMEOUT_MS_MAX,
+) -> Admin:
+    """An `Admin` that is connected; the caller closes it. A request takes `request_timeout_ms` at
+    most, and less under a shorter deadline.
+
+    Raises what `start_with_retry` does.
+    """
+    settings = client_options(deadline_ms, credentials)
+    settings["request_timeout_ms"] = min(settings["request_timeout_ms"], request_timeout_ms)
+    return start_with_retry(lambda: Admin(servers, **settings), deadline_ms=deadline_ms)
 
 
 def client_options(deadline_ms: int, credentials: Credentials) -> ClientOptions:

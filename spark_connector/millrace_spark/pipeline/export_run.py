@@ -27,7 +27,7 @@ from millrace_spark.pipeline.partition_paths import DERIVED
 from millrace_spark.pipeline.progress import Counts, NoProgress, Progress
 from millrace_spark.pipeline.spark_tasks import error_of_task
 from millrace_spark.reading.schema import COLUMNS, ddl
-from millrace_spark.retry import client_options, start_with_retry
+from millrace_spark.retry import start_admin
 from millrace_spark.writing.write_schema import HEADERS
 
 if TYPE_CHECKING:
@@ -110,11 +110,9 @@ def export_files(
     """Sends every row. Raises `ConfigError`, `JobFailed` and the errors of the clients."""
     began = time.monotonic()
     progress = progress or NoProgress()
-    options = client_options(settings.deadline_ms, settings.credentials)
-    admin = start_with_retry(
-        lambda: Admin(settings.servers, **options), deadline_ms=settings.deadline_ms
-    )
-    with closing(admin):
+    with closing(
+        start_admin(settings.servers, settings.credentials, deadline_ms=settings.deadline_ms)
+    ) as admin:
         _require_topic(admin, settings)
         before = _end(admin, settings.topic)
         progress.message(f"exporting {settings.directory} to {settings.topic}")

@@ -21,7 +21,7 @@ from millrace_spark.pipeline.import_plan import Committed, Extent
 from millrace_spark.pipeline.ledger import Span
 from millrace_spark.reading.planner import plan
 from millrace_spark.reading.ranges import OffsetRange
-from millrace_spark.retry import client_options, start_with_retry
+from millrace_spark.retry import start_admin
 
 PARTITIONS_MAX = 100_000
 """Of all topics of an import; one request names all of them."""
@@ -129,7 +129,4 @@ class TopicLog:
         return tuple(plan(self.read_options(wanted))) if wanted else ()
 
     def _admin(self) -> Admin:
-        options = client_options(self.deadline_ms, self.credentials)
-        return start_with_retry(
-            lambda: Admin(self.servers, **options), deadline_ms=self.deadline_ms
-        )
+        return start_admin(self.servers, self.credentials, deadline_ms=self.deadline_ms)

@@ -25,7 +25,7 @@ from millrace_spark.reading.ranges import (
     check_partition,
     plan_ranges,
 )
-from millrace_spark.retry import client_options, start_with_retry
+from millrace_spark.retry import start_admin
 
 CHUNKS_PER_PIECE = 8
 """The broker cuts ranges into chunks, which are joined to pieces. Sizes of pieces differ by one
@@ -42,11 +42,9 @@ def plan(options: ReadOptions, conditions: Sequence[Condition] = ()) -> list[Off
 
     Raises `ConnectionFailed`, `UnknownTopicOrPartition`, `DataLost` and `OptionError`.
     """
-    admin = start_with_retry(
-        lambda: Admin(options.servers, **client_options(options.deadline_ms, options.credentials)),
-        deadline_ms=options.deadline_ms,
-    )
-    with closing(admin):
+    with closing(
+        start_admin(options.servers, options.credentials, deadline_ms=options.deadline_ms)
+    ) as admin:
         attempts_left = _ATTEMPTS
         while True:
             topic_ids = {

@@ -15,7 +15,7 @@ from millrace.sync import Admin, Consumer
 from millrace_spark.errors import DataLost, ReadTimedOut
 from millrace_spark.options.read_options import ReadOptions
 from millrace_spark.reading.ranges import OffsetRange
-from millrace_spark.retry import client_options, start_with_retry
+from millrace_spark.retry import client_options, start_admin, start_with_retry
 
 FETCH_BYTES = 24 * 1024 * 1024
 """Size of one fetch. A task holds two: the one it decodes and the next one. The client reuses their
@@ -57,10 +57,7 @@ def read_range(wanted: OffsetRange, options: ReadOptions) -> Iterator[RecordBatc
 
 
 def _start_admin(options: ReadOptions) -> Admin:
-    return start_with_retry(
-        lambda: Admin(options.servers, **client_options(options.deadline_ms, options.credentials)),
-        deadline_ms=options.deadline_ms,
-    )
+    return start_admin(options.servers, options.credentials, deadline_ms=options.deadline_ms)
 
 
 def _start_consumer(options: ReadOptions) -> Consumer[bytes, bytes]:

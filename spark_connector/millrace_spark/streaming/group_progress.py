@@ -16,7 +16,7 @@ from millrace.records import TopicPartition
 from millrace.sync import Admin
 from millrace_spark.errors import OptionError
 from millrace_spark.options.read_options import ReadOptions
-from millrace_spark.retry import client_options, start_with_retry
+from millrace_spark.retry import start_admin
 
 COMMIT_TIMEOUT_MS = 2_000
 """Of one commit, which delays the next micro-batch."""
@@ -44,11 +44,7 @@ class GroupProgress:
 
         Raises `ConnectionFailed` if no broker answers within the deadline.
         """
-        settings = client_options(self._options.deadline_ms, self._options.credentials)
-        admin = start_with_retry(
-            lambda: Admin(self._options.servers, **settings), deadline_ms=self._options.deadline_ms
-        )
-        with closing(admin):
+        with closing(self._start_admin(self._options.deadline_ms)) as admin:
             try:
                 found = admin.describe_group(self._group)
             except GroupNotFound:
@@ -95,10 +91,10 @@ class GroupProgress:
 
     def _connected(self) -> Admin:
         if self._admin is None:
-            settings = client_options(self._options.deadline_ms, self._options.credentials)
-            timeout_ms = min(settings["request_timeout_ms"], COMMIT_TIMEOUT_MS)
-            settings["request_timeout_ms"] = settings["connect_timeout_ms"] = timeout_ms
-            self._admin = start_with_retry(
-                lambda: Admin(self._options.servers, **settings), deadline_ms=timeout_ms
-            )
+            self._admin = self._start_admin(min(self._options.deadline_ms, COMMIT_TIMEOUT_MS))
         return self._admin
+
+    def _start_admin(self, deadline_ms: int) -> Admin:
+        return start_admin(
+            self._options.servers, self._options.credentials, deadline_ms=deadline_ms
+        )

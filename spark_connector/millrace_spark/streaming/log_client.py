@@ -16,7 +16,7 @@ from millrace_spark.options.read_options import ReadOptions
 from millrace_spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
 from millrace_spark.reading.planner import cut, extents, select
 from millrace_spark.reading.ranges import LogExtent, OffsetRange, plan_ranges, start_of
-from millrace_spark.retry import client_options, start_with_retry, with_retry
+from millrace_spark.retry import start_admin, with_retry
 from millrace_spark.streaming.rate_limit import Backlog, Step
 from millrace_spark.streaming.stream_offsets import StreamOffsets
 
@@ -120,13 +120,11 @@ class LogClient:
 
     def _connected(self) -> Admin:
         if self._admin is None:
-            settings = client_options(self._options.deadline_ms, self._options.credentials)
-            settings["request_timeout_ms"] = min(
-                settings["request_timeout_ms"], REQUEST_TIMEOUT_MS_MAX
-            )
-            self._admin = start_with_retry(
-                lambda: Admin(self._options.servers, **settings),
+            self._admin = start_admin(
+                self._options.servers,
+                self._options.credentials,
                 deadline_ms=self._options.deadline_ms,
+                request_timeout_ms=REQUEST_TIMEOUT_MS_MAX,
             )
         return self._admin
 
