@@ -17,16 +17,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.command_line import write_script
+from tests.free_ports import free_ports
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 ROOT = Path(__file__).parents[1]
@@ -154,13 +154,7 @@ def page_shell(directory: Path) -> Iterator[Shell]:
 
 def free_port(shell: Shell, *, ports: int = 1) -> int:
     """The first of the ports that brokers of the page will have; its commands are told of it."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as free, ExitStack() as stack:
-            port: int = free.getsockname()[1]
-            with suppress(OSError, OverflowError):
-                for behind in range(1, ports):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port + behind)))
-                break
+    port = free_ports(ports)
     use_port(shell, port)
     return port
 

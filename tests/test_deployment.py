@@ -24,6 +24,7 @@ from millrace_server.config import BrokerConfig
 from millrace_server.config_reload import changes
 from millrace_server.config_sources import load
 from tests.command_line import COMMAND, write_script
+from tests.free_ports import free_ports
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 ROOT = Path(__file__).parents[1]
@@ -163,8 +164,7 @@ def test_the_image_copies_what_the_package_is_built_from() -> None:
 
 def test_the_health_check_of_the_image_sees_a_broker_and_its_absence(tmp_path: Path) -> None:
     check = word([image("HEALTHCHECK")[0].partition("CMD ")[2]])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports()}"
     here = [*COMMAND, *shlex.split(check.replace("localhost:9092", address))[1:]]
 
     def is_healthy() -> bool:

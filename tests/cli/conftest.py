@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from millrace_cli.main import app_for
 from tests.command_line import COMMAND
+from tests.free_ports import free_ports
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 
@@ -170,11 +171,7 @@ def closed_port() -> Iterator[str]:
 @pytest.fixture
 def voters(closed_port: str) -> list[str]:
     """Flags of a broker whose two companions are not there."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as first,
-        socket.create_server(("127.0.0.1", 0)) as second,
-    ):
-        ports = [server.getsockname()[1] for server in (first, second)]
-    quorum = f"1@127.0.0.1:{ports[0]},2@{closed_port},3@{closed_port}"
-    flags = ["--node-id", "1", "--listen", f"127.0.0.1:{ports[1]}", "--quorum", quorum]
+    port = free_ports(2)
+    quorum = f"1@127.0.0.1:{port},2@{closed_port},3@{closed_port}"
+    flags = ["--node-id", "1", "--listen", f"127.0.0.1:{port + 1}", "--quorum", quorum]
     return [*flags, "--log-format", "json"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from millrace_server.machine import LoopSpawn
 from millrace_server.testing import Broker, Cluster
 from tests.broker.test_broker_opening import HeldDisk
 from tests.broker.wire import batch, connect, until
+from tests.free_ports import free_ports
 from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.monitoring.http_client import Answer, ask, scrape
 
@@ -30,13 +30,6 @@ class HeldBroker(Broker):
         self.disk = HeldDisk(self.data)
         self.disk.held = frozenset({"t-1"})
         return spawn, Environment(machine.clock, self.disk, machine.net, machine.rng, spawn)
-
-
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 async def until_status(url: str, status: int) -> Answer:
@@ -123,10 +116,11 @@ async def test_a_broker_whose_disk_has_failed_is_not_ready(
 async def test_a_broker_without_a_quorum_is_alive_and_not_ready(tmp_path: Path) -> None:
     async with Broker(data=tmp_path / "other") as other:
         # Nothing there speaks as a voter.
-        quorum = f"1@127.0.0.1:{free_port()},2@{other.servers}"
+        port = free_ports(2)
+        quorum = f"1@127.0.0.1:{port},2@{other.servers}"
         broker = Broker(
             data=tmp_path / "data",
-            port=free_port(),
+            port=port + 1,
             metrics_listen="0",
             node_id=1,
             quorum=quorum,

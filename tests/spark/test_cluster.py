@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ import pytest
 
 from millrace.sync import Admin, Consumer, Producer
 from tests.command_line import COMMAND
+from tests.free_ports import free_ports
 from tests.hang_timeout import HANG_TIMEOUT_S
 from tests.quick_spark import needs_java
 from tests.spark.import_kills import GROUP, PARTITIONS, TOPIC, Outcome, counted
@@ -111,8 +111,7 @@ def run(quick_spark: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
 @contextmanager
 def broker_process(data: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A broker at an address where neither the driver nor a worker is; and that address."""
-    with socket.create_server((BROKER_HOST, 0)) as free:
-        address = f"{BROKER_HOST}:{free.getsockname()[1]}"
+    address = f"{BROKER_HOST}:{free_ports(host=BROKER_HOST)}"
     flags = ("--data", str(data), "--listen", address, "--advertise", address)
     with subprocess.Popen(
         [*COMMAND, "serve", *flags, "--log-level", "error"], stdout=subprocess.PIPE
