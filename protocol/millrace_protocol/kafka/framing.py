@@ -20,8 +20,11 @@ from millrace_protocol.uvarint import read_uvarint
 API_KEY_MAX = 0x00FF
 """No api of Kafka has a larger number; the native protocol has its magic in these two bytes."""
 _HEADER = struct.Struct(">IHHih")
+_HEADER_SIZE = _HEADER.size
 _RESPONSE = struct.Struct(">Ii")
+_ID_SIZE = 4
 _NO_TAGS = b"\0"
+_API_VERSIONS = int(KafkaApiKey.API_VERSIONS)
 
 
 @dataclass(slots=True)
@@ -46,16 +49,18 @@ class KafkaRequestHeader:
 def read_kafka_header(frame: bytes | bytearray | memoryview) -> KafkaRequestHeader:
     """The header of a whole request frame, its length included. Raises `WireError`."""
     size = len(frame)
-    if size < _HEADER.size:
-        raise WireError(f"request header has {size} bytes, {_HEADER.size} needed", position=0)
+    if size < _HEADER_SIZE:
+        raise WireError(f"request header has {size} bytes, {_HEADER_SIZE} needed", position=0)
     _, key, version, correlation_id, id_size = _HEADER.unpack_from(frame)
-    position = _HEADER.size + max(id_size, 0)
+    position = _HEADER_SIZE
+    if id_size > 0:
+        position += id_size
     if id_size < -1 or position > size:
-        raise WireError(f"client id has a length of {id_size}", position=_HEADER.size - 2)
+        raise WireError(f"client id has a length of {id_size}", position=_HEADER_SIZE - 2)
     try:
-        client_id = str(frame[_HEADER.size : position], "utf-8")
+        client_id = str(frame[_HEADER_SIZE:position], "utf-8")
     except UnicodeDecodeError as error:
-        raise WireError("client id is not UTF-8", position=_HEADER.size + error.start) from None
+        raise WireError("client id is not UTF-8", position=_HEADER_SIZE + error.start) from None
     api = KAFKA_APIS.get(key)
     if api is not None and api.is_flexible(version):
         # Clients send no tags in headers.
@@ -67,14 +72,9 @@ def read_kafka_header(frame: bytes | bytearray | memoryview) -> KafkaRequestHead
 def kafka_response_prefix(header: KafkaRequestHeader, body_size: int) -> bytes:
     """What stands before a response body of `body_size` bytes."""
     api = header.api
-    has_tags = (
-        api is not None
-        and api.key is not KafkaApiKey.API_VERSIONS
-        and api.is_flexible(header.version)
-    )
-    length = _RESPONSE.size - 4 + has_tags + body_size
-    prefix = _RESPONSE.pack(length, header.correlation_id)
-    return prefix + _NO_TAGS if has_tags else prefix
+    if api is not None and header.key != _API_VERSIONS and api.is_flexible(header.version):
+        return _RESPONSE.pack(_ID_SIZE + 1 + body_size, header.correlation_id) + _NO_TAGS
+    return _RESPONSE.pack(_ID_SIZE + body_size, header.correlation_id)
 
 
 def _behind_tags(frame: bytes | bytearray | memoryview, position: int) -> int:

@@ -130,7 +130,8 @@ class KafkaSession:
 
     def _handle(self, request: ReadBuffer, owned: bool) -> Handled:
         frame = memoryview(request)
-        if self._context.has_bare_tokens:
+        context = self._context
+        if context.has_bare_tokens:
             return self._take_token(bytes(frame[LENGTH_SIZE:]))
         try:
             header = read_kafka_header(frame)
@@ -138,13 +139,13 @@ class KafkaSession:
             self._abort(f"no request of Kafka's protocol: {error}")
             return None
         api = header.api
-        if api is None or not header.is_supported:
+        if api is None or not api.min_version <= header.version <= api.max_version:
             return self._unsupported(header)
-        if self._context.sasl is not None and not self._may_request(header):
+        if context.sasl is not None and not self._may_request(header):
             return None
-        if self._context.is_authenticated:
+        if context.is_authenticated:
             self._connection.lift_frame_limit()
-        self._context.client_id = header.client_id
+        context.client_id = header.client_id
         counted = self._dialect.apis[header.key]
         requests = counted.requests
         counted.requests = requests + 1
@@ -161,7 +162,7 @@ class KafkaSession:
             # It is read after this call. Not bytes: an append writes offsets into a batch.
             return self._respond_in_chunks(api, header, _kept(frame, owned), counted, began_ns)
         try:
-            handled = HANDLERS[header.key](self._services, self._context, message, header.version)
+            handled = HANDLERS[header.key](self._services, context, message, header.version)
             if handled is not None and not isinstance(handled, (Message, BodyParts)):
                 return self._respond(header, handled, counted, began_ns)
             response: Response = []
@@ -186,10 +187,10 @@ class KafkaSession:
         try:
             body = await handled
             response: Response = []
-            if body is not None:
+            if isinstance(body, Message):
                 self._tell_throttle(body)
-                if isinstance(body, Message):
-                    body = await self._encoded_in_chunks(header, body)
+                body = await self._encoded_in_chunks(header, body)
+            if body is not None:
                 response = _encoded(header, body)
             self._note_login()
         except Exception as error:
@@ -331,8 +332,6 @@ def _encoded(header: KafkaRequestHeader, body: Body) -> Response:
     if isinstance(body, BodyParts):
         prefix = kafka_response_prefix(header, body.size)
         first, *others = body.parts
-        if isinstance(first, bytes):
-            return [prefix + first, *others]
-        return [prefix, *body.parts]
+        return [prefix + first, *others] if isinstance(first, bytes) else [prefix, *body.parts]
     encoded = encode(body, header.version)
     return [kafka_response_prefix(header, len(encoded)) + encoded]

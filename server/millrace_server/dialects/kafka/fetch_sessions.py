@@ -124,10 +124,11 @@ class FetchSessions:
 
         Raises `SessionRefused`.
         """
-        if request.session_epoch in (FINAL_EPOCH, FIRST_EPOCH):
+        epoch = request.session_epoch
+        if epoch in (FINAL_EPOCH, FIRST_EPOCH):
             self._remove(request.session_id)
-            wanted = [*_partitions(request.topics)]
-            if request.session_epoch == FINAL_EPOCH:
+            wanted = _partitions(request.topics)
+            if epoch == FINAL_EPOCH:
                 return None, wanted
             return self._new(wanted, is_by_id=is_by_id, now_ms=now_ms), wanted
         session = self._sessions.get(request.session_id)
@@ -192,7 +193,9 @@ class FetchSessions:
             self._partition_count -= len(session.partitions)
 
 
-def _partitions(topics: Iterable[FetchTopic]) -> Iterable[SessionPartition]:
-    for topic in topics:
-        for partition in topic.partitions:
-            yield SessionPartition(topic.topic, topic.topic_id, partition)
+def _partitions(topics: Iterable[FetchTopic]) -> list[SessionPartition]:
+    return [
+        SessionPartition(topic.topic, topic.topic_id, partition)
+        for topic in topics
+        for partition in topic.partitions
+    ]

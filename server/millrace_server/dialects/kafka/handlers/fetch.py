@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import cast
 
 from millrace_protocol.codec import Encoder, encode_parts
-from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka.fetch import (
     NO_SESSION,
     FetchableTopicResponse,
@@ -41,18 +40,13 @@ async def handle(
         )
     except SessionRefused as refused:
         return FetchResponse(error_code=refused.error)
-    names: list[str | None] = [
-        name_of(services, context, each.topic, each.topic_id, is_by_id=True)
-        if is_by_id
-        else each.topic
-        for each in partitions
-    ]
-    wanted = [_from(name, p) for name, p in zip(names, partitions, strict=True) if name is not None]
+    wanted = _wanted(services, context, partitions, is_by_id=is_by_id)
+    known = [each for each in wanted if each is not None]
     fetched = await services.fetch.fetch(
         context,
-        wanted,
+        known,
         # A topic that is not there is told of at once, and so is a request for nothing.
-        max_wait_ms=0 if None in names or not wanted else request.max_wait_ms,
+        max_wait_ms=request.max_wait_ms if known and len(known) == len(wanted) else 0,
         min_bytes=request.min_bytes,
         # The first batch is returned whole, whatever its size.
         max_bytes=max(request.max_bytes, 1),
@@ -62,20 +56,23 @@ async def handle(
         results = iter(fetched)
         is_committed = request.isolation_level == READ_COMMITTED
         found: list[tuple[SessionPartition, PartitionData]] = []
-        for number, (name, partition) in enumerate(zip(names, partitions, strict=True), 1):
-            data = _data(
-                partition, None if name is None else next(results), is_committed=is_committed
-            )
+        for number, (partition, want) in enumerate(zip(partitions, wanted, strict=True), 1):
+            of_log = None if want is None else next(results)
+            data = _data(partition, of_log, is_committed=is_committed)
             if session is None or session.note(partition, data):
                 found.append((partition, data))
             if not number % CHUNK_PARTITIONS:
                 await services.scheduler.yield_()
         response = FetchResponse(
-            throttle_time_ms=services.throttle.throttle_time_ms(context),
+            services.throttle.throttle_time_ms(context),
             session_id=NO_SESSION if session is None else session.session_id,
             responses=_by_topic(found),
         )
-        parts = await _encoded(services, response, version, is_long=len(found) > CHUNK_ENTRIES)
+        parts: Sequence[ResponsePart]
+        if len(found) <= CHUNK_ENTRIES:
+            parts = encode_parts(response, version)
+        else:
+            parts = await _encoded_in_chunks(services, response, version)
     except BaseException:
         release(fetched)
         raise
@@ -83,16 +80,34 @@ async def handle(
     return BodyParts([*parts], sum(map(len, parts)), errors)
 
 
-def _from(name: str, partition: SessionPartition) -> FetchFrom:
-    wanted = partition.wanted
-    return FetchFrom(
-        name,
-        wanted.partition,
-        wanted.fetch_offset,
-        wanted.partition_max_bytes,
-        # Every negative epoch says that the client knows none.
-        max(wanted.current_leader_epoch, -1),
-    )
+def _wanted(
+    services: Services,
+    context: KafkaContext,
+    partitions: Sequence[SessionPartition],
+    *,
+    is_by_id: bool,
+) -> list[FetchFrom | None]:
+    """Where to read each partition from; None where no topic has the id."""
+    found: list[FetchFrom | None] = []
+    for partition in partitions:
+        name: str | None = partition.topic
+        if is_by_id:
+            name = name_of(services, context, "", partition.topic_id, is_by_id=True)
+        wanted = partition.wanted
+        epoch = wanted.current_leader_epoch
+        found.append(
+            None
+            if name is None
+            else FetchFrom(
+                name,
+                wanted.partition,
+                wanted.fetch_offset,
+                wanted.partition_max_bytes,
+                # Every negative epoch says that the client knows none.
+                epoch if epoch >= 0 else -1,
+            )
+        )
+    return found
 
 
 def _data(
@@ -102,19 +117,27 @@ def _data(
     number = partition.wanted.partition
     if fetched is None:
         return PartitionData(number, KafkaError.UNKNOWN_TOPIC_ID, -1, records=b"")
-    records = b"" if fetched.records is None else fetched.records
-    has_failed = fetched.code is not ErrorCode.NONE
+    if fetched.code:
+        return PartitionData(
+            number,
+            kafka_code(fetched.code),
+            -1,
+            aborted_transactions=() if is_committed else None,
+            preferred_read_replica=fetched.preferred_replica,
+            records=b"",
+        )
+    high_watermark = fetched.high_watermark
     return PartitionData(
-        partition_index=number,
-        error_code=kafka_code(fetched.code),
-        high_watermark=-1 if has_failed else fetched.high_watermark,
+        number,
+        error_code=0,
+        high_watermark=high_watermark,
         # Every record is of no transaction, and so all that are replicated are stable.
-        last_stable_offset=-1 if has_failed else fetched.high_watermark,
-        log_start_offset=-1 if has_failed else fetched.log_start_offset,
+        last_stable_offset=high_watermark,
+        log_start_offset=fetched.log_start_offset,
         aborted_transactions=() if is_committed else None,
         preferred_read_replica=fetched.preferred_replica,
         # A slice of a file stands for its bytes, and is a part of the body as it is.
-        records=cast(memoryview, records),
+        records=b"" if fetched.records is None else cast(memoryview, fetched.records),
     )
 
 
@@ -135,11 +158,9 @@ def _by_topic(
     )
 
 
-async def _encoded(
-    services: Services, response: Message, version: int, *, is_long: bool
+async def _encoded_in_chunks(
+    services: Services, response: Message, version: int
 ) -> Sequence[ResponsePart]:
-    if not is_long:
-        return encode_parts(response, version)
     encoder = Encoder(response, version)
     while not encoder.step(CHUNK_ENTRIES):
         await services.scheduler.yield_()
