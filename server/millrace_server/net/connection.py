@@ -21,7 +21,7 @@ from typing import Protocol, cast
 from millrace_server.environment.seams import Response
 from millrace_server.listeners import ListenerConfig
 from millrace_server.loop.completion import Completion
-from millrace_server.net.connection_phase import Phase
+from millrace_server.net.connection_phase import CLOSED, FINISHING, LINGERING, OPEN, Phase
 from millrace_server.net.connection_timeouts import Activity, ConnectionTimeouts
 from millrace_server.net.dialect import Session
 from millrace_server.net.output import Output, OutputError
@@ -93,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._owner = owner
         self._shared = shared
         self._input = RequestInput(shared, self._advance_soon)
-        self._phase = Phase.OPEN
+        self._phase: Phase = OPEN
         self._drained: Completion[None] | None = None
         self._is_scheduled = False  # The fair scheduler will call `_continue`.
         self._advance_due = self._is_handling = self._is_paused = False
@@ -111,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def closed(self) -> bool:
-        return self._phase is Phase.CLOSED
+        return self._phase is CLOSED
 
     @property
     def held_bytes(self) -> int:
@@ -155,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def hold_back(self, until_ms: int) -> None:
         """Takes no further request before that moment of the monotonic clock."""
-        if self._phase is Phase.OPEN:
+        if self._phase is OPEN:
             self._input.hold_back(until_ms)
 
     def admit(self, principal: str) -> str:
@@ -167,9 +167,9 @@ class Connection(asyncio.BufferedProtocol):
 
         A request that is handled may call it, or a stream that returns next: its response is sent.
         """
-        if self._phase is not Phase.OPEN:
+        if self._phase is not OPEN:
             return
-        self._phase = Phase.FINISHING
+        self._phase = FINISHING
         self.close_reason = reason
         self._input.discard()
         for pending in self._responses.waiting_streams():
@@ -179,9 +179,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self, reason: str) -> None:
         """Closes at once; what was not sent is dropped."""
-        if self._phase is Phase.CLOSED:
+        if self._phase is CLOSED:
             return
-        self._phase = Phase.CLOSED
+        self._phase = CLOSED
         self.close_reason = self.close_reason or reason
         self._transport.abort()
 
@@ -213,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def check_timeouts(self, now_ms: int) -> None:
         """Ends the connection when a time limit has passed."""
-        if self._phase is Phase.CLOSED:
+        if self._phase is CLOSED:
             return
         source, output = self._input, self._output
         overdue = self._timeouts.overdue(
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
                 response_due=bool(self._responses.pending or output.unsent),
                 waits_for_peer=output.waits_for_peer,
                 input_ended=source.is_ended,
-                lingers=self._phase is Phase.LINGERING,
+                lingers=self._phase is LINGERING,
             ),
         )
         if overdue is not None:
@@ -255,12 +255,12 @@ class Connection(asyncio.BufferedProtocol):
         self._refusal = self._owner.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._phase is Phase.OPEN:
+        if self._phase is OPEN:
             return self._input.reader.buffer()
         return self._shared.scratch.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._phase is not Phase.OPEN:
+        if self._phase is not OPEN:
             self._input.bytes_received += nbytes
             self._shared.traffic.received_bytes += nbytes
             return
@@ -270,10 +270,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         self._input.is_ended = True
-        if self._phase is Phase.LINGERING:
+        if self._phase is LINGERING:
             return False
         self._advance()
-        return self._wire.survives_eof and self._phase is not Phase.CLOSED
+        return self._wire.survives_eof and self._phase is not CLOSED
 
     def pause_writing(self) -> None:
         if self.peer:  # Else the wire is being made, and looks for itself.
@@ -284,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         # The descriptor is still open here; it is closed after this returns.
-        self._phase = Phase.CLOSED
+        self._phase = CLOSED
         self.close_reason = self.close_reason or (str(exc) if exc else "the peer closed")
         self._input.disconnect()
         unsent = self._output.close()
@@ -300,20 +300,20 @@ class Connection(asyncio.BufferedProtocol):
     def _advance(self) -> None:
         """Takes requests while there is room, and sends what can be sent."""
         self._advance_due = False
-        if self._phase is Phase.CLOSED or self._is_handling:
+        if self._phase is CLOSED or self._is_handling:
             return
-        if self._phase is Phase.OPEN and not self._is_scheduled:
+        if self._phase is OPEN and not self._is_scheduled:
             self._handle_requests(is_busy=self._shared.scheduler.is_busy)
         self._send()
 
     def _continue(self) -> None:
         """The fair scheduler's call: responses that waited, or some more requests."""
         self._is_scheduled = False
-        if self._phase is Phase.CLOSED:
+        if self._phase is CLOSED:
             return
         if self._responses.is_behind:
             self._responses.move_on()
-        elif self._phase is Phase.OPEN:
+        elif self._phase is OPEN:
             self._handle_requests(is_busy=False)
         self._send()
 
@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         ends_ns = 0
         source.has_more = True
         for _ in range(count_max):
-            if self._phase is not Phase.OPEN or source.held is not None:
+            if self._phase is not OPEN or source.held is not None:
                 return
             if not responses.has_room(is_sequential=is_sequential):
                 return
@@ -381,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
         except OutputError as error:
             self.abort(str(error))
             return
-        if self._phase is Phase.CLOSED:
+        if self._phase is CLOSED:
             return
         source.account.settle(responses.held_bytes)
         is_idle = not (responses.pending or output.unsent)
@@ -390,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
             drained.complete(None)
         if not is_idle and responses.is_behind:
             self._enter_scheduler()
-        if self._phase is not Phase.OPEN:
+        if self._phase is not OPEN:
             self._pause_reading(False)
             if is_idle:
                 self._end_output()
@@ -418,9 +418,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_output(self) -> None:
         """Ends our side; the peer's unread input is discarded until it ends its own."""
-        if self._phase is Phase.LINGERING:
+        if self._phase is LINGERING:
             return
-        self._phase = Phase.LINGERING
+        self._phase = LINGERING
         try:
             lingers = not self._input.is_ended and self._wire.shut()
         except OSError:

@@ -17,3 +17,8 @@ class Phase(enum.Enum):
     FINISHING = enum.auto()
     LINGERING = enum.auto()
     CLOSED = enum.auto()
+
+
+OPEN, FINISHING, LINGERING, CLOSED = Phase
+"""A request looks at them ten times. On Python 3.11, to read a member from its class takes three
+times as long."""

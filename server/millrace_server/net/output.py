@@ -65,7 +65,6 @@ class OutputError(Exception):
 class Wait(enum.Enum):
     """What an output with bytes in it is waiting for."""
 
-    NOTHING = enum.auto()
     PEER = enum.auto()
     """The peer must read first."""
     DISK = enum.auto()
@@ -116,7 +115,7 @@ class Output:
         self._traffic = traffic
         self._wake: Callable[[], None] | None = wake
         self.unsent: deque[ResponsePart] = deque()
-        self._wait = Wait.NOTHING
+        self._wait: Wait | None = None
         self._ready_until = -1
         self._check_error: BaseException | None = None
         self._closed = False
@@ -148,7 +147,7 @@ class Output:
 
     def pump(self) -> None:
         """Sends until the queue is empty or must wait. Raises `OutputError`."""
-        if self._wait is not Wait.NOTHING or self._closed:
+        if self._wait is not None or self._closed:
             return
         queue = self.unsent
         turn = TURN_BYTES
@@ -333,6 +332,6 @@ class Output:
         self._waited()
 
     def _waited(self) -> None:
-        self._wait = Wait.NOTHING
+        self._wait = None
         if self._wake is not None:
             self._wake()

@@ -330,7 +330,7 @@ def _is_enough(results: Sequence[Fetched], min_bytes: int) -> bool:
     give, or an error."""
     size = 0
     for found in results:
-        if found.is_cut or found.code is not ErrorCode.NONE:
+        if found.is_cut or found.code:
             return True
         if found.records is not None:
             size += found.records.size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.produce import (
     ProducePartitionResult,
     ProduceRequest,
@@ -32,7 +31,7 @@ async def handle(
     )
     if request.acks != ACKS_NONE:
         return ProduceResponse(tuple([_result(each) for each in produced]))
-    errors = [result.code for result in produced if result.code is not ErrorCode.NONE]
+    errors = [result.code for result in produced if result.code]
     if errors:
         raise CloseConnection("a batch sent with acks 0 was refused", errors)
     return None
