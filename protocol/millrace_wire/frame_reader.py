@@ -139,6 +139,12 @@ class FrameReader:
         """
         return self._view[self._start : self._end]
 
+    def peek(self, count: int) -> bytes:
+        """A copy of the first `count` bytes of the next frame, or of as many as have arrived."""
+        if self._private is not None:
+            return bytes(self._private[: min(count, self._filled)])
+        return bytes(self._view[self._start : min(self._start + count, self._end)])
+
     @property
     def missing_bytes(self) -> int:
         """How many bytes the unfinished frame lacks that has memory of its own; else 0."""

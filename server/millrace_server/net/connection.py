@@ -343,21 +343,21 @@ class Connection(asyncio.BufferedProtocol):
         if session is None:
             source.has_more = False
             return
-        responses, is_sequential = self._responses, session.is_sequential
+        responses, reader = self._responses, source.reader
         now_ns = self._shared.clock.monotonic_ns
         ends_ns = 0
         source.has_more = True
         for _ in range(count_max):
             if self._phase is not OPEN or source.held is not None:
                 return
-            if not responses.has_room(is_sequential=is_sequential):
+            if not responses.has_room(session, reader):
                 return
             request = source.next_request(session, responses.held_bytes)
             if request is None:
                 return
-            if not ends_ns and source.reader.unread_bytes:
+            if not ends_ns and reader.unread_bytes:
                 ends_ns = now_ns() + time_ns
-            owned = source.reader.owned
+            owned = reader.owned
             responses.take(session.handle(request, owned=owned), len(request), self)
             if not owned and isinstance(request, memoryview):
                 # A handler that kept the view would read other connections' bytes.
@@ -397,7 +397,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         session = source.session
         has_room = source.held is None and (
-            is_idle or session is None or responses.has_room(is_sequential=session.is_sequential)
+            is_idle or session is None or responses.has_room(session, source.reader)
         )
         if source.has_more and has_room:
             self._enter_scheduler()

@@ -49,8 +49,9 @@ class Peer(Protocol):
 class Session(Protocol):
     """One connection in one dialect, from its first bytes on."""
 
-    is_sequential: bool
-    """Whether a request is taken only when the one before it has its response."""
+    def may_overlap(self, reader: FrameReader) -> bool:
+        """Whether the next request, of which the first bytes may have arrived, is taken while the
+        one before it has no response yet."""
 
     def next_request(self, reader: FrameReader) -> ReadBuffer | None:
         """The next whole request, or None when more bytes are needed. Raises `FramingError`."""

@@ -12,9 +12,11 @@ from itertools import chain
 
 from millrace_server.environment.seams import FileSlice, Response, ResponsePart
 from millrace_server.limits import Limits
+from millrace_server.net.dialect import Session
 from millrace_server.net.memory_budget import MemoryBudget
 from millrace_server.net.output import Output
 from millrace_server.net.pending_response import Handled, PendingResponse, Responder
+from millrace_wire.frame_reader import FrameReader
 
 MOVED_PARTS = 2_000
 """Moved to the output at once, in some 300 us. Many responses of thousands of parts each may have
@@ -49,15 +51,12 @@ class ResponseQueue:
         """Whether responses that are complete and next wait for another `move_on`."""
         return bool(self.pending) and self.pending[0].is_complete
 
-    def has_room(self, *, is_sequential: bool) -> bool:
-        """Whether one more request may be handled.
-
-        `is_sequential`: only when the one before it has its response, or has a stream.
-        """
+    def has_room(self, session: Session, reader: FrameReader) -> bool:
+        """Whether the next request of a session may be handled."""
         pending, output, limits = self.pending, self._output, self._limits
         if pending:
             last = pending[-1]
-            if last.is_yielding or (is_sequential and not last.is_stream):
+            if last.is_yielding or not (last.is_stream or session.may_overlap(reader)):
                 return False
         elif not output.unsent:
             return True

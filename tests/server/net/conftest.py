@@ -203,8 +203,6 @@ class ScriptedHandler:
 class ScriptedSession:
     """One connection of a `ScriptedDialect`."""
 
-    is_sequential = False
-
     def __init__(self, handler: ScriptedHandler, connection: Connection, *, text: bool) -> None:
         self._handler = handler
         self._connection = connection
@@ -215,6 +213,9 @@ class ScriptedSession:
             return reader.next_frame()
         limits = self._connection._shared.limits
         return next_line(reader, line_bytes_max=limits.line_bytes_max)
+
+    def may_overlap(self, reader: FrameReader) -> bool:
+        return True
 
     def last_request(self, reader: FrameReader) -> ReadBuffer | None:
         return last_line(reader) if self._text else None

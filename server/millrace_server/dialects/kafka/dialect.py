@@ -48,6 +48,8 @@ LONG_BODY_BYTES = 4 << 10
 CHUNK_ENTRIES = 100
 """Array elements decoded or encoded in one chunk, some 200 us."""
 _KEY_END = LENGTH_SIZE + 2
+_PRODUCE_KEY = KafkaApiKey.PRODUCE
+_PRODUCE = _PRODUCE_KEY.to_bytes(2, "big")
 BEFORE_LOGIN = (
     KafkaApiKey.API_VERSIONS,
     KafkaApiKey.SASL_HANDSHAKE,
@@ -90,11 +92,14 @@ class KafkaDialect:
 
 
 class KafkaSession:
-    """The requests and responses of one connection."""
+    """The requests and responses of one connection.
 
-    __slots__ = ("_connection", "_context", "_dialect", "_now_ns", "_services")
+    As in Kafka, a request sees the effect of those before it on the connection: it is taken when
+    they have their responses. Only Produce behind Produce goes on, since appends stay in order, and
+    the batches of many requests are synced together.
+    """
 
-    is_sequential = False
+    __slots__ = ("_connection", "_context", "_dialect", "_is_producing", "_now_ns", "_services")
 
     def __init__(self, dialect: KafkaDialect, connection: Peer) -> None:
         self._dialect = dialect
@@ -105,9 +110,18 @@ class KafkaSession:
             fetch_sessions=dialect.fetch_sessions,
         )
         self._now_ns = dialect.services.env.clock.monotonic_ns
+        self._is_producing = False
+        """Whether the last request was a Produce."""
 
     def next_request(self, reader: FrameReader) -> memoryview | None:
         return reader.next_frame()
+
+    def may_overlap(self, reader: FrameReader) -> bool:
+        """Produce behind Produce; and what has not arrived, so that the connection is read."""
+        first_bytes = reader.peek(_KEY_END)
+        return len(first_bytes) < _KEY_END or (
+            self._is_producing and first_bytes[LENGTH_SIZE:] == _PRODUCE
+        )
 
     def last_request(self, reader: FrameReader) -> None:
         """A frame that is cut short is no request."""
@@ -146,11 +160,12 @@ class KafkaSession:
         if context.is_authenticated:
             self._connection.lift_frame_limit()
         context.client_id = header.client_id
+        self._is_producing = api.key is _PRODUCE_KEY
         counted = self._dialect.apis[header.key]
         requests = counted.requests
         counted.requests = requests + 1
         began_ns = 0 if requests & UNTIMED else self._now_ns()
-        if len(frame) > LONG_BODY_BYTES and api.key is not KafkaApiKey.PRODUCE:
+        if len(frame) > LONG_BODY_BYTES and not self._is_producing:
             return self._respond_in_chunks(api, header, _kept(frame, owned), counted, began_ns)
         try:
             body = frame[header.body_position :]

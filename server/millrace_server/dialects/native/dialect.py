@@ -94,8 +94,6 @@ class NativeSession:
 
     __slots__ = ("_apis", "_connection", "_context", "_dialect", "_now_ns", "_routes", "_services")
 
-    is_sequential = False
-
     def __init__(self, dialect: NativeDialect, connection: Peer) -> None:
         self._dialect = dialect
         self._services = dialect.services
@@ -116,6 +114,10 @@ class NativeSession:
                 frame_bytes_max=reader.frame_bytes_max,
             )
         return frame
+
+    def may_overlap(self, reader: FrameReader) -> bool:
+        """All requests may (wire_spec.md W-2.6)."""
+        return True
 
     def last_request(self, reader: FrameReader) -> None:
         """A frame that is cut short is no request."""

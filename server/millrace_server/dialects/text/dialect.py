@@ -64,8 +64,6 @@ class TextSession:
 
     __slots__ = ("_connection", "_context", "_dialect", "_is_following", "_services")
 
-    is_sequential = True
-
     def __init__(self, dialect: TextDialect, connection: Peer) -> None:
         self._dialect = dialect
         self._services = dialect.services
@@ -75,6 +73,10 @@ class TextSession:
 
     def next_request(self, reader: FrameReader) -> bytes | None:
         return next_line(reader, line_bytes_max=self._dialect.config.limits.line_bytes_max)
+
+    def may_overlap(self, reader: FrameReader) -> bool:
+        """Each line has its answer before the next one is taken."""
+        return False
 
     def last_request(self, reader: FrameReader) -> bytes | None:
         """A line without a line feed, before the end of the input."""
