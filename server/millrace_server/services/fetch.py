@@ -100,6 +100,7 @@ class FetchService:
         min_bytes: int,
         max_bytes: int,
         rack: str | None = None,
+        is_bounded: bool = False,
     ) -> list[Fetched]:
         """Reads each partition in turn until `max_bytes` are found; results in the same order.
 
@@ -107,6 +108,8 @@ class FetchService:
         `max_wait_ms` is 0, or when too many fetches are parked, of all or of the principal; else
         later, with what there is by then. The only parked fetch of a connection may always wait,
         if it names few partitions.
+        A partition gets one batch whole, whatever the bounds are; with `is_bounded` only the first
+        one that has records does (Kafka's rule).
         A client that says its rack may read from a follower that is in sync. One with a quota gets
         no more than it may take in a second, or one batch.
         """
@@ -115,7 +118,7 @@ class FetchService:
             max_bytes = self._throttle.fetch_bytes_max(context, max_bytes)
         # A response never holds more than `max_bytes`, so no fetch waits for more.
         min_bytes = min(min_bytes, max_bytes)
-        results = await self._read(context, wanted, max_bytes, rack)
+        results = await self._read(context, wanted, max_bytes, rack, is_bounded)
         if (
             max_wait_ms <= 0
             or _is_enough(results, min_bytes)
@@ -129,7 +132,7 @@ class FetchService:
         await self._park(
             context, wanted, found, rack=rack, max_wait_ms=max_wait_ms, min_bytes=min_bytes
         )
-        results = await self._read(context, wanted, max_bytes, rack)
+        results = await self._read(context, wanted, max_bytes, rack, is_bounded)
         if has_quotas:
             self._throttle.count_fetched(context, sum(each.size for each in results))
         return results
@@ -189,24 +192,32 @@ class FetchService:
         wanted: Sequence[FetchFrom],
         max_bytes: int,
         rack: str | None,
+        is_bounded: bool,
     ) -> list[Fetched]:
         results: list[Fetched] = []
+        may_exceed = True
         try:
             for chunk in (wanted,) if len(wanted) <= CHUNK_ENTRIES else _chunks(wanted):
                 if results:
                     await self._scheduler.yield_()
                 for want in chunk:
-                    fetched = self._read_one(context, want, max_bytes, rack)
+                    fetched = self._read_one(context, want, max_bytes, rack, may_exceed)
                     results.append(fetched)
                     if fetched.records is not None:
                         max_bytes -= fetched.records.size
+                        may_exceed = not is_bounded
         except BaseException:
             release(results)
             raise
         return results
 
     def _read_one(
-        self, context: RequestContext, want: FetchFrom, left: int, rack: str | None
+        self,
+        context: RequestContext,
+        want: FetchFrom,
+        left: int,
+        rack: str | None,
+        may_exceed: bool,
     ) -> Fetched:
         try:
             if context.authorizer is not None:
@@ -225,9 +236,14 @@ class FetchService:
             # A new leader may not know yet that what a consumer has read is committed (KIP-207).
             is_behind = partition.high_watermark < want.offset <= partition.end_offset
             if left > 0 and not (is_behind and partition.replica is not None):
-                found = partition.read(want.offset, max_bytes=min(want.max_bytes, left))
-                fetched.records = found.slice
-                fetched.is_cut = found.next_offset < partition.high_watermark
+                limit = min(want.max_bytes, left)
+                found = partition.read(want.offset, max_bytes=limit)
+                if may_exceed or found.slice is None or found.slice.size <= limit:
+                    fetched.records = found.slice
+                    fetched.is_cut = found.next_offset < partition.high_watermark
+                else:
+                    found.slice.release()
+                    fetched.is_cut = True
             elif left <= 0 and not is_behind:
                 partition.check_readable(want.offset)
         except CORE_ERRORS as error:

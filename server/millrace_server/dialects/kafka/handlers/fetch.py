@@ -51,6 +51,7 @@ async def handle(
         # The first batch is returned whole, whatever its size.
         max_bytes=max(request.max_bytes, 1),
         rack=request.rack_id or None,
+        is_bounded=True,
     )
     try:
         results = iter(fetched)
