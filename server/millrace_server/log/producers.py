@@ -66,14 +66,13 @@ class Producers:
     def check(self, header: BatchHeader) -> AppendedBatch | None:
         """Returns the batch that `header` repeats, None if it is the next one.
 
-        Raises `FencedProducer`, `OutOfOrderSequence` or `UnknownProducer`; changes nothing.
+        A producer that the log does not know may begin anywhere, as in Kafka; see `check_begin`.
+        Raises `FencedProducer` or `OutOfOrderSequence`; changes nothing.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         base_sequence = header.base_sequence
         state = self._states.get(producer_id)
         if state is None:
-            if base_sequence != 0:
-                raise UnknownProducer(producer_id, sequence=base_sequence)
             return None
         if epoch != state.epoch:
             if epoch < state.epoch:
@@ -89,6 +88,15 @@ class Producers:
         if base_sequence != expected:
             raise OutOfOrderSequence(producer_id, sequence=base_sequence, expected=expected)
         return None
+
+    def check_begin(self, header: BatchHeader) -> None:
+        """Raises `UnknownProducer` unless the log knows the producer, or this is its first batch.
+
+        What it wrote before may be forgotten: a retry of that would be appended once more.
+        """
+        sequence = header.base_sequence
+        if sequence and header.producer_id not in self._states:
+            raise UnknownProducer(header.producer_id, sequence=sequence)
 
     def note(
         self, header: BatchHeader, *, base_offset: int, log_append_time_ms: int, now_ms: int

@@ -147,7 +147,7 @@ class ProduceService:
                     elif config.compacts:
                         check_keys(topic, batch, header)
                     if producer_id >= 0:
-                        self._check_producer(header)
+                        self._check_producer(context, partition, header)
                     if is_by_all and partition.replica is not None:
                         partition.replica.check_append()
                     appended = partition.append(batch, header, now_ms=self._env.clock.wall_ms())
@@ -247,7 +247,9 @@ class ProduceService:
         header = check_produced_batch(batch, max_bytes=config.max_message_bytes)
         return partition, header
 
-    def _check_producer(self, header: BatchHeader) -> None:
+    def _check_producer(
+        self, context: RequestContext, partition: Partition, header: BatchHeader
+    ) -> None:
         if not self._producer_ids.was_given(header.producer_id):
             # A batch with a future id would fence the producer that gets it.
             raise ApiError(
@@ -261,6 +263,8 @@ class ProduceService:
                 f"InitProducerId has replaced epoch {header.producer_epoch} of producer "
                 f"{header.producer_id}; only the newest identity writes",
             )
+        if not context.may_begin_anywhere:
+            partition.log.producers.check_begin(header)
 
 
 def _or_next_leader(refused: ApiError, partition: Partition | None) -> ApiError:

@@ -59,6 +59,9 @@ class RequestContext:
     empty text."""
     knows_throttling: bool = True
     """Whether the client knows the error of a change that comes too early for its quota."""
+    may_begin_anywhere: bool = False
+    """Whether an idempotent producer that a partition does not know may begin at any sequence
+    there, as in Kafka."""
     parked_fetches: int = 0
     """Fetches of the connection that wait for more to read."""
     sasl: SaslState | None = None

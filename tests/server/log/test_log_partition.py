@@ -305,15 +305,33 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero(disk: OsDisk) -
         send(log, 0, epoch=1)
 
 
-def test_an_unknown_producer_must_start_at_zero(disk: OsDisk) -> None:
+def test_a_producer_that_is_not_known_may_be_asked_to_start_at_zero(disk: OsDisk) -> None:
     log = create(disk)
+
+    def check_begin(sequence: int) -> None:
+        batch = encode_batch(
+            [b"v"], timestamps_ms=0, producer_id=9, producer_epoch=0, base_sequence=sequence
+        )
+        log.producers.check_begin(read_header(batch))
+
     with pytest.raises(UnknownProducer, match="start at sequence 0"):
-        send(log, 5)
+        check_begin(5)
+    check_begin(0)
     send(log, 0)
+    check_begin(1)
     assert log.producers.expire(1000 + 86_400_000, silent_ms=86_400_000) == 0
     assert log.producers.expire(1001 + 86_400_000, silent_ms=86_400_000) == 1
     with pytest.raises(UnknownProducer):
-        send(log, 1)
+        check_begin(1)
+
+
+def test_a_producer_that_is_not_known_may_go_on_anywhere(disk: OsDisk) -> None:
+    log = create(disk)
+    assert send(log, 5) == (0, 0, -1, False)
+    assert send(log, 5) == (0, 0, -1, True)
+    assert send(log, 6) == (1, 1, -1, False)
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 4)
 
 
 def test_sequences_wrap_from_the_largest_to_zero(disk: OsDisk) -> None:
@@ -362,7 +380,7 @@ def test_the_number_of_producers_is_bounded_by_forgetting_the_longest_silent() -
     assert producers.check(header) is None
     header.producer_id = 0
     with pytest.raises(UnknownProducer):
-        producers.check(header)
+        producers.check_begin(header)
 
 
 # Retention
