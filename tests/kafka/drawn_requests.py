@@ -39,7 +39,7 @@ _NUMBERS: dict[str, tuple[int, ...]] = {
     "min_bytes": (0, 1, 100),
     "max_bytes": (0, 1_000, 1 << 20, 0x7FFFFFFF),
     "partition_max_bytes": (0, 1_000, 1 << 20),
-    "timestamp": (-1, -2, -3, -4, -9, 0, 1_700_000_000_000),
+    "timestamp": (-1, -2, -3, -4, -5, -6, -9, 0, 1_700_000_000_000),
     "fetch_offset": (0, 0, 1, 2, 1 << 40, -5),
     "current_leader_epoch": (-1, 0, 9),
     "leader_epoch": (0, 5, -1),

@@ -259,7 +259,13 @@ async def test_offsets_are_found_by_name_and_by_time(wire: KafkaWire, version: i
 
     for asked, offset in ((-1, 2), (-2, 0), (1_500, 1), (9_000, -1)):
         assert await offset_of(asked) == (ErrorCode.NONE, offset)
-    for asked, offset, since in ((-3, 1, 7), (-4, 0, 8), (-5, -1, 9), (-9, -1, 99)):
+    for asked, offset, since in (
+        (-3, 1, 7),
+        (-4, 0, 8),
+        (-5, -1, 9),
+        (-6, -1, 11),
+        (-9, -1, 99),
+    ):
         is_known = version >= since
         expected = (ErrorCode.NONE, offset) if is_known else (ErrorCode.UNSUPPORTED_VERSION, -1)
         assert await offset_of(asked) == expected

@@ -23,11 +23,16 @@ from millrace_server.services.request_context import RequestContext
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """An offset, -1 when no record is that late, and the record's timestamp where it has one."""
+    """An offset, -1 when no record is that late, and the record's timestamp where it has one.
+
+    `leader_epoch` is that of the partition, `record_epoch` that in which the record was written, or
+    is, if it is the next one; -1 without an offset.
+    """
 
     offset: int
     timestamp_ms: int = -1
     leader_epoch: int = -1
+    record_epoch: int = -1
 
 
 class Extent(NamedTuple):
@@ -85,7 +90,14 @@ class OffsetService:
             found = await find_offset(partition, timestamp_ms, self._lookups)
         except CORE_ERRORS as error:
             raise as_api_error(error) from error
-        return FoundOffset(found.offset, found.timestamp_ms, partition.leader_epoch)
+        epoch = partition.leader_epoch
+        if found.offset < 0:
+            record_epoch = -1
+        elif timestamp_ms == LATEST:
+            record_epoch = epoch
+        else:
+            record_epoch = partition.log.epochs.epoch_before(found.offset + 1)
+        return FoundOffset(found.offset, found.timestamp_ms, epoch, record_epoch)
 
     def epoch_end(
         self, context: RequestContext, topic: str, number: int, epoch: int, *, current_epoch: int

@@ -19,9 +19,19 @@ from millrace_server.services.services import Services
 
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 MAX_TIMESTAMP = -3
-FIRST_VERSIONS = {-1: 1, -2: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+FIRST_VERSIONS = {
+    -1: 1,
+    -2: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 """From which version on a timestamp below 0 stands for an offset."""
+OF_TIERS = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
+"""There are none: no offset has the answer, and it is no error."""
 CHUNK_ENTRIES = 50
 """Ends of partitions looked up in one chunk, some 200 us."""
 
@@ -68,13 +78,13 @@ async def _find(
             context,
             topic,
             number,
-            EARLIEST if timestamp_ms == LATEST_TIERED else timestamp_ms,
+            EARLIEST if timestamp_ms in OF_TIERS else timestamp_ms,
             current_epoch=wanted.current_leader_epoch,
         )
     except ApiError as error:
         return ListOffsetsPartitionResponse(number, kafka_code(error.code), -1, -1)
-    if timestamp_ms == LATEST_TIERED:
+    if timestamp_ms in OF_TIERS:
         return ListOffsetsPartitionResponse(number, ErrorCode.NONE, -1, -1)
     return ListOffsetsPartitionResponse(
-        number, ErrorCode.NONE, found.timestamp_ms, found.offset, found.leader_epoch
+        number, ErrorCode.NONE, found.timestamp_ms, found.offset, found.record_epoch
     )
