@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from millrace_protocol.errors import ErrorCode
-from millrace_protocol.kafka import elections, group_offsets, topics
+from millrace_protocol.kafka import configs, elections, group_offsets, topics
 from millrace_protocol.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
 from millrace_protocol.kafka.find_coordinator import FindCoordinatorRequest
 from millrace_protocol.kafka.metadata import NO_ID
 from millrace_protocol.kafka.producer_ids import InitProducerIdRequest
 from millrace_server.testing import Broker
-from tests.broker.wire import batch
+from tests.broker.wire import batch, sequenced
 from tests.kafka.kafka_wire import KafkaWire, connect_kafka, produce
 
 ERROR = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -47,6 +47,78 @@ async def test_an_offset_out_of_range_is_told_behind_a_response_that_is_full(
 ) -> None:
     assert await fetched(wire, part(0, 0), part(1, -5)) == [ErrorCode.NONE, ERROR]
     assert await fetched(wire, part(0, 0), part(1, 1)) == [ErrorCode.NONE] * 2
+
+
+async def test_only_the_first_batch_of_a_response_may_be_larger_than_its_bounds(
+    broker: Broker,
+) -> None:
+    """librdkafka drops a connection whose response is larger than it allows, and asks again."""
+    async with connect_kafka(broker.port) as wire:
+        new = topics.CreatableTopic("many", 8, 1)
+        await wire.call(topics.CreateTopicsRequest((new,), 30_000), 7)
+        large = batch(b"v" * 10_000)
+        for partition in range(8):
+            for _ in range(2):
+                await wire.call(produce(large, topic="many", partition=partition), 9)
+
+        async def sizes(of_partition: int, of_all: int, session: tuple[int, int]) -> list[int]:
+            parts = tuple(
+                FetchPartition(number, fetch_offset=0, partition_max_bytes=of_partition)
+                for number in range(8)
+            )
+            request = FetchRequest(
+                max_wait_ms=2**31 - 1,
+                min_bytes=1 << 20,
+                max_bytes=of_all,
+                session_id=session[0],
+                session_epoch=session[1],
+                topics=(FetchTopic("many", NO_ID, parts),) if session[1] <= 0 else (),
+            )
+            answer = await wire.call(request, 12)
+            session_ids.append(answer.session_id)
+            found = {
+                part.partition_index: len(part.records)
+                for topic in answer.responses
+                for part in topic.partitions
+            }
+            return [found.get(number, 0) // len(large) for number in range(8)]
+
+        session_ids: list[int] = []
+        none = (0, -1)
+        assert await sizes(1, 1 << 20, none) == [1, 0, 0, 0, 0, 0, 0, 0]
+        assert await sizes(1 << 20, 1, none) == [1, 0, 0, 0, 0, 0, 0, 0]
+        assert await sizes(len(large), 3 * len(large) - 1, none) == [1, 1, 0, 0, 0, 0, 0, 0]
+        assert await sizes(len(large), 1 << 20, none) == [1] * 8
+        # In a session those that were left out are the next.
+        assert await sizes(1, 1 << 20, (0, 0)) == [1, 0, 0, 0, 0, 0, 0, 0]
+        (session_id,) = session_ids[-1:]
+        assert await sizes(1, 1 << 20, (session_id, 1)) == [0, 1, 0, 0, 0, 0, 0, 0]
+        assert await sizes(1, 1 << 20, (session_id, 2)) == [0, 0, 1, 0, 0, 0, 0, 0]
+
+
+async def test_a_producer_goes_on_in_a_partition_that_does_not_know_it(wire: KafkaWire) -> None:
+    """As in Kafka: after the topic was deleted and created anew, or its records are gone."""
+    producer = await wire.call(InitProducerIdRequest(None, 1_000), 4)
+
+    async def outcome(sequence: int, *values: bytes) -> tuple[int, int]:
+        sent = sequenced(producer.producer_id, producer.producer_epoch, sequence, *values)
+        answer = await wire.call(produce(sent), 9)
+        (found,) = answer.responses[0].partition_responses
+        return found.error_code, found.base_offset
+
+    assert await outcome(7, b"a", b"b") == (ErrorCode.NONE, 1)
+    assert await outcome(7, b"a", b"b") == (ErrorCode.NONE, 1)
+    assert await outcome(9, b"c") == (ErrorCode.NONE, 3)
+    assert (await outcome(11, b"d"))[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_there_are_no_settings_of_client_metrics(wire: KafkaWire) -> None:
+    resources = tuple(configs.DescribeConfigsResource(kind, "t", None) for kind in (16, 2))
+    answer = await wire.call(configs.DescribeConfigsRequest(resources), 4)
+    of_metrics, of_topic = answer.results
+    assert (of_metrics.error_code, of_metrics.configs) == (ErrorCode.NONE, ())
+    assert of_topic.error_code == ErrorCode.NONE
+    assert of_topic.configs
 
 
 async def test_every_negative_epoch_of_a_fetch_is_none(wire: KafkaWire) -> None:

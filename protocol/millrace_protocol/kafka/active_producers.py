@@ -34,7 +34,7 @@ class ProducerState(Message):
     producer_epoch: int = wire(INT32, "its epoch")
     last_sequence: int = wire(INT32, "sequence of its last record; -1: unknown", default=-1)
     last_timestamp: int = wire(INT64, "timestamp of its last batch", unit="ms", default=-1)
-    coordinator_epoch: int = wire(INT32, "epoch of its transactions", default=0)
+    coordinator_epoch: int = wire(INT32, "epoch of its transactions; -1: none", default=-1)
     current_txn_start_offset: int = wire(
         INT64, "where its open transaction begins; -1: none", default=-1
     )

@@ -109,6 +109,16 @@ class Topics:
             return PartitionState(code, NO_LEADER, -1, known.replicas, ())
         return PartitionState(code, known.leader, known.leader_epoch, known.replicas, known.isr)
 
+    def leader(self, topic: str, number: int) -> tuple[int, int] | None:
+        """The leader of a partition and its epoch; None where there is none."""
+        known = self._cache.image.topics.get(topic)
+        if known is None or not 0 <= number < known.partition_count:
+            return None
+        partition = known.partitions[number]
+        if partition.leader == NO_LEADER:
+            return None
+        return partition.leader, partition.leader_epoch
+
     async def create(
         self,
         context: RequestContext,

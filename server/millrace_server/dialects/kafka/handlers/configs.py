@@ -31,6 +31,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -275,8 +276,8 @@ async def _alter_each(
 def _check_changeable(kind: int, name: str) -> None:
     if kind == ResourceType.BROKER:
         raise ApiError(ErrorCode.INVALID_REQUEST, _OF_BROKERS)
-    if kind == ResourceType.GROUP:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Groups have no settings of their own")
+    if kind in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Groups and client metrics have no settings")
     if kind != ResourceType.TOPIC:
         raise _unknown_type(kind)
     if not name:

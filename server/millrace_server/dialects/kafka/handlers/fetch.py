@@ -17,6 +17,7 @@ from millrace_protocol.schema import Message
 from millrace_server.dialects.kafka.context import KafkaContext
 from millrace_server.dialects.kafka.errors import KafkaError, kafka_code
 from millrace_server.dialects.kafka.fetch_sessions import SessionPartition, SessionRefused
+from millrace_server.dialects.kafka.handlers.new_leaders import endpoints, new_leader
 from millrace_server.dialects.kafka.handlers.topic_names import name_of
 from millrace_server.dialects.response_body import BodyParts
 from millrace_server.environment.seams import ResponsePart
@@ -59,7 +60,7 @@ async def handle(
         found: list[tuple[SessionPartition, PartitionData]] = []
         for number, (partition, want) in enumerate(zip(partitions, wanted, strict=True), 1):
             of_log = None if want is None else next(results)
-            data = _data(partition, of_log, is_committed=is_committed)
+            data = _data(services, partition, of_log, is_committed=is_committed)
             if session is None or session.note(partition, data):
                 found.append((partition, data))
             if not number % CHUNK_PARTITIONS:
@@ -69,6 +70,10 @@ async def handle(
             session_id=NO_SESSION if session is None else session.session_id,
             responses=_by_topic(found),
         )
+        errors = [each.code for each in fetched if each.code]
+        if errors:
+            told = (data.current_leader for _, data in found)
+            response.node_endpoints = endpoints(services, context, told)
         parts: Sequence[ResponsePart]
         if len(found) <= CHUNK_ENTRIES:
             parts = encode_parts(response, version)
@@ -77,7 +82,6 @@ async def handle(
     except BaseException:
         release(fetched)
         raise
-    errors = [each.code for each in fetched if each.code]
     return BodyParts([*parts], sum(map(len, parts)), errors)
 
 
@@ -112,20 +116,26 @@ def _wanted(
 
 
 def _data(
-    partition: SessionPartition, fetched: Fetched | None, *, is_committed: bool
+    services: Services,
+    partition: SessionPartition,
+    fetched: Fetched | None,
+    *,
+    is_committed: bool,
 ) -> PartitionData:
     """The records of a partition; `fetched` is None where no topic has the id."""
     number = partition.wanted.partition
     if fetched is None:
         return PartitionData(number, KafkaError.UNKNOWN_TOPIC_ID, -1, records=b"")
     if fetched.code:
+        code = kafka_code(fetched.code)
         return PartitionData(
             number,
-            kafka_code(fetched.code),
+            code,
             -1,
             aborted_transactions=() if is_committed else None,
             preferred_read_replica=fetched.preferred_replica,
             records=b"",
+            current_leader=new_leader(services, fetched.topic, number, code),
         )
     high_watermark = fetched.high_watermark
     return PartitionData(

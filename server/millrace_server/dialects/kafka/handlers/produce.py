@@ -14,6 +14,7 @@ from millrace_protocol.kafka.produce import (
 )
 from millrace_server.api_error import ApiError
 from millrace_server.dialects.kafka.errors import KafkaError, kafka_code
+from millrace_server.dialects.kafka.handlers.new_leaders import endpoints, new_leader
 from millrace_server.dialects.kafka.handlers.topic_names import name_of
 from millrace_server.dialects.response_body import CloseConnection
 from millrace_server.services.produce import ACKS_NONE, Produced
@@ -50,32 +51,40 @@ async def handle(
         if errors or None in names:
             raise CloseConnection("a batch sent with acks 0 was refused", errors)
         return None
-    results = iter(produced)
-    return ProduceResponse(
+    results = iter([_result(services, each) for each in produced])
+    response = ProduceResponse(
         tuple(
             _topic(topic, None if name is None else results)
             for name, topic in zip(names, request.topics, strict=True)
         )
     )
+    if any(each.code for each in produced):
+        told = (r.current_leader for topic in response.responses for r in topic.partition_responses)
+        response.node_endpoints = endpoints(services, context, told)
+    return response
 
 
-def _topic(topic: ProduceTopic, results: Iterator[Produced] | None) -> TopicProduceResponse:
+def _topic(
+    topic: ProduceTopic, results: Iterator[PartitionProduceResponse] | None
+) -> TopicProduceResponse:
     """The results of a topic; None for one that no topic has the id of."""
     if results is None:
         code = int(KafkaError.UNKNOWN_TOPIC_ID)
         partitions = [PartitionProduceResponse(each.index, code, -1) for each in topic.partitions]
     else:
-        partitions = [_result(next(results)) for _ in topic.partitions]
+        partitions = [next(results) for _ in topic.partitions]
     return TopicProduceResponse(topic.name, topic.topic_id, tuple(partitions))
 
 
-def _result(produced: Produced) -> PartitionProduceResponse:
+def _result(services: Services, produced: Produced) -> PartitionProduceResponse:
+    code = kafka_code(produced.code)
     return PartitionProduceResponse(
         produced.partition,
-        kafka_code(produced.code),
+        code,
         produced.base_offset,
         produced.log_append_time_ms,
         produced.log_start_offset,
         (),
         produced.message,
+        new_leader(services, produced.topic, produced.partition, code) if code else None,
     )
