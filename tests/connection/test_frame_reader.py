@@ -264,3 +264,17 @@ def test_a_reader_of_lines_can_be_made_of_it(lines: list[bytes], places: list[in
 def test_a_scratch_that_a_small_frame_fills_is_refused() -> None:
     with pytest.raises(ValueError, match="more than 4096 bytes"):
         Scratch(IN_PLACE_BYTES)
+
+
+@pytest.mark.parametrize("size", [FRAME_BYTES_MIN + 4, IN_PLACE_BYTES, IN_PLACE_BYTES + 1, 100_000])
+def test_the_first_bytes_of_the_next_frame_are_known_before_it_is_whole(size: int) -> None:
+    cut = reader()
+    assert cut.peek(6) == b""
+    data = frame(size)
+    for count in range(1, 8):
+        assert list(read(cut, data[count - 1 : count])) == []
+        assert cut.peek(6) == data[: min(count, 6)]
+    assert list(read(cut, data[7:-1])) == []
+    assert cut.peek(6) == data[:6]
+    assert list(read(cut, data[-1:] + TRAILING)) == [data]
+    assert cut.peek(6) == TRAILING[:6]

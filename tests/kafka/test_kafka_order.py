@@ -112,3 +112,16 @@ async def test_a_request_behind_a_fetch_that_waits_is_answered_after_it(wire: Ka
     assert fetched.responses[0].partitions[0].records == b""
     assert described.brokers
     assert produced.responses[0].partition_responses[0].base_offset == 0
+
+
+async def test_a_long_request_behind_a_batch_waits_for_its_ack(wire: KafkaWire) -> None:
+    """Its frame has memory of its own, in which its first bytes are looked at."""
+    numbers = range(1_500)
+    for end_offset in range(1, 6):
+        wanted = tuple(ListOffsetsPartition(number, timestamp=-1) for number in numbers)
+        request = ListOffsetsRequest(-1, topics=(ListOffsetsTopic("t", wanted),))
+        produced, found = await pipelined(wire, produce(batch(b"v")), request)
+        assert produced.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        partitions = found.topics[0].partitions
+        assert len(partitions) == len(numbers)
+        assert partitions[0].offset == end_offset
