@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
-class DescribeAclsRequest(Request):
+class DescribeAclsRequest(KafkaRequest):
     """Asks for the entries that a filter chooses."""
 
     flexible_since: ClassVar[int | None] = 2
@@ -72,7 +73,7 @@ class AclCreation(Message):
 
 
 @dataclass(slots=True)
-class CreateAclsRequest(Request):
+class CreateAclsRequest(KafkaRequest):
     """Adds entries."""
 
     flexible_since: ClassVar[int | None] = 2
@@ -114,7 +115,7 @@ class DeleteAclsFilter(Message):
 
 
 @dataclass(slots=True)
-class DeleteAclsRequest(Request):
+class DeleteAclsRequest(KafkaRequest):
     """Removes the entries that filters choose."""
 
     flexible_since: ClassVar[int | None] = 2

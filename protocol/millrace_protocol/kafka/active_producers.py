@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -18,7 +19,7 @@ class TopicRequest(Message):
 
 
 @dataclass(slots=True)
-class DescribeProducersRequest(Request):
+class DescribeProducersRequest(KafkaRequest):
     """Asks for producers."""
 
     flexible_since: ClassVar[int | None] = 0

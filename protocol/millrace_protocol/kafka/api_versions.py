@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
-class ApiVersionsRequest(Request):
+class ApiVersionsRequest(KafkaRequest):
     """Asks for the versions. The client tells its name since version 3 (KIP-511)."""
 
     flexible_since: ClassVar[int | None] = 3

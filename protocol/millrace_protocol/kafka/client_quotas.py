@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import (
     BOOLEAN,
     FLOAT64,
@@ -14,7 +15,7 @@ from millrace_protocol.primitives import (
     NULLABLE_STRING,
     STRING,
 )
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class ComponentData(Message):
 
 
 @dataclass(slots=True)
-class DescribeClientQuotasRequest(Request):
+class DescribeClientQuotasRequest(KafkaRequest):
     """Asks for the entities that have a part for each filter."""
 
     flexible_since: ClassVar[int | None] = 1
@@ -92,7 +93,7 @@ class AlterClientQuotasEntry(Message):
 
 
 @dataclass(slots=True)
-class AlterClientQuotasRequest(Request):
+class AlterClientQuotasRequest(KafkaRequest):
     """Sets and removes quotas."""
 
     flexible_since: ClassVar[int | None] = 1

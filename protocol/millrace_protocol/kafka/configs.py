@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -21,7 +22,7 @@ class DescribeConfigsResource(Message):
 
 
 @dataclass(slots=True)
-class DescribeConfigsRequest(Request):
+class DescribeConfigsRequest(KafkaRequest):
     """Asks for settings."""
 
     flexible_since: ClassVar[int | None] = 4
@@ -103,7 +104,7 @@ class AlterConfigsResource(Message):
 
 
 @dataclass(slots=True)
-class AlterConfigsRequest(Request):
+class AlterConfigsRequest(KafkaRequest):
     """Replaces settings."""
 
     flexible_since: ClassVar[int | None] = 2

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID, UNKNOWN_OPERATIONS
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import (
     BOOLEAN,
     INT8,
@@ -19,11 +20,11 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, Request, Struct, array_of, wire
+from millrace_protocol.schema import Message, Struct, array_of, wire
 
 
 @dataclass(slots=True)
-class ConsumerGroupDescribeRequest(Request):
+class ConsumerGroupDescribeRequest(KafkaRequest):
     """Asks for groups with their members."""
 
     flexible_since: ClassVar[int | None] = 0

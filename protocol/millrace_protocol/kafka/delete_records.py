@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -28,7 +29,7 @@ class DeleteRecordsTopic(Message):
 
 
 @dataclass(slots=True)
-class DeleteRecordsRequest(Request):
+class DeleteRecordsRequest(KafkaRequest):
     """Deletes the records before an offset."""
 
     flexible_since: ClassVar[int | None] = 2

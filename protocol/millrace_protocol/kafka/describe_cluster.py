@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import UNKNOWN_OPERATIONS
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 BROKERS = 1
 
 
 @dataclass(slots=True)
-class DescribeClusterRequest(Request):
+class DescribeClusterRequest(KafkaRequest):
     """Asks for the brokers."""
 
     flexible_since: ClassVar[int | None] = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import (
     INT16,
     INT32,
@@ -16,7 +17,7 @@ from millrace_protocol.primitives import (
     UINT16,
     UUID,
 )
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ class RequestedTopic(Message):
 
 
 @dataclass(slots=True)
-class DescribeQuorumRequest(Request):
+class DescribeQuorumRequest(KafkaRequest):
     """Asks for the quorum of the metadata log."""
 
     flexible_since: ClassVar[int | None] = 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 PREFERRED = 0
 UNCLEAN = 1
@@ -21,7 +22,7 @@ class TopicPartitions(Message):
 
 
 @dataclass(slots=True)
-class ElectLeadersRequest(Request):
+class ElectLeadersRequest(KafkaRequest):
     """Elects leaders."""
 
     flexible_since: ClassVar[int | None] = 2

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID
 from millrace_protocol.kafka.produce import LeaderIdAndEpoch, NodeEndpoint
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import (
     INT8,
     INT16,
@@ -19,7 +20,7 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, Request, Struct, array_of, wire
+from millrace_protocol.schema import Message, Struct, array_of, wire
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -78,7 +79,7 @@ class ReplicaState(Message):
 
 
 @dataclass(slots=True)
-class FetchRequest(Request):
+class FetchRequest(KafkaRequest):
     """Reads partitions; waits for data up to a limit."""
 
     flexible_since: ClassVar[int | None] = 12

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
-class FindCoordinatorRequest(Request):
+class FindCoordinatorRequest(KafkaRequest):
     """Asks for one, or since version 4 for several (KIP-699)."""
 
     flexible_since: ClassVar[int | None] = 3

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import UNKNOWN_OPERATIONS
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, BYTES, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
-class DescribeGroupsRequest(Request):
+class DescribeGroupsRequest(KafkaRequest):
     """Asks for groups with their members."""
 
     flexible_since: ClassVar[int | None] = 5
@@ -65,7 +66,7 @@ class DescribeGroupsResponse(Message):
 
 
 @dataclass(slots=True)
-class ListGroupsRequest(Request):
+class ListGroupsRequest(KafkaRequest):
     """Asks for the groups of which this broker is the coordinator."""
 
     flexible_since: ClassVar[int | None] = 3
@@ -100,7 +101,7 @@ class ListGroupsResponse(Message):
 
 
 @dataclass(slots=True)
-class DeleteGroupsRequest(Request):
+class DeleteGroupsRequest(KafkaRequest):
     """Deletes groups without members."""
 
     flexible_since: ClassVar[int | None] = 2

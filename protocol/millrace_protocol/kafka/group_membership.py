@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import (
     BOOLEAN,
     BYTES,
@@ -13,7 +14,7 @@ from millrace_protocol.primitives import (
     NULLABLE_STRING,
     STRING,
 )
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class JoinGroupRequestProtocol(Message):
 
 
 @dataclass(slots=True)
-class JoinGroupRequest(Request):
+class JoinGroupRequest(KafkaRequest):
     """Joins a group, or joins it anew."""
 
     flexible_since: ClassVar[int | None] = 6
@@ -89,7 +90,7 @@ class SyncGroupRequestAssignment(Message):
 
 
 @dataclass(slots=True)
-class SyncGroupRequest(Request):
+class SyncGroupRequest(KafkaRequest):
     """Asks for the assignment; the leader brings all."""
 
     flexible_since: ClassVar[int | None] = 4
@@ -121,7 +122,7 @@ class SyncGroupResponse(Message):
 
 
 @dataclass(slots=True)
-class HeartbeatRequest(Request):
+class HeartbeatRequest(KafkaRequest):
     """A member is there."""
 
     flexible_since: ClassVar[int | None] = 4
@@ -154,7 +155,7 @@ class MemberIdentity(Message):
 
 
 @dataclass(slots=True)
-class LeaveGroupRequest(Request):
+class LeaveGroupRequest(KafkaRequest):
     """One member leaves, or since version 3 several."""
 
     flexible_since: ClassVar[int | None] = 4

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import (
     BOOLEAN,
     INT16,
@@ -16,7 +17,7 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class OffsetCommitRequestTopic(Message):
 
 
 @dataclass(slots=True)
-class OffsetCommitRequest(Request):
+class OffsetCommitRequest(KafkaRequest):
     """Commits offsets, as a member or from outside the group."""
 
     flexible_since: ClassVar[int | None] = 8
@@ -123,7 +124,7 @@ class OffsetFetchRequestGroup(Message):
 
 
 @dataclass(slots=True)
-class OffsetFetchRequest(Request):
+class OffsetFetchRequest(KafkaRequest):
     """Asks for the offsets of a group, or since version 8 of several."""
 
     flexible_since: ClassVar[int | None] = 6

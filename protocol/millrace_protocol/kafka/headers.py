@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, NULLABLE_STRING
-from millrace_protocol.schema import Message, Request, wire
+from millrace_protocol.schema import Message, wire
 
 
 @dataclass(slots=True)
-class RequestHeader(Request):
+class RequestHeader(KafkaRequest):
     """Versions 1 and 2. A client that does not give its name sends null."""
 
     flexible_since: ClassVar[int | None] = 2

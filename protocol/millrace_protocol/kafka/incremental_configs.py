@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.configs import AlterConfigsResourceResponse
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT8, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class AlterConfigsResource(Message):
 
 
 @dataclass(slots=True)
-class IncrementalAlterConfigsRequest(Request):
+class IncrementalAlterConfigsRequest(KafkaRequest):
     """Changes settings; those that are not named stay."""
 
     flexible_since: ClassVar[int | None] = 1

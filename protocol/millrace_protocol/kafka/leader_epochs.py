@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 CONSUMER = -2
 
@@ -31,7 +32,7 @@ class OffsetForLeaderTopic(Message):
 
 
 @dataclass(slots=True)
-class OffsetForLeaderEpochRequest(Request):
+class OffsetForLeaderEpochRequest(KafkaRequest):
     """Asks for ends of epochs."""
 
     flexible_since: ClassVar[int | None] = 4

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT8, INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class ListOffsetsTopic(Message):
 
 
 @dataclass(slots=True)
-class ListOffsetsRequest(Request):
+class ListOffsetsRequest(KafkaRequest):
     """Asks for offsets."""
 
     flexible_since: ClassVar[int | None] = 6

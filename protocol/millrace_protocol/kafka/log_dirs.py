@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, INT64, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -18,7 +19,7 @@ class DescribableLogDirTopic(Message):
 
 
 @dataclass(slots=True)
-class DescribeLogDirsRequest(Request):
+class DescribeLogDirsRequest(KafkaRequest):
     """Asks for the directories of this broker."""
 
     flexible_since: ClassVar[int | None] = 2

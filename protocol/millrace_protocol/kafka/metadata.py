@@ -6,8 +6,9 @@ import uuid
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING, UUID
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 NO_ID = uuid.UUID(int=0)
 UNKNOWN_OPERATIONS = -(1 << 31)
@@ -22,7 +23,7 @@ class MetadataRequestTopic(Message):
 
 
 @dataclass(slots=True)
-class MetadataRequest(Request):
+class MetadataRequest(KafkaRequest):
     """Asks for brokers and topics: null for all; in version 0 an empty list is all."""
 
     flexible_since: ClassVar[int | None] = 9

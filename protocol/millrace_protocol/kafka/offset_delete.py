@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class OffsetDeleteRequestTopic(Message):
 
 
 @dataclass(slots=True)
-class OffsetDeleteRequest(Request):
+class OffsetDeleteRequest(KafkaRequest):
     """Deletes committed offsets."""
 
     group_id: str = wire(STRING, "name of the group")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class CreatePartitionsTopic(Message):
 
 
 @dataclass(slots=True)
-class CreatePartitionsRequest(Request):
+class CreatePartitionsRequest(KafkaRequest):
     """Adds partitions."""
 
     flexible_since: ClassVar[int | None] = 2

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import (
     INT16,
     INT32,
@@ -16,7 +17,7 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, Request, Struct, array_of, wire
+from millrace_protocol.schema import Message, Struct, array_of, wire
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class ProduceTopic(Message):
 
 
 @dataclass(slots=True)
-class ProduceRequest(Request):
+class ProduceRequest(KafkaRequest):
     """Appends batches. With `acks` 0 there is no response."""
 
     flexible_since: ClassVar[int | None] = 9

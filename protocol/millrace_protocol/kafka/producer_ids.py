@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import INT16, INT32, INT64, NULLABLE_STRING
-from millrace_protocol.schema import Message, Request, wire
+from millrace_protocol.schema import Message, wire
 
 
 @dataclass(slots=True)
-class InitProducerIdRequest(Request):
+class InitProducerIdRequest(KafkaRequest):
     """Asks for an id, or for the next epoch of one (KIP-360)."""
 
     flexible_since: ClassVar[int | None] = 2

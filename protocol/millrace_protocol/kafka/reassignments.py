@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class ReassignableTopic(Message):
 
 
 @dataclass(slots=True)
-class AlterPartitionReassignmentsRequest(Request):
+class AlterPartitionReassignmentsRequest(KafkaRequest):
     """Begins, replaces or cancels reassignments."""
 
     flexible_since: ClassVar[int | None] = 0
@@ -91,7 +92,7 @@ class ListPartitionReassignmentsTopics(Message):
 
 
 @dataclass(slots=True)
-class ListPartitionReassignmentsRequest(Request):
+class ListPartitionReassignmentsRequest(KafkaRequest):
     """Asks for the reassignments in progress."""
 
     flexible_since: ClassVar[int | None] = 0

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BYTES, INT16, INT64, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
-class SaslHandshakeRequest(Request):
+class SaslHandshakeRequest(KafkaRequest):
     """Names the mechanism of the exchange that follows."""
 
     mechanism: str = wire(STRING, "SASL's name of the mechanism")
@@ -29,7 +30,7 @@ class SaslHandshakeResponse(Message):
 
 
 @dataclass(slots=True)
-class SaslAuthenticateRequest(Request):
+class SaslAuthenticateRequest(KafkaRequest):
     """One step of the exchange."""
 
     flexible_since: ClassVar[int | None] = 2

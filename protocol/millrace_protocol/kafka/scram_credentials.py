@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BYTES, INT8, INT16, INT32, NULLABLE_STRING, STRING
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -17,7 +18,7 @@ class UserName(Message):
 
 
 @dataclass(slots=True)
-class DescribeUserScramCredentialsRequest(Request):
+class DescribeUserScramCredentialsRequest(KafkaRequest):
     """Asks which users there are."""
 
     flexible_since: ClassVar[int | None] = 0
@@ -79,7 +80,7 @@ class ScramCredentialUpsertion(Message):
 
 
 @dataclass(slots=True)
-class AlterUserScramCredentialsRequest(Request):
+class AlterUserScramCredentialsRequest(KafkaRequest):
     """Sets and removes passwords."""
 
     flexible_since: ClassVar[int | None] = 0

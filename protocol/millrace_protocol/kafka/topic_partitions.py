@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID, UNKNOWN_OPERATIONS
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING, UUID
-from millrace_protocol.schema import Message, Request, Struct, array_of, wire
+from millrace_protocol.schema import Message, Struct, array_of, wire
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class Cursor(Message):
 
 
 @dataclass(slots=True)
-class DescribeTopicPartitionsRequest(Request):
+class DescribeTopicPartitionsRequest(KafkaRequest):
     """Asks for a page of partitions."""
 
     flexible_since: ClassVar[int | None] = 0

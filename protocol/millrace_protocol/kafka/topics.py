@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from millrace_protocol.kafka.metadata import NO_ID
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.primitives import (
     BOOLEAN,
     INT8,
@@ -16,7 +17,7 @@ from millrace_protocol.primitives import (
     STRING,
     UUID,
 )
-from millrace_protocol.schema import Message, Request, array_of, wire
+from millrace_protocol.schema import Message, array_of, wire
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ class CreatableTopic(Message):
 
 
 @dataclass(slots=True)
-class CreateTopicsRequest(Request):
+class CreateTopicsRequest(KafkaRequest):
     """Creates topics."""
 
     flexible_since: ClassVar[int | None] = 5
@@ -111,7 +112,7 @@ class DeleteTopicState(Message):
 
 
 @dataclass(slots=True)
-class DeleteTopicsRequest(Request):
+class DeleteTopicsRequest(KafkaRequest):
     """Deletes topics."""
 
     flexible_since: ClassVar[int | None] = 4

@@ -41,7 +41,7 @@ async def handle(
         )
     except SessionRefused as refused:
         return FetchResponse(error_code=refused.error)
-    wanted = _wanted(services, context, partitions, is_by_id=is_by_id)
+    wanted = await _wanted(services, context, partitions, is_by_id=is_by_id)
     known = [each for each in wanted if each is not None]
     fetched = await services.fetch.fetch(
         context,
@@ -85,7 +85,7 @@ async def handle(
     return BodyParts([*parts], sum(map(len, parts)), errors)
 
 
-def _wanted(
+async def _wanted(
     services: Services,
     context: KafkaContext,
     partitions: Sequence[SessionPartition],
@@ -94,7 +94,9 @@ def _wanted(
 ) -> list[FetchFrom | None]:
     """Where to read each partition from; None where no topic has the id."""
     found: list[FetchFrom | None] = []
-    for partition in partitions:
+    for number, partition in enumerate(partitions, 1):
+        if not number % CHUNK_PARTITIONS:
+            await services.scheduler.yield_()
         name: str | None = partition.topic
         if is_by_id:
             name = name_of(services, context, "", partition.topic_id, is_by_id=True)
