@@ -201,6 +201,30 @@ async def test_a_client_that_does_not_know_the_refusal_is_held_back(broker: Brok
         assert answer.responses[0].error_code == 89
 
 
+async def test_a_kafka_client_is_told_how_long_a_refused_change_waits(broker: Broker) -> None:
+    """KIP-599: it asks again when that time is over, and at once where there is none."""
+    await set_quota(broker, QuotaEntity(client_id=CLIENT_ID), {"controller_mutation_rate": 10})
+    create = CreateTopicsRequest((CreatableTopic("b", 1, 1),))
+    async with connect_kafka(broker.port) as wire:
+        new = CreatableTopic("a", 105, 1)
+        assert (await wire.call(CreateTopicsRequest((new,)), 6)).topics[0].error_code == 0
+        refused = await wire.call(create, 6)
+        assert refused.topics[0].error_code == 89
+        assert 0 < refused.throttle_time_ms <= 1_000
+        # The next request is taken behind that time.
+        created = await wire.call(create, 6)
+        assert (created.topics[0].error_code, created.throttle_time_ms) == (0, 0)
+
+
+async def test_a_topic_that_is_there_already_uses_up_no_quota(broker: Broker) -> None:
+    await set_quota(broker, QuotaEntity(client_id="maker"), {"controller_mutation_rate": 0.1})
+    async with connect(broker.port, client_id=b"maker") as wire:
+        for _ in range(3):
+            refused = await wire.create("t", partitions=5)
+            assert refused.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert (await wire.create("a", partitions=5)).error_code == 0
+
+
 async def test_processor_time_is_counted(broker: Broker) -> None:
     await set_quota(broker, QuotaEntity(client_id="busy"), {"request_percentage": FOREVER})
     async with connect(broker.port, client_id=b"busy") as wire:

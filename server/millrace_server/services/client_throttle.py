@@ -74,8 +74,9 @@ class ClientThrottle:
     def check_mutation(self, context: RequestContext, partitions: int) -> None:
         """Counts partitions that a client creates or deletes.
 
-        Raises `ApiError` (THROTTLING_QUOTA_EXCEEDED) before its rate is right again. A client that
-        does not know that error is held back afterwards instead.
+        Raises `ApiError` (THROTTLING_QUOTA_EXCEEDED) before its rate is right again; a client of
+        Kafka is held back until then, too, and its response says so. A client that does not know
+        that error is held back afterwards instead.
         """
         key = client_quotas.CONTROLLER_MUTATION_RATE
         bucket = self._bucket(context, key)
@@ -84,7 +85,10 @@ class ClientThrottle:
         now_ms = self._clock.monotonic_ms()
         wait_ms = bucket.ready_ms(now_ms=now_ms) - now_ms
         if context.knows_throttling and wait_ms > 0:
-            self._counters[key].value += 1
+            if context.is_held_when_refused:
+                self._hold_back(context, key, bucket, now_ms)
+            else:
+                self._counters[key].value += 1
             raise ApiError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 f"The quota of {bucket.rate:g} partitions a second is used up; ask again in "

@@ -59,6 +59,9 @@ class RequestContext:
     empty text."""
     knows_throttling: bool = True
     """Whether the client knows the error of a change that comes too early for its quota."""
+    is_held_when_refused: bool = False
+    """Whether it is held back, too, until such a change may come: Kafka's clients repeat it at once
+    (KIP-599)."""
     may_begin_anywhere: bool = False
     """Whether an idempotent producer that a partition does not know may begin at any sequence
     there, as in Kafka."""

@@ -139,7 +139,7 @@ class Topics:
         """
         if not context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
             context.check_topic(Operation.CREATE, name)
-        if not validate_only:
+        if not validate_only and name not in self._cache.image.topics:
             wanted = self._rules.new_partitions(partitions, assignments)
             self._throttle.check_mutation(context, max(wanted, 0))
         if not (validate_only or self._controller.is_here):

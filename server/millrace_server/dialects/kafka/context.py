@@ -13,6 +13,7 @@ class KafkaContext(RequestContext):
     """A connection, and the fetch sessions of all connections."""
 
     fetch_sessions: FetchSessions
+    is_held_when_refused: bool = True
     may_begin_anywhere: bool = True
     has_bare_tokens: bool = False
     """The messages of the exchange of SASL in progress have no headers."""
