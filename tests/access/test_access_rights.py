@@ -59,11 +59,15 @@ async def wire(broker: Broker) -> AsyncIterator[Wire]:
 async def kafka(broker: Broker) -> AsyncIterator[KafkaWire]:
     """A connection of `USER` that speaks Kafka's protocol."""
     async with connect_kafka(port_of(broker, "sasl")) as connected:
-        scram = scram_client()
-        await connected.call(SaslHandshakeRequest(SHA_256), 1)
-        first = await connected.call(SaslAuthenticateRequest(scram.first()), 2)
-        await connected.call(SaslAuthenticateRequest(scram.final(first.auth_bytes)), 2)
+        await log_in_to_kafka(connected, USER)
         yield connected
+
+
+async def log_in_to_kafka(connected: KafkaWire, user: str) -> None:
+    scram = scram_client(user)
+    await connected.call(SaslHandshakeRequest(SHA_256), 1)
+    first = await connected.call(SaslAuthenticateRequest(scram.first()), 2)
+    await connected.call(SaslAuthenticateRequest(scram.final(first.auth_bytes)), 2)
 
 
 @pytest.fixture
@@ -402,6 +406,18 @@ async def test_a_broker_without_authorization_has_no_entries() -> None:
         wanted = kafka_acls.DeleteAclsRequest((kafka_acls.DeleteAclsFilter(*KAFKA_ANY),))
         deleted = await kafka.call(wanted, 3)
         assert deleted.filter_results[0].error_code == ErrorCode.SECURITY_DISABLED
+
+
+async def test_an_address_may_be_written_as_java_writes_it(broker: Broker) -> None:
+    async with connect_kafka(port_of(broker, "sasl")) as kafka:
+        await log_in_to_kafka(kafka, ROOT)
+        entry = kafka_acls.AclCreation(2, "t", 3, "User:eve", "0:0:0:0:0:0:0:1", 3, 3)
+        created = await kafka.call(kafka_acls.CreateAclsRequest((entry,)), 3)
+        assert created.results[0].error_code == ErrorCode.NONE
+        chosen = (*KAFKA_ANY[:4], "0:0:0:0:0:0:0:1", *KAFKA_ANY[5:])
+        for kind in (KAFKA_ANY, chosen):
+            found = await kafka.call(kafka_acls.DescribeAclsRequest(*kind), 3)
+            assert "::1" in [each.host for each in found.resources[-1].acls]
 
 
 KAFKA_ANY = (1, None, 1, None, None, 1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -87,9 +88,11 @@ class KafkaWire:
 
 
 @asynccontextmanager
-async def connect_kafka(port: int) -> AsyncIterator[KafkaWire]:
+async def connect_kafka(
+    port: int, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[KafkaWire]:
     """A connection to a broker on this machine."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
     try:
         yield KafkaWire(reader, writer)
     finally:

@@ -223,6 +223,31 @@ async def test_without_acks_there_is_no_response_and_a_refusal_ends_the_connecti
     assert await wire.until_closed() == b""
 
 
+async def test_a_batch_before_one_that_is_refused_without_acks_has_its_ack(wire: KafkaWire) -> None:
+    await wire.send(produce(batch(b"a")), 9)
+    await wire.send(produce(batch(b"b"), topic="absent", acks=0), 9)
+    assert len(await wire.some_response()) > 0
+    assert await wire.until_closed() == b""
+
+
+async def test_a_request_may_name_every_partition_of_a_broker(wire: KafkaWire) -> None:
+    """Kafka's clients do not divide what they ask for."""
+    # The first frame of a connection is a small one.
+    await topic_id(wire)
+    count = 4_000
+    names = tuple(MetadataRequestTopic(NO_ID, f"n{number}") for number in range(count))
+    described = await wire.call(MetadataRequest(names), 12)
+    assert [each.error_code for each in described.topics] == [3] * count
+    parts = tuple(FetchTopic(f"n{number}", NO_ID, (from_offset(0),)) for number in range(count))
+    fetched = await wire.call(FetchRequest(max_wait_ms=30_000, min_bytes=1, topics=parts), 12)
+    assert len(fetched.responses) == count
+    unknown = tuple(FetchTopic("", uuid.UUID(int=n + 1), (from_offset(0),)) for n in range(count))
+    fetched = await wire.call(FetchRequest(max_wait_ms=30_000, min_bytes=1, topics=unknown), 13)
+    assert {each.partitions[0].error_code for each in fetched.responses} == {UNKNOWN_TOPIC_ID}
+    await wire.send(MetadataRequest(names + names), 12)
+    assert await wire.until_closed() == b""
+
+
 async def test_a_fetch_waits_for_records_and_names_what_is_wrong(
     broker: Broker, wire: KafkaWire
 ) -> None:
@@ -283,6 +308,9 @@ async def test_a_producer_gets_an_id_but_no_transactions(wire: KafkaWire, versio
     first = await wire.call(InitProducerIdRequest(None, 60_000), version)
     second = await wire.call(InitProducerIdRequest(None, 60_000), version)
     assert (first.error_code, second.producer_id - first.producer_id) == (ErrorCode.NONE, 1)
+    again = InitProducerIdRequest(None, 60_000, first.producer_id, first.producer_epoch)
+    third = await wire.call(again if version >= 3 else InitProducerIdRequest(None, 60_000), version)
+    assert (third.producer_id, third.producer_epoch) == (first.producer_id + 2, 0)
     refused = await wire.call(InitProducerIdRequest("tx", 60_000), version)
     assert (refused.error_code, refused.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import pytest
 
+from millrace import Admin
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka import scram_credentials as users
 from millrace_protocol.kafka.api_versions import ApiVersionsRequest
@@ -16,6 +18,7 @@ from millrace_server.testing import Broker
 from tests.kafka.kafka_wire import KafkaWire, connect_kafka
 from tests.sasl.conftest import PASSWORD, USER, port_of
 from tests.sasl.test_sasl_listeners import SHA_256, scram_client
+from tests.tls.conftest import Certificates
 
 ALL = MetadataRequest(())
 SALT = b"0123456789abcdef"
@@ -51,6 +54,19 @@ async def test_the_tokens_of_the_first_version_have_no_headers(broker: Broker) -
         message = scram.final(await wire.some_response())
         wire.write(len(message).to_bytes(4, "big") + message)
         scram.check(await wire.some_response())
+        assert (await wire.call(ALL, 12)).error_code == ErrorCode.NONE
+
+
+async def test_a_token_without_a_header_is_as_short_as_a_name_and_a_password(
+    broker: Broker, certificates: Certificates
+) -> None:
+    async with Admin(broker.servers) as admin:
+        await admin.set_password("u", "p")
+    tls = ssl.create_default_context(cafile=certificates.ca)
+    async with connect_kafka(port_of(broker, "sasl-tls"), tls=tls) as wire:
+        await wire.call(SaslHandshakeRequest("PLAIN"), 0)
+        wire.write(b"\0\0\0\x04\0u\0p")
+        assert await wire.some_response() == b""
         assert (await wire.call(ALL, 12)).error_code == ErrorCode.NONE
 
 

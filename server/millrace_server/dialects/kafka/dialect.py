@@ -114,10 +114,14 @@ class KafkaSession:
         """Whether the last request was a Produce."""
 
     def next_request(self, reader: FrameReader) -> memoryview | None:
+        # A message of SASL without a header is as short as a name and a password may be.
+        reader.frame_bytes_min = 0 if self._context.has_bare_tokens else FRAME_BYTES_MIN
         return reader.next_frame()
 
     def may_overlap(self, reader: FrameReader) -> bool:
         """Produce behind Produce; and what has not arrived, so that the connection is read."""
+        if self._context.has_bare_tokens:
+            return False
         first_bytes = reader.peek(_KEY_END)
         return len(first_bytes) < _KEY_END or (
             self._is_producing and first_bytes[LENGTH_SIZE:] == _PRODUCE
@@ -305,7 +309,8 @@ class KafkaSession:
         if isinstance(error, CloseConnection):
             for code in error.error_codes:
                 counted.count_error(code)
-            self._connection.abort(str(error))
+            # The responses before it are still sent.
+            self._connection.finish(str(error))
             return []
         counted.count_error(ErrorCode.UNKNOWN_SERVER_ERROR)
         if (suppressed := self._dialect.refused_frames.take()) is not None:

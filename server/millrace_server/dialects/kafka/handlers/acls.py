@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from itertools import groupby
 
 from millrace_protocol.errors import ErrorCode
@@ -48,7 +49,7 @@ async def create(
             each.resource_pattern_type,
             each.resource_name,
             each.principal,
-            each.host,
+            _host(each.host),
             each.operation,
             each.permission_type,
         )
@@ -89,10 +90,18 @@ def _numbers(
         chosen.pattern_type_filter,
         chosen.resource_name_filter,
         chosen.principal_filter,
-        chosen.host_filter,
+        None if chosen.host_filter is None else _host(chosen.host_filter),
         chosen.operation,
         chosen.permission_type,
     )
+
+
+def _host(text: str) -> str:
+    """An address as the broker writes it; Java writes those of IPv6 in full."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return text
 
 
 def _removed(entry: AclEntry) -> messages.DeleteAclsMatchingAcl:

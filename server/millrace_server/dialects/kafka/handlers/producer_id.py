@@ -16,15 +16,13 @@ NONE = -1
 async def handle(
     services: Services, context: RequestContext, request: InitProducerIdRequest, version: int
 ) -> InitProducerIdResponse:
-    """Gives a new id, or the next epoch of one the client holds. There are no transactions."""
+    """Gives a new id, whichever the client has. There are no transactions."""
     if request.transactional_id is not None:
         return InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NONE) is not (request.producer_epoch == NONE):
         return InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST)
     try:
-        producer_id, epoch = await services.producer_ids.give(
-            context, request.producer_id, request.producer_epoch
-        )
+        producer_id, epoch = await services.producer_ids.give(context, NONE, NONE)
     except ApiError as error:
         # Of what may pass Kafka's clients repeat the request only for this code.
         passes = is_passing(error)
