@@ -9,7 +9,9 @@ import asyncio
 import itertools
 import socket
 import struct
+import uuid
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 
 from millrace_protocol.codec import encode
 from millrace_protocol.errors import ErrorCode
@@ -25,7 +27,9 @@ from millrace_protocol.kafka.list_offsets import (
     ListOffsetsTopic,
 )
 from millrace_protocol.kafka.metadata import NO_ID, MetadataRequest, MetadataRequestTopic
+from millrace_protocol.kafka.requests import KafkaRequest
 from millrace_protocol.records import Codec
+from millrace_protocol.schema import Message
 from millrace_server.dialects.kafka.fetch_sessions import SESSIONS_MAX
 from tests.broker.wire import batch, reset
 from tests.hang_timeout import HANG_TIMEOUT_S
@@ -182,10 +186,36 @@ async def kafka_arrays_in_arrays_beyond_the_limit_of_elements(target: Target) ->
     for version in (2, 7):
         body = encode(topics.CreateTopicsRequest(many, 1_000, True), version)
         await _ends(target, _frame(KafkaApiKey.CREATE_TOPICS, version, body))
-    partitions = (FetchPartition(0),) * 2_001
+    partitions = (FetchPartition(0),) * (KafkaRequest.array_max + 1)
     request = FetchRequest(topics=(FetchTopic(TOPIC, NO_ID, partitions),))
     await _ends(target, _frame(KafkaApiKey.FETCH, 12, encode(request, 12)))
     return "closed"
+
+
+@hostile
+async def the_longest_kafka_requests(target: Target) -> str:
+    """Each names as many topics as it may, and none of them is there."""
+    numbers = range(KafkaRequest.array_max)
+    absent = [(uuid.UUID(int=number + 1), (FetchPartition(0),)) for number in numbers]
+    names = [f"absent-{number}" for number in numbers]
+    end = (ListOffsetsPartition(0, timestamp=-1),)
+    metadata = MetadataRequest(tuple(MetadataRequestTopic(NO_ID, name) for name in names))
+    listing = ListOffsetsRequest(-1, topics=tuple(ListOffsetsTopic(name, end) for name in names))
+    by_id = FetchRequest(topics=tuple(FetchTopic("", *each) for each in absent))
+    by_name = FetchRequest(topics=tuple(FetchTopic(name, NO_ID, absent[0][1]) for name in names))
+    in_session = replace(by_name, session_epoch=0)
+
+    async def repeat(request: Message, version: int) -> None:
+        async with connect_kafka(target.port) as wire:
+            await _lives(wire)
+            for _ in range(target.sized(2, 20)):
+                await wire.call(request, version)
+
+    requests = ((metadata, 12), (listing, 6), (by_id, 13), (by_name, 12), (in_session, 12))
+    async with asyncio.TaskGroup() as group:
+        for request, version in requests:
+            group.create_task(repeat(request, version))
+    return "answered"
 
 
 @hostile
