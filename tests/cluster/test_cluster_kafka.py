@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from millrace import Producer
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -11,6 +14,7 @@ from millrace_protocol.kafka.list_offsets import (
     ListOffsetsTopic,
 )
 from millrace_protocol.kafka.metadata import NO_ID
+from millrace_protocol.kafka.produce import LeaderIdAndEpoch, NodeEndpoint
 from millrace_server.testing import Cluster
 from tests.broker.wire import batch, until
 from tests.cluster.records import TOPIC, create_topic
@@ -57,17 +61,18 @@ async def test_a_client_that_asks_another_broker_is_told_the_leader(cluster: Clu
     (follower,) = [each for each in cluster.running if each != leader]
     of_follower = cluster.brokers[follower].node.broker
     await until(lambda: of_follower.image.topics[TOPIC].partitions[0].leader == leader)
-    address = ("127.0.0.1", cluster.brokers[leader].port)
+
+    def check_names_leader(refused: Any, endpoints: Sequence[NodeEndpoint]) -> None:
+        assert refused.current_leader == LeaderIdAndEpoch(leader, epoch)
+        (endpoint,) = endpoints
+        assert (endpoint.node_id, endpoint.host) == (leader, "127.0.0.1")
+        assert endpoint.port == cluster.brokers[leader].port
+
     async with connect_kafka(cluster.brokers[follower].port) as wire:
         answer = await wire.call(produce(batch(b"v"), topic=TOPIC), 10)
         (refused,) = answer.responses[0].partition_responses
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (
-            leader,
-            epoch,
-        )
-        (endpoint,) = answer.node_endpoints
-        assert (endpoint.node_id, (endpoint.host, endpoint.port)) == (leader, address)
+        check_names_leader(refused, answer.node_endpoints)
         assert (await wire.call(produce(batch(b"v"), topic="none"), 10)).node_endpoints == ()
     async with connect_kafka(cluster.brokers[leader].port) as wire:
         topic_id = cluster.brokers[leader].node.broker.image.topics[TOPIC].topic_id
@@ -76,11 +81,6 @@ async def test_a_client_that_asks_another_broker_is_told_the_leader(cluster: Clu
         answer = await wire.call(fetch, 16)
         (refused,) = answer.responses[0].partitions
         assert refused.error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (
-            leader,
-            epoch,
-        )
-        (endpoint,) = answer.node_endpoints
-        assert (endpoint.host, endpoint.port) == address
+        check_names_leader(refused, answer.node_endpoints)
         before = await wire.call(FetchRequest(topics=(FetchTopic(TOPIC, NO_ID, (old,)),)), 11)
         assert before.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH

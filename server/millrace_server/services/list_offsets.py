@@ -25,8 +25,9 @@ from millrace_server.services.request_context import RequestContext
 class FoundOffset:
     """An offset, -1 when no record is that late, and the record's timestamp where it has one.
 
-    `leader_epoch` is that of the partition, `record_epoch` that in which the record was written, or
-    is, if it is the next one; -1 without an offset.
+    `leader_epoch` is the epoch of the partition. `record_epoch` is the epoch in which the record at
+    the offset was written, and for the end of the partition its `leader_epoch`; -1 without an
+    offset.
     """
 
     offset: int

@@ -124,11 +124,10 @@ class FetchSessions:
 
         Raises `SessionRefused`.
         """
-        epoch = request.session_epoch
-        if epoch in (FINAL_EPOCH, FIRST_EPOCH):
+        if request.session_epoch in (FINAL_EPOCH, FIRST_EPOCH):
             self._remove(request.session_id)
             wanted = _partitions(request.topics)
-            if epoch == FINAL_EPOCH:
+            if request.session_epoch == FINAL_EPOCH:
                 return None, wanted
             return self._new(wanted, is_by_id=is_by_id, now_ms=now_ms), wanted
         session = self._sessions.get(request.session_id)

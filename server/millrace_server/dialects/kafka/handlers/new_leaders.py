@@ -13,7 +13,7 @@ from millrace_server.services.request_context import RequestContext
 from millrace_server.services.services import Services
 
 ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-"""With which the leader is told."""
+"""Only a result with one of these errors names the leader."""
 
 
 def new_leader(services: Services, topic: str, number: int, code: int) -> LeaderIdAndEpoch | None:
