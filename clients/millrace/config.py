@@ -96,7 +96,8 @@ class ClientConfig:
     connect_timeout_ms: int = 10_000
     """How long one attempt to connect to one address may take."""
     retry_backoff_ms: int = 50
-    """First pause before a retry; it doubles up to `retry_backoff_max_ms`, with jitter."""
+    """First pause before a retry, and before a broker that could not be reached is dialed again; it
+    doubles up to `retry_backoff_max_ms`, with jitter."""
     retry_backoff_max_ms: int = 1_000
     """Longest pause before a retry."""
     metadata_max_age_ms: int = 300_000

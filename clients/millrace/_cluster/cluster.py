@@ -2,7 +2,7 @@
 
 Owns bootstrap, the metadata cache and its refresh, and the connections. Decides no retries of
 produce or fetch: their owners do, with `backoff_ms`. Refreshes and connects of several callers at
-once are one.
+once are one, and an address that cannot be reached is dialed at a bounded rate.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from millrace._backoff import backoff_ms
+from millrace._cluster.connect_backoff import ConnectBackoff
 from millrace._cluster.connection import Connection
 from millrace._cluster.login import Login
 from millrace._cluster.metadata_cache import MetadataCache
@@ -72,6 +73,7 @@ class Cluster:
         self.config = config
         self.rng = rng or random.Random()
         self.metadata = MetadataCache()
+        self._connect_backoff = ConnectBackoff(config, self.rng)
         self._servers = servers
         self._tls = tls
         self._login = login
@@ -313,16 +315,24 @@ class Cluster:
     async def _dial(self, address: Address) -> Connection:
         if self._closed:
             raise Closed("the client is closed")
-        return await Connection.open(
-            address,
-            client_id=self.config.client_id,
-            connect_timeout_ms=self.config.connect_timeout_ms,
-            receive_bytes_max=self._receive_bytes_max,
-            tls=self._tls,
-            login=self._login,
-            kept_bytes_max=self._kept_bytes_max,
-            scratch=self._scratch,
-        )
+        loop = asyncio.get_running_loop()
+        self._connect_backoff.check(address, loop.time() * 1000)
+        try:
+            connection = await Connection.open(
+                address,
+                client_id=self.config.client_id,
+                connect_timeout_ms=self.config.connect_timeout_ms,
+                receive_bytes_max=self._receive_bytes_max,
+                tls=self._tls,
+                login=self._login,
+                kept_bytes_max=self._kept_bytes_max,
+                scratch=self._scratch,
+            )
+        except ConnectionFailed as error:
+            self._connect_backoff.failed(address, error, loop.time() * 1000)
+            raise
+        self._connect_backoff.connected(address)
+        return connection
 
     def _keep(self, connection: Connection, lane: str) -> None:
         if self._closed:
