@@ -106,3 +106,30 @@ async def test_without_another_replica_in_sync_nothing_is_changed(
     assert path.read_bytes() == damaged
     cluster.heal()
     await until(lambda: path.read_bytes() == before)
+
+
+async def test_a_leader_that_can_read_uncommitted_records_again_commits_them(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corruption_repair, "REPAIR_RETRY_MS", 20)
+    leader = await fill(cluster, **{"min.insync.replicas": "3"})
+    broker = cluster.brokers[leader]
+    follower = next(each for each in cluster.brokers if each != leader)
+    await cluster.stop(follower)
+    async with Producer(cluster.servers, acks=1, idempotent=False, linger_ms=0) as producer:
+        for number in range(COUNT, 2 * COUNT):
+            await send(producer, numbers(number, number + 1))
+    path = next(each for each in segments(broker) if int(each.stem) > COUNT)
+    before = damage(path, 70)
+    assert await found_by_the_scrub(broker) == 1
+    await cluster.start(follower)
+    repairs = replica(broker).log.range_repairs
+    # The follower goes as far as the corrupt range.
+    (found,) = repairs.ranges()
+    await until(lambda: replica(cluster.brokers[follower]).end_offset == found.offset)
+    assert repairs.ranges() == [found]
+    path.write_bytes(before)
+    await cluster.wait_until_in_sync(TOPIC)
+    await until(lambda: replica(broker).high_watermark == 2 * COUNT)
+    assert repairs.ranges() == []
+    assert len(logs(cluster)) == 1

@@ -1,7 +1,8 @@
 """A corrupt range of a log is written anew with what another replica has there.
 
-Owns the check that the other bytes are those that were here, and the write. Refuses to know where
-they come from. Replicas hold the same batches in the same order, so that a range of one replica
+Owns the check that the other bytes are those that were here, and the write. A disk that could not
+read a range may read it later: the range is the records' again then. Refuses to know where others
+come from. Replicas hold the same batches in the same order, so that a range of one replica
 fits into another to the byte, unless one of them was compacted since. A crash amid the write leaves
 a corrupt range, as before.
 """
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millrace_server.environment.seams import ReadBuffer
-from millrace_server.log.errors import UnexpectedBatch
+from millrace_server.environment.seams import ReadableFile, ReadBuffer
+from millrace_server.log.errors import CorruptLog, UnexpectedBatch
 from millrace_server.log.integrity.corrupt_ranges import CorruptRange
 from millrace_server.log.integrity.verification import Boundary, check_batches
 from millrace_server.log.segment import LOG_SUFFIX, Segment
@@ -48,6 +49,23 @@ class RangeRepairs:
         if segment is not None and do_readers_wait:
             segment.corrupt_ranges.under_repair = found
         return segment is not None
+
+    def is_readable(self, found: CorruptRange) -> bool:
+        """Whether the disk gives the range as it was written after all. Blocking.
+
+        Nothing may replace the segment meanwhile. Raises `OSError` unless the disk cannot read it.
+        """
+        segment = self._segment(found)
+        if segment is None:
+            return False
+        file = self._state.disk.open(found.path)
+        try:
+            _check_range(file, found, found.position, is_dense=segment.is_dense)
+        except (CorruptLog, UnexpectedBatch):
+            return False
+        finally:
+            file.release()
+        return True
 
     def write(self, found: CorruptRange, batches: ReadBuffer) -> None:
         """Writes the batches of another replica, and makes them durable. Blocking.
@@ -90,15 +108,20 @@ def _check(found: CorruptRange, batches: memoryview, *, is_dense: bool) -> None:
             f"the range has {size_bytes} bytes and the other replica {len(batches)}: one of them "
             "was compacted"
         )
-    start = Boundary(0, found.offset)
+    _check_range(_Replacement(found.path, batches), found, 0, is_dense=is_dense)
+
+
+def _check_range(file: ReadableFile, found: CorruptRange, position: int, *, is_dense: bool) -> None:
+    """Checks the batches that a file has from `position` on in place of the range."""
+    end_position = position + found.end_position - found.position
     end = check_batches(
-        _Replacement(found.path, batches),
-        start,
-        size_bytes,
-        end_position=size_bytes,
+        file,
+        Boundary(position, found.offset),
+        end_position,
+        end_position=end_position,
         is_dense=is_dense,
     )
     if end.offset > found.end_offset or (is_dense and end.offset < found.end_offset):
         raise UnexpectedBatch(
-            f"the range ends at offset {found.end_offset} and the other replica's at {end.offset}"
+            f"the range ends at offset {found.end_offset} and the other bytes at {end.offset}"
         )

@@ -1,8 +1,10 @@
 """Corrupt ranges of partitions, repaired with the records of another replica in sync.
 
 One task goes over the partitions that were reported, and fetches each range from one replica after
-the other until one fits. What cannot be repaired now is tried again. A partition without other
-replicas stays as it is, and so does the metadata log.
+the other until one fits. A disk that could not read a range may read it by now, which is asked
+first: no other replica has records that are not committed, and a leader that cannot read those
+commits nothing more. What cannot be repaired now is tried again. A partition without other replicas
+stays as it is, and so does the metadata log.
 
     request(partition)        a corrupt range was found
     close()                   the broker stops
@@ -11,7 +13,9 @@ replicas stays as it is, and so does the metadata log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.messages.replica_read import ReplicaReadRequest, ReplicaReadResponse
@@ -28,8 +32,9 @@ from millrace_server.partitions.partition import Partition
 from millrace_server.peers.calls import Channel, PeerCalls, PeerUnreachable, refusal
 
 log = get_logger("millrace.replication")
-REPAIR_RETRY_MS = 30_000
+REPAIR_RETRY_MS = 10_000
 READ_TIMEOUT_MS = 5_000
+T = TypeVar("T")
 _FAILURES = (ApiError, CorruptLog, OSError, PeerUnreachable, UnexpectedBatch)
 """Of one replica, or of the disk; the next one may do."""
 
@@ -109,24 +114,31 @@ class CorruptionRepair:
         return is_whole or partition.ending.is_set()
 
     async def _repair_range(self, partition: Partition, found: CorruptRange) -> bool:
-        reason = "no other replica is in sync"
+        repairs, reason = partition.log.range_repairs, "no other replica is in sync"
+        if await self._is_readable(partition, found):
+            log.info("corrupt range can be read again", **_fields(partition, found))
+            return True
         for broker_id, topic in self._sources(partition, found):
             try:
                 batches = await self._fetched(broker_id, topic, partition.number, found)
-                async with partition.background:
-                    await shielded(
-                        partition.env.spawn.blocking(
-                            partition.log.range_repairs.write, found, batches
-                        )
-                    )
+                await _blocking(partition, partial(repairs.write, found, batches))
             except _FAILURES as error:
                 reason = f"broker {broker_id}: {error}"
                 continue
             self._statistics.repaired_ranges += 1
             log.info("corrupt range repaired", source=broker_id, **_fields(partition, found))
             return True
-        log.error("corrupt range not repaired", reason=reason, **_fields(partition, found))
+        if found not in self._tried:
+            log.error("corrupt range not repaired", reason=reason, **_fields(partition, found))
         return False
+
+    async def _is_readable(self, partition: Partition, found: CorruptRange) -> bool:
+        try:
+            return await _blocking(
+                partition, partial(partition.log.range_repairs.is_readable, found)
+            )
+        except OSError:
+            return False
 
     def _sources(self, partition: Partition, found: CorruptRange) -> Iterable[tuple[int, Topic]]:
         """The brokers that have the records for certain."""
@@ -160,6 +172,12 @@ class CorruptionRepair:
             left -= len(part)
             offset = offset_after(part, from_offset=offset)
         return b"".join(parts)
+
+
+async def _blocking(partition: Partition, work: Callable[[], T]) -> T:
+    """Has a thread work on the segments while nothing replaces them."""
+    async with partition.background:
+        return await shielded(partition.env.spawn.blocking(work))
 
 
 def _fields(partition: Partition, found: CorruptRange) -> dict[str, object]:

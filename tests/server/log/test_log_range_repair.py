@@ -37,13 +37,17 @@ def damaged(*positions: int) -> tuple[MomentDisk, PartitionLog, list[CorruptRang
     """A log whose damage has been found by a reader of all of it."""
     disk = flipped(NAME, positions[0], 0)
     for position in positions[1:]:
-        file = disk.open(PATH, write=True)
-        file.pwrite(bytes([SOUND[position] ^ 1]), position)
-        file.sync()
-        file.release()
+        write(disk, bytes([SOUND[position] ^ 1]), position)
     log = PartitionLog.open(disk, DIRECTORY, CONFIG, now_ms=1)
     consume(log, max_bytes=1_000)
     return disk, log, log.range_repairs.ranges()
+
+
+def write(disk: MomentDisk, data: bytes, position: int) -> None:
+    file = disk.open(PATH, write=True)
+    file.pwrite(data, position)
+    file.sync()
+    file.release()
 
 
 def repair(log: PartitionLog, found: CorruptRange, batches: bytes) -> None:
@@ -106,6 +110,24 @@ def test_other_bytes_are_refused_and_nothing_is_written(
     with pytest.raises(error):
         log.range_repairs.write(found, batches)
     assert disk.contents() == before
+
+
+@pytest.mark.parametrize("place", [BATCH_BYTES, BATCH_BYTES + 70, 2 * BATCH_BYTES - 1])
+def test_a_range_is_whole_once_the_disk_gives_what_was_written(place: int) -> None:
+    disk, log, (found,) = damaged(place)
+    assert not log.range_repairs.is_readable(found)
+    write(disk, bytes([SOUND[place]]), place)
+    assert log.range_repairs.is_readable(found)
+    log.range_repairs.end(found, is_repaired=True)
+    assert consume(log, max_bytes=500) == (RECORDS, [])
+    assert not log.range_repairs.is_readable(found)
+
+
+def test_whole_batches_of_other_offsets_are_not_what_was_written() -> None:
+    disk, log, (found,) = damaged(BATCH_BYTES + 70)
+    for other in (0, 2 * BATCH_BYTES):
+        write(disk, SOUND[other : other + BATCH_BYTES], found.position)
+        assert not log.range_repairs.is_readable(found)
 
 
 def test_a_range_that_is_gone_is_not_written() -> None:
