@@ -333,6 +333,7 @@ ERROR_TRAITS: dict[ErrorCode, ErrorTraits] = {
     ErrorCode.DISK_FULL: _T(
         "The broker's disk is full: appends are refused, reads go on; free space and retry",
         retriable=True,
+        refresh_metadata=True,
     ),
     ErrorCode.BROKER_STOPPING: _T(
         "The broker is shutting down; connect again", retriable=True, refresh_metadata=True

@@ -19,6 +19,7 @@ from millrace._cluster.connect_backoff import ConnectBackoff
 from millrace._cluster.connection import Connection
 from millrace._cluster.login import Login
 from millrace._cluster.metadata_cache import MetadataCache
+from millrace._cluster.not_controller import is_from_no_controller
 from millrace._cluster.port_probe import first_contact
 from millrace.config import ClientConfig
 from millrace.errors import (
@@ -31,6 +32,7 @@ from millrace.errors import (
     again,
 )
 from millrace.events import EventFeed, EventKind
+from millrace_protocol.errors import ErrorCode
 from millrace_protocol.framing import FRAME_BYTES_MAX
 from millrace_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from millrace_protocol.schema import Message
@@ -85,7 +87,8 @@ class Cluster:
         self._connecting: dict[tuple[int, str], asyncio.Task[Connection]] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._wanted: set[str] = set()
-        self._asked_last = -1
+        self._doubtful = -1
+        """The broker that is asked for metadata after all others."""
         self._closed = False
 
     async def start(self) -> None:
@@ -155,6 +158,14 @@ class Cluster:
         self.metadata.learn(response)
         return [topic.name for topic in response.topics if not topic.is_internal]
 
+    def doubt(self, node_id: int) -> None:
+        """Has the other brokers asked first who leads now.
+
+        For a broker that answered that question last, did not answer in time, or refused as one
+        that others may have replaced: it may hang, or be cut off from the others.
+        """
+        self._doubtful = node_id
+
     async def _refresh_wanted(self) -> None:
         while True:
             topics = tuple(sorted(self._wanted))
@@ -186,18 +197,21 @@ class Cluster:
     def _candidates(self) -> list[Callable[[MetadataRequest], Awaitable[MetadataResponse]]]:
         """Asks brokers with open connections, then the others known, then the bootstrap list.
 
-        The broker that answered last is the last one: it may be cut off from the others, and then
-        it does not know that others lead by now.
+        The doubtful one is the last. Of others with open connections those are first that owe no
+        response: one that hangs owes some.
         """
         nodes = list(self.metadata.brokers)
         self.rng.shuffle(nodes)
-        is_open = {node: self._open(node, LANE_CALLS) is not None for node in nodes}
-        nodes.sort(key=lambda node: (node == self._asked_last, not is_open[node]))
+        nodes.sort(key=lambda node: (node == self._doubtful, *self._readiness(node)))
         known = set(self.metadata.brokers.values())
         return [
             *(partial(self._ask_broker, node) for node in nodes),
             *(partial(self._ask_server, server) for server in self._servers if server not in known),
         ]
+
+    def _readiness(self, node_id: int) -> tuple[bool, int]:
+        connection = self._open(node_id, LANE_CALLS)
+        return connection is None, 0 if connection is None else connection.pending_count
 
     async def _ask_broker(self, node_id: int, request: MetadataRequest) -> MetadataResponse:
         return await self._metadata(await self.connection(node_id), request)
@@ -218,7 +232,7 @@ class Cluster:
     async def _metadata(self, connection: Connection, request: MetadataRequest) -> MetadataResponse:
         timeout_ms = self.config.request_timeout_ms
         response = await connection.call(request, MetadataResponse, timeout_ms=timeout_ms)
-        self._asked_last = connection.node_id
+        self.doubt(connection.node_id)
         return response
 
     async def _at_advertised(
@@ -372,8 +386,8 @@ class Cluster:
         """Sends a request that may be repeated, until it is answered or its time is over.
 
         `to` finds the connection anew for each try; without it any broker will do, and each try
-        is at another one. Raises the last retriable error when the time is over, and others at
-        once.
+        is at another one. So is the next try after a response of NOT_CONTROLLER alone. Raises the
+        last retriable error when the time is over, and others at once.
         """
         timeout_ms = timeout_ms or self.config.request_timeout_ms
         loop = asyncio.get_running_loop()
@@ -381,15 +395,28 @@ class Cluster:
         attempt = 0
         asked = -1
         while True:
-            left_ms = max(1, int((deadline - loop.time()) * 1000))
+            delay_ms = self.backoff_ms(attempt)
             try:
-                connection = await (self.any_connection(avoid=asked) if to is None else to())
+                async with asyncio.timeout_at(deadline):
+                    connection = await (self.any_connection(avoid=asked) if to is None else to())
                 asked = connection.node_id
-                return await connection.call(request, answer, timeout_ms=left_ms)
+                left_ms = max(1, int((deadline - loop.time()) * 1000))
+                response = await connection.call(request, answer, timeout_ms=left_ms)
+            except TimeoutError:
+                raise ConnectionFailed(
+                    f"no connection to a broker within {timeout_ms} ms"
+                ) from None
             except MillraceError as error:
-                delay_ms = self.backoff_ms(attempt)
                 if not error.retriable or loop.time() + delay_ms / 1000 >= deadline:
                     raise
+                is_controller = error.code is not ErrorCode.NOT_CONTROLLER
+            else:
+                is_controller = not is_from_no_controller(response)
+                if is_controller or loop.time() + delay_ms / 1000 >= deadline:
+                    return response
+            if not is_controller:
+                self.doubt(asked)
+                self.metadata.controller_id = -1
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1
 
