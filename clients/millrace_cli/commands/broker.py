@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millrace_cli.client_identity import identity
-from millrace_cli.exits import Exit, run
+from millrace_cli.exits import Exit, run, tell
 from millrace_cli.json_output import Json, print_json
 from millrace_cli.servers import DEFAULT_SERVERS, Servers
 from millrace_cli.table import show
@@ -50,7 +51,8 @@ def retire(
     is in service is not unregistered: stop it then, and run the command again. A broker that is
     lost can be retired if every partition has a replica elsewhere.
 
-    Prints the broker, the replicas that it still has, and `retired` or `moving`.
+    Prints the broker, the replicas that it still has, and `retired`, `moving`, or `moved` where it
+    is to be stopped.
     """
 
     async def work() -> Exit:
@@ -58,19 +60,32 @@ def retire(
 
         async with Admin(servers, **identity()) as admin:
             found = await admin.retire_broker(node_id)
-            while not (found.is_retired or no_wait):
-                if found.replicas:
-                    await _wait(admin, found)
-                found = await admin.retire_broker(node_id)
+            if not no_wait:
+                found = await _retired(admin, found)
         if as_json:
             retired = found.is_retired
             print_json({"node_id": node_id, "replicas": found.replicas, "retired": retired})
         else:
-            state = "retired" if found.is_retired else "moving"
+            state = "retired" if found.is_retired else "moving" if found.replicas else "moved"
             show(("broker #", "replicas #", "state"), [(node_id, found.replicas, state)])
         return Exit.OK
 
     run(work())
+
+
+async def _retired(admin: Admin, found: Retirement) -> Retirement:
+    """Returns when the broker is retired, or has no replica any more and is still in service."""
+    from millrace.errors import InvalidRequest
+
+    while not found.is_retired:
+        if found.replicas:
+            await _wait(admin, found)
+        try:
+            found = await admin.retire_broker(found.node_id)
+        except InvalidRequest as error:
+            tell(error)
+            return replace(found, replicas=0)
+    return found
 
 
 async def _wait(admin: Admin, retirement: Retirement) -> None:

@@ -102,7 +102,7 @@ def _show(rows: list[Row], *, as_json: bool) -> Exit:
     else:
         done = [row for row in rows if row[-1] is None]
         show(_COLUMNS, [(*row[:2], *map(_ids, row[2:6])) for row in done])
-    return refused(f"{topic}-{number}: {error}" for topic, number, *_, error in rows if error)
+    return refused(error for *_, error in rows if error)
 
 
 async def _move(
