@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from millrace import Consumer, Producer
 from millrace.errors import MillraceError
-from millrace_server.testing import Cluster, ClusterThread
+from millrace_server.testing import Cluster, ClusterProcesses, ClusterThread
 from millrace_server.testing.delay_line import DelayLine
 from tests.broker.wire import until
 from tests.cluster.records import TOPIC, create_topic, numbers, read_all, send
@@ -131,3 +131,56 @@ async def test_nothing_overtakes_what_is_on_its_way() -> None:
     line.send(b"3", HOUR_S)
     line.drop()
     assert not line and arrived == [b"0", b"1", b"2"]
+
+
+async def test_a_fault_of_a_broker_that_is_not_there_is_refused(cluster: Cluster) -> None:
+    faults: list[Callable[[], None]] = [
+        lambda: cluster.partition(1, 9),
+        lambda: cluster.isolate(9),
+        lambda: cluster.slow(9, 1, 0.1),
+        lambda: cluster.skew_clock(9, 1),
+        lambda: cluster.fill_disk(9),
+    ]
+    for wrong in faults:
+        with pytest.raises(ValueError, match="there is no broker 9; the cluster has 1, 2, 3"):
+            wrong()
+    for work in (cluster.start(9), cluster.stop(9), cluster.restart(9), cluster.kill(9)):
+        with pytest.raises(ValueError, match="there is no broker 9; the cluster has 1, 2, 3"):
+            await work
+    with pytest.raises(ValueError, match="both are broker 1"):
+        cluster.partition(1, 1)
+    with pytest.raises(ValueError, match="at least 0 seconds, and not -1"):
+        cluster.slow(1, 2, -1)
+    assert cluster.running == [1, 2, 3]
+
+
+async def test_a_start_of_brokers_that_all_run_ends_at_once(cluster: Cluster) -> None:
+    await asyncio.wait_for(cluster.start(), 30)
+    await cluster.kill()
+    with pytest.raises(RuntimeError, match="no broker is running; start the cluster first"):
+        await cluster.wait_until_in_sync()
+
+
+async def test_a_fault_of_a_process_that_is_not_there_is_refused() -> None:
+    cluster = ClusterProcesses(2)
+    try:
+        for wrong in (
+            cluster.partition(1, 9),
+            cluster.isolate(9),
+            cluster.slow(2, 9, 0.1),
+            cluster.fill_disk(9),
+            cluster.kill(9),
+            cluster.start(9),
+        ):
+            with pytest.raises(ValueError, match="there is no broker 9; the cluster has 1, 2"):
+                await wrong
+        with pytest.raises(ValueError, match="at least 0 seconds"):
+            await cluster.slow(1, 2, -1)
+        with pytest.raises(ValueError, match="there is no broker 9"):
+            cluster.pause(9)
+        with pytest.raises(RuntimeError, match="broker 1 is not running; start it first"):
+            cluster.resume(1)
+        with pytest.raises(RuntimeError, match="broker 1 is not running; start it first"):
+            await cluster.kill(1)
+    finally:
+        cluster._layout.release()

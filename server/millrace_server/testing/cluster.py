@@ -14,7 +14,7 @@ from millrace_server.machine import LoopSpawn, machine_of
 from millrace_server.testing.broker import Broker
 from millrace_server.testing.cluster_layout import ClusterLayout
 from millrace_server.testing.cluster_view import WAIT_S, ClusterView
-from millrace_server.testing.links import LinkedNet, Links, between
+from millrace_server.testing.links import LinkedNet, Links
 from millrace_server.testing.process_end import EndableDisk, EndableSpawn
 from millrace_server.testing.reserved_ports import HOST
 
@@ -88,6 +88,7 @@ class Cluster:
 
         The first start of a cluster needs all its brokers, and every start a majority.
         """
+        self._layout.check(*ids)
         chosen = ids or [each for each in self._brokers if each not in self.running]
         started = await asyncio.gather(
             *(self._brokers[each].start() for each in chosen), return_exceptions=True
@@ -99,10 +100,12 @@ class Cluster:
 
     async def stop(self, *ids: int) -> None:
         """Shuts brokers down in order, by default all: leaders move to other brokers first."""
+        self._layout.check(*ids)
         await asyncio.gather(*(self._brokers[each].stop() for each in ids or self._brokers))
 
     async def restart(self, broker_id: int) -> None:
         """Stops a broker in order, and starts it again on the same data and ports."""
+        self._layout.check(broker_id)
         await self._brokers[broker_id].restart()
 
     async def kill(self, *ids: int) -> None:
@@ -111,6 +114,7 @@ class Cluster:
         Their connections end and nothing more is written. What they had written is there when they
         are started again, in the midst of whatever it was.
         """
+        self._layout.check(*ids)
         brokers = [self._brokers[each] for each in ids or self.running]
         for broker in brokers:
             broker.cut_off()
@@ -122,26 +126,28 @@ class Cluster:
         Packets are lost, and connections last: each side waits for the other until its time limit.
         Clients reach both.
         """
-        self._links.cut([(one, other)] if one_way else between([one], [other]))
+        self._links.cut(self._layout.directions(one, other, one_way=one_way))
 
     def isolate(self, broker_id: int) -> None:
         """Cuts every link between a broker and the other brokers. Clients reach it."""
-        self._links.cut(between([broker_id], self._brokers))
+        self._links.cut(self._layout.directions_around(broker_id))
 
     def slow(self, one: int, other: int, delay_s: float, *, one_way: bool = False) -> None:
         """Has what two brokers send to each other arrive so much later; with `one_way` only what
         `one` sends. Clients reach both as before."""
-        self._links.slow([(one, other)] if one_way else between([one], [other]), delay_s)
+        self._links.slow(self._layout.directions(one, other, one_way=one_way), delay_s)
 
     def skew_clock(self, broker_id: int, seconds: float) -> None:
         """Has a broker's wall clock jump to so far from this machine's, over restarts too.
 
         Deadlines and sessions follow another clock, which does not jump.
         """
+        self._layout.check(broker_id)
         self._brokers[broker_id].skew_ms = round(seconds * 1000)
 
     def fill_disk(self, broker_id: int) -> None:
         """Has a broker find no room on its disk for anything, over restarts too."""
+        self._layout.check(broker_id)
         self._brokers[broker_id].is_disk_full = True
 
     def heal(self) -> None:

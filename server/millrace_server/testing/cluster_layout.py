@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from millrace_server.testing.links import Direction, between
 from millrace_server.testing.reserved_ports import HOST, ReservedPorts
 
 
@@ -45,6 +46,25 @@ class ClusterLayout:
     def servers(self) -> str:
         """HOST:PORT of every broker, as clients take it."""
         return ",".join(self.server(each) for each in self.ids)
+
+    def check(self, *ids: int) -> None:
+        """Raises `ValueError` for an id that no broker has."""
+        for each in ids:
+            if each not in self.ids:
+                known = ", ".join(map(str, self.ids))
+                raise ValueError(f"there is no broker {each!r}; the cluster has {known}")
+
+    def directions(self, one: int, other: int, *, one_way: bool) -> list[Direction]:
+        """The link between two brokers, both ways or one. Raises `ValueError`."""
+        self.check(one, other)
+        if one == other:
+            raise ValueError(f"a link is between two brokers, and both are broker {one}")
+        return [(one, other)] if one_way else between([one], [other])
+
+    def directions_around(self, broker_id: int) -> list[Direction]:
+        """All links of a broker, both ways. Raises `ValueError`."""
+        self.check(broker_id)
+        return between([broker_id], self.ids)
 
     def server(self, broker_id: int) -> str:
         """HOST:PORT of one broker."""

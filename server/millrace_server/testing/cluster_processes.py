@@ -13,7 +13,7 @@ from millrace_server.testing.broker_process import BrokerProcess, Command
 from millrace_server.testing.cluster import BROKERS, check_racks
 from millrace_server.testing.cluster_layout import ClusterLayout
 from millrace_server.testing.cluster_view import WAIT_S, ClusterView
-from millrace_server.testing.links import between
+from millrace_server.testing.links import check_delay
 from millrace_server.testing.reserved_ports import HOST
 
 
@@ -77,6 +77,7 @@ class ClusterProcesses:
         The first start of a cluster needs all its brokers, and every start a majority. Raises
         `RuntimeError` when a process ends instead.
         """
+        self._layout.check(*ids)
         chosen = ids or [each for each in self._layout.ids if each not in self._processes]
         await asyncio.gather(*(self._start(each) for each in chosen))
         await self._view.until_in_service(chosen)
@@ -96,23 +97,24 @@ class ClusterProcesses:
 
     def pause(self, broker_id: int) -> None:
         """Stops a process with SIGSTOP: it keeps its connections and does nothing."""
-        self._processes[broker_id].pause()
+        self._running(broker_id).pause()
 
     def resume(self, broker_id: int) -> None:
         """Has a process go on that was paused; for it, no time has passed."""
-        self._processes[broker_id].resume()
+        self._running(broker_id).resume()
 
     async def partition(self, one: int, other: int, *, one_way: bool = False) -> None:
         """See `Cluster.partition`."""
-        await self._fault_links({"cut": [(one, other)] if one_way else between([one], [other])})
+        await self._fault_links({"cut": self._layout.directions(one, other, one_way=one_way)})
 
     async def isolate(self, broker_id: int) -> None:
         """See `Cluster.isolate`."""
-        await self._fault_links({"cut": between([broker_id], self._layout.ids)})
+        await self._fault_links({"cut": self._layout.directions_around(broker_id)})
 
     async def slow(self, one: int, other: int, delay_s: float, *, one_way: bool = False) -> None:
         """See `Cluster.slow`."""
-        directions = [(one, other)] if one_way else between([one], [other])
+        directions = self._layout.directions(one, other, one_way=one_way)
+        check_delay(delay_s)
         await self._fault_links({"slow": directions, "delay_s": float(delay_s)})
 
     async def skew_clock(self, broker_id: int, seconds: float) -> None:
@@ -134,6 +136,7 @@ class ClusterProcesses:
         await self._command(command)
 
     async def _fault_machine(self, broker_id: int, name: str, value: object) -> None:
+        self._layout.check(broker_id)
         self._machine_faults.setdefault(broker_id, {})[name] = value
         process = self._processes.get(broker_id)
         if process is not None:
@@ -184,8 +187,17 @@ class ClusterProcesses:
             raise RuntimeError(f"broker {broker_id} ended with {code}; see its log")
 
     async def _end(self, ids: tuple[int, ...], number: signal.Signals) -> None:
-        ended = [self._processes.pop(each) for each in ids or [*self._processes]]
-        await asyncio.gather(*(process.end(number) for process in ended))
+        ended = [(each, self._running(each)) for each in ids or [*self._processes]]
+        for each, _ in ended:
+            del self._processes[each]
+        await asyncio.gather(*(process.end(number) for _, process in ended))
+
+    def _running(self, broker_id: int) -> BrokerProcess:
+        self._layout.check(broker_id)
+        process = self._processes.get(broker_id)
+        if process is None:
+            raise RuntimeError(f"broker {broker_id} is not running; start it first")
+        return process
 
     async def __aenter__(self) -> Self:
         try:

@@ -85,6 +85,8 @@ class ClusterView:
         self, started: Collection[int], *, timeout_s: float = WAIT_S
     ) -> None:
         """Returns when each of these brokers knows that all of them are in service."""
+        if not started:
+            return
 
         def found(views: list[BrokerView]) -> bool | None:
             are_ready = [view for view in views if view.in_service() >= set(started)]
@@ -95,7 +97,10 @@ class ClusterView:
     async def until_in_sync(
         self, running: Collection[int], topic: str | None, *, timeout_s: float = WAIT_S
     ) -> None:
-        """Returns when all running brokers are in service, and replicas on them in sync."""
+        """Returns when all running brokers are in service, and replicas on them in sync. Raises
+        `RuntimeError` when no broker is running."""
+        if not running:
+            raise RuntimeError("no broker is running; start the cluster first")
 
         def found(views: list[BrokerView]) -> bool | None:
             is_all = {view.broker_id for view in views} == set(running)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
@@ -48,7 +49,8 @@ class Links:
             connection.on_changed()
 
     def slow(self, directions: Iterable[Direction], delay_s: float) -> None:
-        """Has everything arrive so much later in these directions."""
+        """Has everything arrive so much later in these directions. Raises `ValueError`."""
+        check_delay(delay_s)
         self._delays_s.update(dict.fromkeys(directions, delay_s))
 
     def heal(self) -> None:
@@ -84,6 +86,12 @@ class Links:
     def discard(self, connection: LinkConnection) -> None:
         """A connection is gone on both sides."""
         self._connections.pop(connection, None)
+
+
+def check_delay(delay_s: float) -> None:
+    """Raises `ValueError` unless something can arrive so much later."""
+    if not 0 <= delay_s < math.inf:
+        raise ValueError(f"a delay is at least 0 seconds, and not {delay_s!r}")
 
 
 def between(ones: Iterable[int], others: Iterable[int]) -> list[Direction]:
