@@ -21,6 +21,10 @@ class MonotonicClock(Protocol):
     def monotonic_ms(self) -> int: ...
 
 
+FAILURE_LINE_MS = 60_000
+"""A failure that repeats, as that of a full disk, is logged once in this time."""
+
+
 class LogRateLimiter:
     """How many lines may be logged about what peers do: `lines` in every `period_ms`.
 

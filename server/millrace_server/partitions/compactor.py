@@ -17,12 +17,11 @@ from contextlib import suppress
 from millrace_server.disk.worker import shielded
 from millrace_server.environment.seams import Environment
 from millrace_server.log import PASSING_ERRNOS, Cleaning, CorruptLog
-from millrace_server.logs import LogRateLimiter, get_logger
+from millrace_server.logs import FAILURE_LINE_MS, LogRateLimiter, get_logger
 from millrace_server.partitions.partition import Partition
 from millrace_server.partitions.partition_table import PartitionTable
 
 log = get_logger("millrace.compactor")
-FAILURE_LINE_MS = 60_000
 
 
 class Compactor:

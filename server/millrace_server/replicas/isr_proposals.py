@@ -20,7 +20,7 @@ from millrace_protocol.messages.alter_partition import (
 from millrace_server.api_error import ApiError
 from millrace_server.controller.controller_calls import ControllerCalls
 from millrace_server.environment.seams import Environment
-from millrace_server.logs import get_logger
+from millrace_server.logs import FAILURE_LINE_MS, LogRateLimiter, get_logger
 from millrace_server.replicas.led_partition import LedPartition
 from millrace_server.replication.effects import ProposeIsr
 
@@ -50,6 +50,7 @@ class IsrProposals:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._on_ended = on_ended
+        self._lines = LogRateLimiter(env.clock, lines=1, period_ms=FAILURE_LINE_MS)
         self.shrinks = 0
         """Accepted proposals that took replicas out of an ISR."""
         self.expands = 0
@@ -88,7 +89,13 @@ class IsrProposals:
                     request, AlterPartitionResponse, timeout_ms=CALL_TIMEOUT_MS
                 )
             except ApiError as error:
-                log.warning("ISRs not changed", partitions=len(some), reason=error.message)
+                if (suppressed := self._lines.take()) is not None:
+                    log.warning(
+                        "ISRs not changed",
+                        partitions=len(some),
+                        reason=error.message,
+                        suppressed=suppressed,
+                    )
                 now_ms = self._env.clock.monotonic_ms()
                 for led, proposal in some.items():
                     led.carry_out(led.core.on_undecided(proposal, now_ms))

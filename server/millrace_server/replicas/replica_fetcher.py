@@ -20,7 +20,7 @@ from millrace_protocol.messages.replica_fetch import (
 from millrace_server.api_error import ApiError
 from millrace_server.environment.seams import Environment, ReadBuffer
 from millrace_server.log import UnexpectedBatch
-from millrace_server.logs import LogRateLimiter, get_logger
+from millrace_server.logs import FAILURE_LINE_MS, LogRateLimiter, get_logger
 from millrace_server.partitions.core_errors import CORE_ERRORS
 from millrace_server.partitions.following import append_fetched, begin_anew, truncate_to
 from millrace_server.partitions.partition import Partition
@@ -80,7 +80,7 @@ class ReplicaFetcher:
         self._busy: PartitionKey | None = None
         self._idle = asyncio.Event()
         self._idle.set()
-        self._lines = LogRateLimiter(env.clock)
+        self._lines = LogRateLimiter(env.clock, lines=1, period_ms=FAILURE_LINE_MS)
         self._is_reached = True
         self._task = env.spawn.task(self._run(), name=f"fetch from broker {leader_id}")
 
@@ -216,12 +216,13 @@ class ReplicaFetcher:
         try:
             await self._try(key, partition, follower, effect)
         except _REFUSALS as error:
-            if self._lines.take() is not None:
+            if (suppressed := self._lines.take()) is not None:
                 log.error(
                     "replica not brought up to its leader",
                     topic=partition.topic,
                     partition=partition.number,
                     reason=str(error),
+                    suppressed=suppressed,
                 )
             self._schedule.on_failed(key, self._env.clock.monotonic_ms())
         finally:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from millrace_server.environment.seams import Environment
-from millrace_server.logs import get_logger
+from millrace_server.logs import FAILURE_LINE_MS, LogRateLimiter, get_logger
 from millrace_server.replicas.high_watermarks import (
     read_high_watermarks,
     write_high_watermarks,
@@ -29,6 +29,7 @@ class SavedHighWatermarks:
         self._env = env
         self._current = current
         self._saved: dict[PartitionKey, int] = {}
+        self._lines = LogRateLimiter(env.clock, lines=1, period_ms=FAILURE_LINE_MS)
         self._one_save = asyncio.Lock()
         self._saving: asyncio.Task[None] | None = None
 
@@ -67,4 +68,5 @@ class SavedHighWatermarks:
         try:
             await self.save()
         except OSError as error:
-            log.warning("high watermarks not saved", reason=str(error))
+            if (suppressed := self._lines.take()) is not None:
+                log.warning("high watermarks not saved", reason=str(error), suppressed=suppressed)
