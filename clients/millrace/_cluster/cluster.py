@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from millrace._cluster.login import Login
 from millrace._cluster.metadata_cache import MetadataCache
 from millrace._cluster.not_controller import is_from_no_controller
 from millrace._cluster.port_probe import first_contact
+from millrace._cluster.staggered import first_answer, mark_seen
 from millrace.config import ClientConfig
 from millrace.errors import (
     AuthenticationFailed,
@@ -28,7 +29,6 @@ from millrace.errors import (
     ConnectionFailed,
     ForeignPort,
     MillraceError,
-    NotAuthorized,
     again,
 )
 from millrace.events import EventFeed, EventKind
@@ -41,6 +41,8 @@ from millrace_wire.frame_buffers import KEPT_BYTES_MAX
 from millrace_wire.frame_reader import Scratch
 
 M = TypeVar("M", bound=Message)
+
+Ask = Callable[[MetadataRequest], Coroutine[Any, Any, MetadataResponse]]
 
 LANE_CALLS = "calls"
 """Requests that are answered as soon as they can be."""
@@ -120,7 +122,7 @@ class Cluster:
         self._wanted.update(topics)
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh_wanted(), name="millrace-metadata")
-            self._refreshing.add_done_callback(_retrieve)
+            self._refreshing.add_done_callback(mark_seen)
         await asyncio.shield(self._refreshing)
 
     async def await_topics(self, topics: Collection[str]) -> None:
@@ -182,19 +184,15 @@ class Cluster:
     async def _ask_for_metadata(self, topics: tuple[str, ...] | None) -> MetadataResponse:
         request = MetadataRequest(topics)
         failures: list[MillraceError] = []
-        for candidate in self._candidates():
-            try:
-                return await candidate(request)
-            except (AuthenticationFailed, NotAuthorized):
-                # The other brokers have the same users, with the same rights.
-                raise
-            except MillraceError as error:
-                failures.append(again(error))
+        asks = [partial(candidate, request) for candidate in self._candidates()]
+        response = await first_answer(asks, failures)
+        if response is not None:
+            return response
         is_foreign = all(isinstance(each, ForeignPort) for each in failures)
         kind = ForeignPort if is_foreign else ConnectionFailed
         raise kind("; ".join(dict.fromkeys(map(str, failures)))) from failures[-1]
 
-    def _candidates(self) -> list[Callable[[MetadataRequest], Awaitable[MetadataResponse]]]:
+    def _candidates(self) -> list[Ask]:
         """Asks brokers with open connections, then the others known, then the bootstrap list.
 
         The doubtful one is the last. Of others with open connections those are first that owe no
@@ -271,7 +269,7 @@ class Cluster:
                 self._connect(node_id, lane), name=f"millrace-connect-{node_id}"
             )
             self._connecting[key] = task
-            task.add_done_callback(_retrieve)
+            task.add_done_callback(mark_seen)
             task.add_done_callback(lambda _: self._connecting.pop(key, None))
         try:
             return await asyncio.shield(task)
@@ -419,9 +417,3 @@ class Cluster:
                 self.metadata.controller_id = -1
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Marks a task's exception as seen: each waiter gets it, and there may be none left."""
-    if not task.cancelled():
-        task.exception()
