@@ -19,12 +19,13 @@ def expired_segments(
     """Returns how many of the oldest segments may go.
 
     A segment goes by time when its newest record is older than `retention_ms`, and by size while
-    the segments behind it alone hold `retention_bytes` or more. It stays if it is the last one,
-    and if it reaches beyond `limit_offset`. Where its records carry no timestamps, or compaction
-    left none, it goes by time when the next segment that has one does. An older segment that
-    stays keeps all younger ones: a log has no holes.
+    the segments behind it alone hold `retention_bytes` or more below `limit_offset`: what is behind
+    that may be truncated, and must not take the place of what stays. It stays if it is the last
+    one, and if it reaches beyond `limit_offset`. Where its records carry no timestamps, or
+    compaction left none, it goes by time when the next segment that has one does. An older segment
+    that stays keeps all younger ones: a log has no holes.
     """
-    rest_bytes = sum(segment.size_bytes for segment in segments)
+    rest_bytes = sum(_bytes_before(limit_offset, segment) for segment in segments)
     count = 0
     for index, segment in enumerate(segments[:-1]):
         if segment.end_offset > limit_offset:
@@ -36,6 +37,15 @@ def expired_segments(
         elif segment.max_timestamp >= 0:
             break
     return count
+
+
+def _bytes_before(offset: int, segment: Segment) -> int:
+    """The bytes of the records before an offset; up to an index interval fewer inside a segment."""
+    if segment.end_offset <= offset:
+        return segment.size_bytes
+    if segment.base_offset >= offset:
+        return 0
+    return segment.peek_index().floor_offset(offset - segment.base_offset)[1]
 
 
 def segments_before(segments: Sequence[Segment], offset: int) -> int:

@@ -414,6 +414,33 @@ def test_retention_by_size_keeps_at_least_what_it_promises(disk: OsDisk) -> None
     assert 500 <= log.size_bytes < 500 + one
 
 
+@pytest.mark.parametrize("high_watermark", range(5, 12))
+def test_records_that_may_be_truncated_take_the_place_of_none(
+    disk: OsDisk, high_watermark: int
+) -> None:
+    log = filled(disk, retention_ms=-1, retention_bytes=300)
+    one = log.size_bytes // log.segment_count
+    log.retention(10**12, high_watermark=high_watermark)
+    log.truncate_to(high_watermark, high_watermark=high_watermark, now_ms=1)
+    assert 300 <= log.size_bytes < 300 + one
+
+
+def test_records_in_the_midst_of_a_segment_that_may_be_truncated_do_not_count(
+    disk: OsDisk,
+) -> None:
+    log = create(disk, segment_bytes=1000, index_interval_bytes=1, retention_bytes=1000)
+    for _ in range(36):
+        append(log, [b"x" * 50])
+    log.flush()
+    batch_bytes = log.size_bytes // 36
+    needed = -(-1000 // batch_bytes)
+    first_end = 1000 // batch_bytes
+    log.retention(1, high_watermark=first_end + needed - 1)
+    assert log.start_offset == 0
+    log.retention(1, high_watermark=first_end + needed)
+    assert log.start_offset == first_end
+
+
 def test_retention_never_passes_the_high_watermark(disk: OsDisk) -> None:
     log = filled(disk, retention_ms=0)
     log.retention(10**12, high_watermark=3)
