@@ -182,6 +182,7 @@ class Cluster:
                 return
 
     async def _ask_for_metadata(self, topics: tuple[str, ...] | None) -> MetadataResponse:
+        await self._until_dialable()
         request = MetadataRequest(topics)
         failures: list[MillraceError] = []
         asks = [partial(candidate, request) for candidate in self._candidates()]
@@ -191,6 +192,14 @@ class Cluster:
         is_foreign = all(isinstance(each, ForeignPort) for each in failures)
         kind = ForeignPort if is_foreign else ConnectionFailed
         raise kind("; ".join(dict.fromkeys(map(str, failures)))) from failures[-1]
+
+    async def _until_dialable(self) -> None:
+        """Returns when a broker can be asked: one that is connected, or may be dialed again."""
+        brokers = self.metadata.brokers
+        if not any(self._open(node, LANE_CALLS) for node in brokers):
+            addresses = {*brokers.values(), *self._servers}
+            now_ms = asyncio.get_running_loop().time() * 1000
+            await asyncio.sleep(self._connect_backoff.wait_ms(addresses, now_ms) / 1000)
 
     def _candidates(self) -> list[Ask]:
         """Asks brokers with open connections, then the others known, then the bootstrap list.

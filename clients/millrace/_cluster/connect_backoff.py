@@ -2,12 +2,14 @@
 
 A client whose brokers are away retries much at the same time: batches, fetches, positions, commits,
 metadata. Without this each of them would dial each broker at each of its tries. With it an address
-is dialed once in a pause that grows (Kafka's `reconnect.backoff.ms`); in the meantime every try
-fails at once with the error of the last one.
+is dialed once in a pause that grows (Kafka's `reconnect.backoff.ms`). In the meantime a try fails
+at once with the error of the last one; one that looks for any broker waits for the first pause to
+end, so that no call fails for the pause alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from millrace._backoff import Rng, backoff_ms
@@ -39,6 +41,14 @@ class ConnectBackoff:
         failure = self._failures.get(address)
         if failure is not None and now_ms < failure.until_ms:
             raise again(failure.error)
+
+    def wait_ms(self, addresses: Iterable[Address], now_ms: float) -> float:
+        """How long until one of these may be dialed."""
+        untils = (
+            0.0 if failure is None else failure.until_ms
+            for failure in map(self._failures.get, addresses)
+        )
+        return max(0.0, min(untils, default=0.0) - now_ms)
 
     def failed(self, address: Address, error: ConnectionFailed, now_ms: float) -> None:
         """A connect failed. Several at the same time are one failure."""

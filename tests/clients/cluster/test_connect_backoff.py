@@ -49,6 +49,17 @@ def test_pauses_grow_to_the_maximum_and_end_with_a_success(backoff: ConnectBacko
     assert pause_ms(backoff, now_ms) <= 100
 
 
+def test_the_wait_for_any_of_some_addresses_ends_with_the_first_pause(
+    backoff: ConnectBackoff,
+) -> None:
+    backoff.failed(HERE, ConnectionFailed("refused"), 0)
+    assert backoff.wait_ms([HERE, THERE], 0) == 0
+    backoff.failed(THERE, ConnectionFailed("refused"), 40)
+    assert backoff.wait_ms([THERE, HERE], 40) == pause_ms(backoff, 40)
+    assert backoff.wait_ms([THERE, HERE], 500) == 0
+    assert backoff.wait_ms([], 0) == 0
+
+
 def test_failures_at_the_same_time_are_one(backoff: ConnectBackoff) -> None:
     backoff.failed(HERE, ConnectionFailed("first"), 0)
     pause = pause_ms(backoff, 0)
@@ -82,10 +93,24 @@ async def test_calls_beside_each_other_dial_a_broker_that_is_away_once() -> None
         await broker.stop()
         server = await asyncio.start_server(hang_up, broker.host, broker.port)
         try:
-            calls = [admin.list_topics() for _ in range(10)]
+            with pytest.raises(ConnectionFailed):
+                await admin.list_topics()
+            # They wait for the next try, and not for ever.
+            calls = [asyncio.wait_for(admin.list_topics(), 0.1) for _ in range(10)]
             errors = await asyncio.gather(*calls, return_exceptions=True)
-            errors += await asyncio.gather(admin.list_topics(), return_exceptions=True)
         finally:
             server.close()
-    assert {type(error) for error in errors} == {ConnectionFailed}
+    assert {type(error) for error in errors} == {TimeoutError}
     assert dialed == 1
+
+
+async def test_a_call_waits_for_the_next_try_of_a_broker_that_is_back() -> None:
+    async with (
+        FakeBroker({"t": 1}) as broker,
+        Admin(broker.address, retry_backoff_ms=100, retry_backoff_max_ms=100) as admin,
+    ):
+        await broker.stop()
+        with pytest.raises(ConnectionFailed):
+            await admin.list_topics()
+        await broker.start()
+        assert await admin.list_topics() == ["t"]
