@@ -44,8 +44,8 @@ _KAFKA_SENTINEL_BODY = encode(KafkaHeader(KafkaApiKey.METADATA, 1, _SENTINEL_ID,
 _KAFKA_SENTINEL = len(_KAFKA_SENTINEL_BODY).to_bytes(4, "big") + _KAFKA_SENTINEL_BODY
 _WITHOUT_REPLICA_ID_SINCE = 15
 _WAITING = (KafkaApiKey.JOIN_GROUP, KafkaApiKey.SYNC_GROUP)
-"""Their responses wait for other members, for as long as a request says."""
-_WAITED_S = 0.5
+"""Their responses wait for other members, for as long as a request says, and the next request of
+the connection waits for them."""
 _SMALL = {"durability": "os", "retention.bytes": "1048576", "segment.bytes": "1048576"}
 _RESET = struct.pack("ii", 1, 0)
 
@@ -73,16 +73,10 @@ class _Peer:
         self._id_position = id_position
         self._connection: socket.socket | None = None
 
-    def ask(self, frame: bytes, *, may_wait: bool = False) -> None:
-        """Sends a frame and waits until it is answered, or the connection closed.
-
-        The response to one that `may_wait` is not waited for long.
-        """
+    def ask(self, frame: bytes) -> None:
+        """Sends a frame and waits until it is answered, or the connection closed."""
         if self._connection is None:
-            self._connection = socket.create_connection(("127.0.0.1", self._port), HANG_TIMEOUT_S)
-            # A close that leaves nothing behind: there are many, and few ports.
-            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self._connection.settimeout(_WAITED_S if may_wait else HANG_TIMEOUT_S)
+            self._connection = self._connected()
         try:
             self._connection.sendall(frame + self._sentinel)
             while self._correlation_id() != _SENTINEL_ID:
@@ -91,8 +85,24 @@ class _Peer:
             self.close()
         except TimeoutError:
             self.close()
-            if not may_wait:
-                raise
+            raise
+
+    def offer(self, frame: bytes) -> None:
+        """Sends a frame on a connection of its own, and hangs up without its response.
+
+        The broker has read the frame by then: it reads its connections in turn, and has answered
+        two requests of another one.
+        """
+        with self._connected() as connection:
+            connection.sendall(frame)
+            self.ask(b"")
+            self.ask(b"")
+
+    def _connected(self) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self._port), HANG_TIMEOUT_S)
+        # A close that leaves nothing behind: there are many, and few ports.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        return connection
 
     def close(self) -> None:
         if self._connection is not None:
@@ -135,7 +145,10 @@ def asked_kafka_frames() -> Iterator[Target]:
 
         def run(data: bytes) -> None:
             frame = _kafka_without_waiting(data)
-            peer.ask(frame, may_wait=int.from_bytes(frame[4:6], "big") in _WAITING)
+            if int.from_bytes(frame[4:6], "big") in _WAITING:
+                peer.offer(frame)
+            else:
+                peer.ask(frame)
             assert not errors.lines, errors.lines.pop()
 
         yield Target(ASKED_KAFKA_FRAMES, run, kafka_frames())
