@@ -174,7 +174,8 @@ def test_a_range_is_read_without_the_disk_or_not_at_all(disk: OsDisk) -> None:
     assert cached(file, 10, len(data) - 9) is None, "the file ends within the range"
     if not drop_from_cache(file):
         pytest.skip("this kernel or file system keeps the pages")
-    assert cached(file, 1_000, 5_000) is None
+    # The kernel begins to read what is not there, and may have it before it would have to wait.
+    assert cached(file, 1_000, 5_000) in (None, data[5_000:6_000])
     file.pread(1_000, 5_000)
     assert cached(file, 1_000, 5_000) == data[5_000:6_000]
     file.release()
