@@ -8,6 +8,7 @@ has closed. What the broker logs as an error is a find.
 from __future__ import annotations
 
 import logging
+import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -75,34 +76,32 @@ class _Peer:
 
     def ask(self, frame: bytes) -> None:
         """Sends a frame and waits until it is answered, or the connection closed."""
+        self.send(frame)
+        self.wait()
+
+    def send(self, frame: bytes) -> None:
+        """Sends a frame, and the sentinel behind it."""
         if self._connection is None:
-            self._connection = self._connected()
+            self._connection = socket.create_connection(("127.0.0.1", self._port), HANG_TIMEOUT_S)
+            # A close that leaves nothing behind: there are many, and few ports.
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         try:
             self._connection.sendall(frame + self._sentinel)
-            while self._correlation_id() != _SENTINEL_ID:
+        except ConnectionError:
+            self.close()
+
+    def wait(self) -> None:
+        """Returns when what was sent is answered, or the connection closed."""
+        try:
+            while self._connection is not None and self._correlation_id() != _SENTINEL_ID:
                 pass
         except (EOFError, ConnectionError):
             self.close()
-        except TimeoutError:
-            self.close()
-            raise
 
-    def offer(self, frame: bytes) -> None:
-        """Sends a frame on a connection of its own, and hangs up without its response.
-
-        The broker has read the frame by then: it reads its connections in turn, and has answered
-        two requests of another one.
-        """
-        with self._connected() as connection:
-            connection.sendall(frame)
-            self.ask(b"")
-            self.ask(b"")
-
-    def _connected(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self._port), HANG_TIMEOUT_S)
-        # A close that leaves nothing behind: there are many, and few ports.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        return connection
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is something to read: a part of a response, or the end."""
+        return self._connection is None or bool(select.select([self._connection], [], [], 0)[0])
 
     def close(self) -> None:
         if self._connection is not None:
@@ -141,18 +140,29 @@ def asked_frames() -> Iterator[Target]:
 def asked_kafka_frames() -> Iterator[Target]:
     """Kafka's dialect, for as long as its broker runs."""
     with _running_broker() as (port, errors):
-        peer = _Peer(port, _KAFKA_SENTINEL, 0)
+        peer, member = _Peer(port, _KAFKA_SENTINEL, 0), _Peer(port, _KAFKA_SENTINEL, 0)
+
+        def ask_member(frame: bytes) -> None:
+            member.send(frame)
+            # The broker reads its connections in turn: it has read the frame after these two.
+            peer.ask(b"")
+            peer.ask(b"")
+            if member.has_answer:
+                member.wait()
+            else:
+                member.close()
 
         def run(data: bytes) -> None:
             frame = _kafka_without_waiting(data)
             if int.from_bytes(frame[4:6], "big") in _WAITING:
-                peer.offer(frame)
+                ask_member(frame)
             else:
                 peer.ask(frame)
             assert not errors.lines, errors.lines.pop()
 
         yield Target(ASKED_KAFKA_FRAMES, run, kafka_frames())
         peer.close()
+        member.close()
 
 
 @contextmanager
