@@ -1,10 +1,10 @@
 """A corrupt range of a log is written anew with what another replica has there.
 
-Owns the check that the other bytes are those that were here, and the write. A disk that could not
-read a range may read it later: the range is the records' again then. Refuses to know where others
-come from. Replicas hold the same batches in the same order, so that a range of one replica
+Owns the check that the other bytes are those that were here, and the write. Refuses to know where
+they come from. Replicas hold the same batches in the same order, so that a range of one replica
 fits into another to the byte, unless one of them was compacted since. A crash amid the write leaves
-a corrupt range, as before.
+a corrupt range, as before. A range that the disk could not read is no longer corrupt when the disk
+reads it as it was written.
 """
 
 from __future__ import annotations
