@@ -70,3 +70,9 @@ class BackgroundTasks:
         if on_failed is not None:
             self._cancel()
             on_failed(cause)
+
+
+def mark_seen(task: asyncio.Task[Any]) -> None:
+    """Marks a task's exception as seen: each waiter gets it, and there may be none left."""
+    if not task.cancelled():
+        task.exception()

@@ -14,14 +14,15 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
+from millrace._background_tasks import mark_seen
 from millrace._backoff import backoff_ms
 from millrace._cluster.connect_backoff import ConnectBackoff
 from millrace._cluster.connection import Connection
+from millrace._cluster.first_answer import first_answer
 from millrace._cluster.login import Login
 from millrace._cluster.metadata_cache import MetadataCache
 from millrace._cluster.not_controller import is_from_no_controller
 from millrace._cluster.port_probe import first_contact
-from millrace._cluster.staggered import first_answer, mark_seen
 from millrace.config import ClientConfig
 from millrace.errors import (
     AuthenticationFailed,
@@ -89,7 +90,7 @@ class Cluster:
         self._connecting: dict[tuple[int, str], asyncio.Task[Connection]] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._wanted: set[str] = set()
-        self._doubtful = -1
+        self._asked_last = -1
         """The broker that is asked for metadata after all others."""
         self._closed = False
 
@@ -160,13 +161,13 @@ class Cluster:
         self.metadata.learn(response)
         return [topic.name for topic in response.topics if not topic.is_internal]
 
-    def doubt(self, node_id: int) -> None:
-        """Has the other brokers asked first who leads now.
+    def ask_last(self, node_id: int) -> None:
+        """Has the other brokers asked first for the next metadata.
 
-        For a broker that answered that question last, did not answer in time, or refused as one
-        that others may have replaced: it may hang, or be cut off from the others.
+        For a broker that has just given metadata, that a request failed at, or that refused a
+        request as another leader does not: it may hang, or be cut off from the others.
         """
-        self._doubtful = node_id
+        self._asked_last = node_id
 
     async def _refresh_wanted(self) -> None:
         while True:
@@ -204,12 +205,12 @@ class Cluster:
     def _candidates(self) -> list[Ask]:
         """Asks brokers with open connections, then the others known, then the bootstrap list.
 
-        The doubtful one is the last. Of others with open connections those are first that owe no
-        response: one that hangs owes some.
+        The one of `ask_last` is the last. Of others with open connections those without pending
+        requests are first: a broker that hangs has some.
         """
         nodes = list(self.metadata.brokers)
         self.rng.shuffle(nodes)
-        nodes.sort(key=lambda node: (node == self._doubtful, *self._readiness(node)))
+        nodes.sort(key=lambda node: (node == self._asked_last, *self._readiness(node)))
         known = set(self.metadata.brokers.values())
         return [
             *(partial(self._ask_broker, node) for node in nodes),
@@ -239,7 +240,7 @@ class Cluster:
     async def _metadata(self, connection: Connection, request: MetadataRequest) -> MetadataResponse:
         timeout_ms = self.config.request_timeout_ms
         response = await connection.call(request, MetadataResponse, timeout_ms=timeout_ms)
-        self.doubt(connection.node_id)
+        self.ask_last(connection.node_id)
         return response
 
     async def _at_advertised(
@@ -422,7 +423,7 @@ class Cluster:
                 if is_controller or loop.time() + delay_ms / 1000 >= deadline:
                     return response
             if not is_controller:
-                self.doubt(asked)
+                self.ask_last(asked)
                 self.metadata.controller_id = -1
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1

@@ -1,7 +1,7 @@
 """Whether a broker did nothing of a request because another one is the active controller.
 
-A broker passes such a request on to the controller. One that is cut off, or whose disk is full,
-may take itself for the controller, or know of none: another broker can do it.
+A broker passes such a request on to the controller. A broker that is cut off, or whose disk is
+full, may not know the active controller; another broker does.
 """
 
 from __future__ import annotations

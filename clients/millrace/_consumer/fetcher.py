@@ -113,7 +113,7 @@ class Fetcher:
             )
         except MillraceError as error:
             self._counters.failed_fetch_requests += 1
-            self._cluster.doubt(fetch.node_id)
+            self._cluster.ask_last(fetch.node_id)
             self._positions.on_fetch_failed(fetch, again(error), monotonic_ms())
         else:
             self.last_fetch_ms = now_ms = monotonic_ms()

@@ -158,7 +158,7 @@ class Sender:
                 self._settlement.last_error = error
             settled = self._produce_queue.on_request_failed(send, error, monotonic_ms())
         if self._produce_queue.stale_topics:
-            self._cluster.doubt(send.node_id)
+            self._cluster.ask_last(send.node_id)
         counters.retried_batches += sum(not batch.settled for batch in send.batches)
         if self._produce_queue.last_error is not None:
             self._note(self._produce_queue.last_error)

@@ -66,7 +66,7 @@ def cut_off(first: FakeBroker, second: FakeBroker, api: ApiKey) -> None:
     first.script(api, hang_up)
 
 
-async def test_a_consumer_asks_another_broker_who_leads_after_a_failed_fetch(
+async def test_a_consumer_asks_another_broker_for_the_leader_after_a_failed_fetch(
     brokers: tuple[FakeBroker, FakeBroker],
 ) -> None:
     first, second = brokers
@@ -78,7 +78,7 @@ async def test_a_consumer_asks_another_broker_who_leads_after_a_failed_fetch(
     assert first.count(ApiKey.METADATA) == 0
 
 
-async def test_a_producer_asks_another_broker_who_leads_after_a_failed_send(
+async def test_a_producer_asks_another_broker_for_the_leader_after_a_failed_send(
     brokers: tuple[FakeBroker, FakeBroker],
 ) -> None:
     first, second = brokers

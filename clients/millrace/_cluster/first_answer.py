@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from millrace._background_tasks import mark_seen
 from millrace.errors import AuthenticationFailed, MillraceError, NotAuthorized, again
 
 T = TypeVar("T")
@@ -17,8 +18,6 @@ question within milliseconds, unless it hangs or the machine is busy."""
 async def first_answer(
     asks: Sequence[Callable[[], Coroutine[Any, Any, T]]],
     failures: list[MillraceError],
-    *,
-    next_after_s: float | None = None,
 ) -> T | None:
     """The first answer; None when all have failed, with their errors in `failures`.
 
@@ -33,7 +32,7 @@ async def first_answer(
             if left:
                 tasks.append(asyncio.create_task(left.pop(0)()))
                 tasks[-1].add_done_callback(mark_seen)
-            timeout_s = (next_after_s or NEXT_AFTER_S) if left else None
+            timeout_s = NEXT_AFTER_S if left else None
             await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             # No variable may hold a task whose error is raised here: the error refers to the frame.
             done = [each for each in tasks if each.done()]
@@ -51,9 +50,3 @@ async def first_answer(
             each.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-
-def mark_seen(task: asyncio.Task[Any]) -> None:
-    """Marks a task's exception as seen: each waiter gets it, and there may be none left."""
-    if not task.cancelled():
-        task.exception()

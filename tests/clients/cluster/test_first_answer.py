@@ -9,14 +9,19 @@ from typing import Any
 import pytest
 
 from millrace import Admin
-from millrace._cluster import staggered
-from millrace._cluster.staggered import first_answer
+from millrace._cluster import first_answer as module
+from millrace._cluster.first_answer import first_answer
 from millrace.errors import AuthenticationFailed, ConnectionFailed, MillraceError
 from millrace_protocol.api import ApiKey
 from tests.clients.fake_broker import FakeBroker, Handler
 from tests.hang_timeout import HANG_TIMEOUT_S
 
 Ask = Callable[[], Coroutine[Any, Any, str]]
+
+
+@pytest.fixture
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NEXT_AFTER_S", 0.01)
 
 
 def answering(name: str, asked: list[str]) -> Ask:
@@ -50,19 +55,19 @@ async def test_the_first_that_answers_is_the_only_one_that_is_asked() -> None:
     asked: list[str] = []
     failures: list[MillraceError] = []
     asks = [failing(ConnectionFailed("x")), answering("a", asked), answering("b", asked)]
-    assert await first_answer(asks, failures, next_after_s=HANG_TIMEOUT_S) == "a"
+    assert await first_answer(asks, failures) == "a"
     assert asked == ["a"]
     assert [str(error) for error in failures] == ["x"]
 
 
-async def test_the_next_is_asked_beside_one_that_hangs() -> None:
+async def test_the_next_is_asked_beside_one_that_hangs(short_wait: None) -> None:
     cancelled: list[bool] = []
     asks = [hanging(cancelled), answering("a", [])]
-    assert await first_answer(asks, [], next_after_s=0.01) == "a"
+    assert await first_answer(asks, []) == "a"
     assert cancelled == [True]
 
 
-async def test_one_that_is_late_may_still_answer() -> None:
+async def test_one_that_is_late_may_still_answer(short_wait: None) -> None:
     answered = asyncio.Event()
 
     async def late() -> str:
@@ -73,26 +78,21 @@ async def test_one_that_is_late_may_still_answer() -> None:
         answered.set()
         raise ConnectionFailed("x")
 
-    assert await first_answer([late, refuse], [], next_after_s=0.01) == "late"
+    assert await first_answer([late, refuse], []) == "late"
 
 
-async def test_all_failures_are_told_and_the_wrong_password_at_once() -> None:
+async def test_all_failures_are_told_and_the_wrong_password_at_once(short_wait: None) -> None:
     failures: list[MillraceError] = []
     asks = [failing(ConnectionFailed("x")), failing(ConnectionFailed("y"))]
     assert await first_answer(asks, failures) is None
     assert [str(error) for error in failures] == ["x", "y"]
     cancelled: list[bool] = []
     with pytest.raises(AuthenticationFailed):
-        await first_answer(
-            [hanging(cancelled), failing(AuthenticationFailed("no"))], [], next_after_s=0.01
-        )
+        await first_answer([hanging(cancelled), failing(AuthenticationFailed("no"))], [])
     assert cancelled == [True]
 
 
-async def test_a_client_starts_where_the_first_server_hangs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(staggered, "NEXT_AFTER_S", 0.01)
+async def test_a_client_starts_where_the_first_server_hangs(short_wait: None) -> None:
     async with FakeBroker({"t": 1}) as hung, FakeBroker({"t": 1}, node_id=1) as other:
 
         async def hang(request: Any, default: Handler) -> None:
