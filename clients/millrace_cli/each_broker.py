@@ -27,18 +27,28 @@ class BrokerAnswer(Generic[T]):
 
 
 async def ask_each(
-    brokers: Iterable[BrokerDescription], ask: Callable[[int], Awaitable[T]]
+    brokers: Iterable[BrokerDescription],
+    ask: Callable[[int], Awaitable[T]],
+    *,
+    timeout_s: float | None = None,
 ) -> list[BrokerAnswer[T]]:
     """Calls `ask` with the id of each broker, all at once; the answers are in order.
 
-    Raises `NotAuthorized`.
+    `timeout_s` bounds what a broker takes to answer; by default only the client does. Raises
+    `NotAuthorized`.
     """
-    return list(await asyncio.gather(*(_ask(broker, ask) for broker in brokers)))
+    return list(await asyncio.gather(*(_ask(broker, ask, timeout_s) for broker in brokers)))
 
 
-async def _ask(broker: BrokerDescription, ask: Callable[[int], Awaitable[T]]) -> BrokerAnswer[T]:
+async def _ask(
+    broker: BrokerDescription, ask: Callable[[int], Awaitable[T]], timeout_s: float | None
+) -> BrokerAnswer[T]:
     try:
-        return BrokerAnswer(broker, await ask(broker.node_id), None)
+        async with asyncio.timeout(timeout_s):
+            return BrokerAnswer(broker, await ask(broker.node_id), None)
+    except TimeoutError:
+        silent = f"broker {broker.node_id} did not answer within {timeout_s:g} s"
+        return BrokerAnswer(broker, None, silent)
     except NotAuthorized:
         raise
     except MillraceError as error:

@@ -19,6 +19,10 @@ Sizes = Mapping[TopicPartition, int | None]
 """Bytes by partition; None is unknown."""
 
 
+ANSWER_TIMEOUT_S = 5.0
+"""How long a broker may take to tell sizes. They are an extra: a list of topics does not wait."""
+
+
 class _Replica(NamedTuple):
     broker: int
     where: TopicPartition
@@ -34,7 +38,9 @@ async def partition_sizes(
     brokers = (await admin.describe_cluster()).brokers
     try:
         answers = await ask_each(
-            brokers, lambda node_id: admin.describe_log_dirs(names, broker=node_id)
+            brokers,
+            lambda node_id: admin.describe_log_dirs(names, broker=node_id),
+            timeout_s=ANSWER_TIMEOUT_S,
         )
     except NotAuthorized:
         answers = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
@@ -172,6 +173,18 @@ async def test_a_broker_that_is_away_hides_no_answer_of_another() -> None:
     found = await ask_each(brokers, ask)
     assert [each.value for each in found] == ["broker 1 answers", None, "broker 3 answers"]
     assert [each.error for each in found] == [None, "broker 2 is away", None]
+
+
+async def test_a_broker_that_does_not_answer_delays_others_for_a_bounded_time() -> None:
+    async def ask(node_id: int) -> str:
+        if node_id == 2:
+            await asyncio.Event().wait()
+        return f"broker {node_id} answers"
+
+    brokers = [BrokerDescription(node_id, "host", 1) for node_id in (1, 2)]
+    first, second = await ask_each(brokers, ask, timeout_s=0.5)
+    assert (first.value, first.error) == ("broker 1 answers", None)
+    assert (second.value, second.error) == (None, "broker 2 did not answer within 0.5 s")
 
 
 async def test_bytes_are_unknown_where_a_replica_is_on_a_broker_that_is_away(
