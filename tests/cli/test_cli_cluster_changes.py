@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,6 +99,15 @@ def test_a_reassignment_that_cannot_be_says_what_to_do(
     assert refused.stdout == ""
 
 
+@pytest.mark.parametrize("flags", [["-r", "1"], ["--cancel"], ["--list", "-p", "0"]])
+def test_only_the_list_of_reassignments_goes_without_a_topic(
+    cluster: RunningCluster, flags: list[str]
+) -> None:
+    refused = cluster.millrace("topic", "reassign", *flags)
+    assert (refused.exit_code, refused.stdout) == (Exit.USAGE, "")
+    assert "give the name of a topic" in " ".join(refused.stderr.replace("│", "").split())
+
+
 def test_the_first_replica_leads_where_it_is_asked_for(cluster: RunningCluster) -> None:
     millrace, topic = cluster.millrace, create(cluster, "led", partitions=2, replicas=3)
     cluster.until(lambda status: bool(status["healthy"]))
@@ -170,6 +180,33 @@ def test_a_broker_is_retired_in_two_steps(cluster: RunningCluster, tmp_path: Pat
     voter = millrace("broker", "retire", "3")
     assert voter.exit_code == Exit.REFUSED
     assert "is a voter of the metadata quorum; remove it from that first" in voter.stderr
+
+
+def test_the_reassignments_of_all_topics_are_listed_and_cancelled(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    millrace = cluster.millrace
+    topics = [create(cluster, name, partitions=1, replicas=1) for name in ("moved-2", "moved-1")]
+    before = {topic: described(cluster, topic)[0]["replicas"] for topic in topics}
+    with fourth_broker(cluster, tmp_path / "4") as away:
+        away.send_signal(signal.SIGSTOP)
+        try:
+            for topic in topics:
+                begun = millrace("topic", "reassign", topic, "-r", "4", "--no-wait")
+                assert (begun.exit_code, begun.output) == (0, waiting_rows([topic], before))
+            listed = millrace("topic", "reassign", "--list")
+            assert (listed.exit_code, listed.output) == (0, waiting_rows(sorted(topics), before))
+            for topic in topics:
+                assert millrace("topic", "reassign", topic, "--cancel").exit_code == 0
+            assert millrace("topic", "reassign", "--list").output == ""
+        finally:
+            away.send_signal(signal.SIGCONT)
+    assert millrace("broker", "retire", "4").exit_code == 0
+
+
+def waiting_rows(topics: list[str], before: dict[str, list[int]]) -> str:
+    """How replicas that move to broker 4 are shown, while it is away."""
+    return "".join(f"{topic}\t0\t4\t4\t{before[topic][0]}\t4\n" for topic in topics)
 
 
 def test_voters_are_added_and_removed(cluster: RunningCluster, tmp_path: Path) -> None:

@@ -38,7 +38,10 @@ _COLUMNS = ("topic", "partition #", "replicas", "adding", "removing", "not in sy
 
 
 def reassign(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Topic name.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Topic name.  [--list: without it all topics]"),
+    ] = None,
     replicas: Annotated[
         str | None,
         typer.Option(
@@ -77,12 +80,20 @@ def reassign(
         raise typer.BadParameter("give one of --replicas, --cancel, --list")
     if replicas is None and (replace or no_wait):
         raise typer.BadParameter("--replace and --no-wait go with --replicas")
+    if name is None and (partition or not list_):
+        raise typer.BadParameter("give the name of a topic; only --list goes without")
     brokers = None if replicas is None else _brokers(replicas)
 
     async def work() -> Exit:
         from millrace.admin import Admin
 
         async with Admin(servers, **identity()) as admin:
+            if name is None:
+                everything = await admin.list_partition_reassignments()
+                return _show(
+                    [_row(where, each) for where, each in sorted(everything.items())],
+                    as_json=as_json,
+                )
             places = await _places(admin, name, partition or [])
             if brokers is not None:
                 rows = await _move(admin, places, brokers, replace=replace, is_awaited=not no_wait)
