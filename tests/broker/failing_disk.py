@@ -49,6 +49,10 @@ class FailingFile(OsFile):
         super().__init__(path, fd)
         self._faults = faults
 
+    def pread(self, size: int, position: int) -> bytes:
+        self._faults.meet("read", self.path)
+        return super().pread(size, position)
+
     def pwrite(self, data: ReadBuffer, position: int) -> None:
         self._faults.meet("write", self.path)
         super().pwrite(data, position)

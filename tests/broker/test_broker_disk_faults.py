@@ -190,6 +190,19 @@ async def test_a_failed_sync_of_the_metadata_is_no_success(data: Path, faults: F
             assert (await wire.create("t")).error_code == 0
 
 
+async def test_a_change_whose_record_cannot_be_read_back_is_a_failed_disk(
+    data: Path, faults: Faults
+) -> None:
+    async with node_on(data, faults) as node, connect(node.address[1]) as wire:
+        faults.errnos["read"], faults.where = errno.EIO, "__cluster_metadata"
+        created = await wire.create("t")
+        assert created.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert node.broker.failed.done()
+    async with Broker(data=data) as broker, connect(broker.port) as wire:
+        # The change was committed.
+        assert await wire.topics() == ["t"]
+
+
 async def test_a_start_that_cannot_write_leaves_nothing_open(data: Path, faults: Faults) -> None:
     before = open_files()
     faults.errnos["write"] = errno.ENOSPC

@@ -24,6 +24,7 @@ from millrace_server.metadata.cache import MetadataCache
 from millrace_server.metadata.delta import Delta
 from millrace_server.metadata.image import ClusterImage
 from millrace_server.metadata.image_difference import ImageDifference
+from millrace_server.partitions.core_errors import CORE_ERRORS, as_api_error
 from millrace_server.quorum.metadata_log import MetadataLog
 
 
@@ -144,7 +145,8 @@ class MetadataPublisher:
                     self._settle(None, None)
                     await self._committed.wait()
         except Exception as error:
-            self._end(error)
+            # A change that waits is refused, so that its sender asks the next active controller.
+            self._end(as_api_error(error) if isinstance(error, CORE_ERRORS) else error)
             self._on_failure(error)
 
     def _next_records(self) -> tuple[Delta, int]:
