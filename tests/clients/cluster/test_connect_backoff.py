@@ -107,7 +107,7 @@ async def test_calls_beside_each_other_dial_a_broker_that_is_away_once() -> None
 async def test_a_call_waits_for_the_next_try_of_a_broker_that_is_back() -> None:
     async with (
         FakeBroker({"t": 1}) as broker,
-        Admin(broker.address, retry_backoff_ms=100, retry_backoff_max_ms=100) as admin,
+        Admin(broker.address, request_timeout_ms=3_000, retry_backoff_max_ms=100) as admin,
     ):
         await broker.stop()
         with pytest.raises(ConnectionFailed):
