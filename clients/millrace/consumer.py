@@ -135,6 +135,9 @@ class Consumer(GroupConsumer, Generic[K, V]):
         self._fetcher = Fetcher(
             self._cluster, self._positions, self._config, counters=self._counters, feed=self._feed
         )
+        self._state = State.NEW
+        self._cause: BaseException | None = None
+        self._tasks: BackgroundTasks | None = None
         self._group: Group | None = None
         self._group_offsets: GroupOffsets | None = None
         self._commits: Commits | None = None
@@ -142,9 +145,6 @@ class Consumer(GroupConsumer, Generic[K, V]):
         if group is not None:
             member = MemberConfig.of(self._config, group, group_instance_id, chosen(assignors))
             self._join_in(member, Callbacks(on_assigned, on_revoked, on_lost))
-        self._state = State.NEW
-        self._cause: BaseException | None = None
-        self._tasks: BackgroundTasks | None = None
 
     # Life
 
@@ -411,9 +411,12 @@ class Consumer(GroupConsumer, Generic[K, V]):
             raise ClientFailed(
                 f"the consumer's task died: {self._cause!r}; make a new consumer"
             ) from self._cause
+        self._check_open()
+        self.owner.check()
+
+    def _check_open(self) -> None:
         if self._state in (State.CLOSING, State.CLOSED):
             raise Closed("the consumer is closed")
-        self.owner.check()
 
     def _partitions_of(self, topic: str) -> list[TopicPartition]:
         count = self._cluster.metadata.partition_count(topic) or 0

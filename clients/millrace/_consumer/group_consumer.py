@@ -46,6 +46,10 @@ class GroupConsumer(SeekableConsumer):
         """Raises unless the consumer runs."""
         raise NotImplementedError
 
+    def _check_open(self) -> None:
+        """Raises `Closed` once the consumer closes."""
+        raise NotImplementedError
+
     # Subscription and assignment
 
     def assign(self, partitions: Iterable[Partition], *, start: Start | None = None) -> None:
@@ -76,6 +80,7 @@ class GroupConsumer(SeekableConsumer):
         A pattern stands for all topics whose whole name it matches, also those that are created
         later, which are noticed within `metadata_max_age_ms`. Takes effect with the next rebalance.
         """
+        self._check_open()
         self.owner.check()
         if self._group is None:
             raise ConfigError("subscribe: topics are shared in a group; give the consumer a group")

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from millrace._group.effects import Emit, Partitions
+from millrace._group.ownership import Ownership
 from millrace.errors import MillraceError
 from millrace.events import EventKind
 from millrace.records import TopicPartition
 
+LOOP_STALL_MS = 1_000
+"""A timer that is so late means that the event loop was blocked: heartbeats come late too."""
 _NAMES_MAX = 20
 """Partitions that a sentence names."""
 
 
-def loop_stalled(late_ms: int, session_timeout_ms: int) -> Emit:
-    """A timer fired late."""
-    return Emit(
-        EventKind.LOOP_STALLED,
+def loop_stalls(late_ms: int, session_timeout_ms: int) -> list[Emit]:
+    """A timer fired so late; an event where that is no small delay."""
+    if late_ms < LOOP_STALL_MS:
+        return []
+    sentence = (
         f"the event loop was blocked for {late_ms} ms; a group removes members that send no "
-        f"heartbeat for {session_timeout_ms} ms",
+        f"heartbeat for {session_timeout_ms} ms"
     )
+    return [Emit(EventKind.LOOP_STALLED, sentence)]
 
 
 def rebalancing(group: str, reason: str) -> Emit:
@@ -25,14 +30,12 @@ def rebalancing(group: str, reason: str) -> Emit:
     return Emit(EventKind.REBALANCING, f"group {group!r} rebalances: {reason}")
 
 
-def assigned(
-    group: str, generation: int, *, held: Partitions, before: Partitions, took_ms: int
-) -> Emit:
+def assigned(group: str, generation: int, owned: Ownership, took_ms: int) -> Emit:
     """The member has its assignment of a generation."""
     return Emit(
         EventKind.ASSIGNED,
-        f"generation {generation} of group {group!r}: reads {names(held)}, before "
-        f"{names(before)}, after {took_ms} ms",
+        f"generation {generation} of group {group!r}: reads {names(owned.held)}, before "
+        f"{names(owned.reported)}, after {took_ms} ms",
     )
 
 

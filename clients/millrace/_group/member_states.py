@@ -81,6 +81,8 @@ TRANSITIONS: Final[Mapping[tuple[MemberState, Step], MemberState]] = MappingProx
 )
 """Every legal (state, step) and where it leads; `FAILED` has no way out."""
 
+REBALANCING: Final = frozenset({_S.JOINING, _S.LEADING, _S.SYNCING})
+"""Where the next generation is on its way: until it is complete, the group may refuse commits."""
 IN_GENERATION: Final = frozenset({_S.REVOKING, _S.LEADING, _S.SYNCING, _S.ASSIGNING, _S.STABLE})
 """Where heartbeats are sent. A join that waits on the coordinator is a sign of life itself."""
 

@@ -31,7 +31,7 @@ from millrace._group.effects import (
     Sync,
 )
 from millrace._group.member_identity import NO_MEMBER, MemberConfig, MemberIdentity
-from millrace._group.member_states import IN_GENERATION, Lifecycle, MemberState, Step
+from millrace._group.member_states import IN_GENERATION, REBALANCING, Lifecycle, MemberState, Step
 from millrace._group.ownership import Ownership
 from millrace._group.placement import Leadership, place
 from millrace._group.request_schedule import RequestSchedule
@@ -54,8 +54,8 @@ from millrace_protocol.messages.group_membership import (
     SyncGroupResponse,
 )
 
-LOOP_STALL_MS = 1_000
-"""A timer that is so late means that the event loop was blocked: heartbeats come late too."""
+LEAVE_WAIT_MS = 3_000
+"""How long a member that leaves waits for the generation that it has joined, to commit in it."""
 _NO_TOPICS: frozenset[str] = frozenset()
 
 
@@ -118,6 +118,7 @@ class Membership:
             return self.leave("it subscribes to nothing", now_ms)
         self._wanted = topics
         self._leave_reason = None
+        self._requests.bound_calls(None)
         if self.state is MemberState.UNJOINED:
             self._began_ms = now_ms
             return self._join("it subscribes")
@@ -130,6 +131,10 @@ class Membership:
         if self.state in (MemberState.UNJOINED, MemberState.FAILED):
             return [Left()]
         if self.state is MemberState.LEAVING or self._owned.is_handing_over:
+            return []
+        if self.held and self.state in REBALANCING:
+            # Commits may be refused until the generation is complete, which can need this member.
+            self._requests.bound_calls(now_ms + LEAVE_WAIT_MS)
             return []
         return self._go(now_ms)
 
@@ -210,6 +215,8 @@ class Membership:
             self._owned.assigned = frozenset(decode_assigned(answer.assignment))
         except WireError as error:
             return self._fail(ProtocolViolation(f"the leader's assignment is malformed: {error}"))
+        if self._leave_reason is not None:
+            return self._go(now_ms)
         if gone := self._owned.unassigned:
             self._rejoin_reason = f"gave up {member_events.names(gone)}, which others may wait for"
             return self._give_up(gone, Step.TAKE_OVER)
@@ -221,13 +228,8 @@ class Membership:
             return []
         if isinstance(hand_over, Assign):
             self._life.take(Step.SETTLE)
-            event = member_events.assigned(
-                self._config.group,
-                self.identity.generation,
-                held=self.held,
-                before=self._owned.reported,
-                took_ms=now_ms - self._began_ms,
-            )
+            took_ms, generation = now_ms - self._began_ms, self.identity.generation
+            event = member_events.assigned(self._config.group, generation, self._owned, took_ms)
             self._owned.reported = self.held
             return [event, *self._settled(now_ms)]
         if self._fenced is not None:
@@ -261,7 +263,7 @@ class Membership:
         if isinstance(error, MemberFenced):
             return self._fence(error, now_ms)
         if isinstance(error, RebalanceInProgress):
-            return self._join(str(error))
+            return self._join(str(error)) if self._leave_reason is None else self._go(now_ms)
         if not error.retriable:
             return self._fail(error)
         self._requests.repeat(what, now_ms)
@@ -278,11 +280,12 @@ class Membership:
         due_ms = self.deadline_ms()
         if due_ms is None or now_ms < due_ms:
             return []
-        effects: list[Effect] = []
-        late_ms = now_ms - due_ms
-        if late_ms >= LOOP_STALL_MS:
-            effects.append(member_events.loop_stalled(late_ms, self._config.session_timeout_ms))
+        session_timeout_ms = self._config.session_timeout_ms
+        effects: list[Effect] = [*member_events.loop_stalls(now_ms - due_ms, session_timeout_ms)]
         call = self._requests.due_call(now_ms)
+        is_leaving = self._leave_reason is not None and isinstance(call, Join)
+        if is_leaving or self._requests.are_calls_overdue(now_ms):
+            return [*effects, *self._go(now_ms)]
         if call is not None:
             # A join is made anew: what is wanted and held may have changed.
             effects += self._join("again") if isinstance(call, Join) else self._requests.start(call)
@@ -345,7 +348,8 @@ class Membership:
 
     def _go(self, now_ms: int) -> list[Effect]:
         """Leaves, once nothing is held any more."""
-        if self._awaits_id:
+        awaits_join = isinstance(self._requests.call, Join)
+        if awaits_join and not self.identity.member_id and not self.identity.is_kept:
             # The answer comes at once and brings the id that the group would wait for.
             self._life.take(Step.LEAVE)
             return []
@@ -436,12 +440,6 @@ class Membership:
     @property
     def _sends_heartbeats(self) -> bool:
         return self.identity.generation >= 0 and self.state in IN_GENERATION
-
-    @property
-    def _awaits_id(self) -> bool:
-        """Whether a join is on its way that will be answered with an id at once."""
-        awaits_join = isinstance(self._requests.call, Join)
-        return awaits_join and not self.identity.member_id and not self.identity.is_kept
 
     def _forget_identity(self) -> None:
         self.identity.forget()

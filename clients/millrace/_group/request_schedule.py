@@ -17,13 +17,14 @@ from millrace._group.pending_call import PendingCall
 class RequestSchedule:
     """At most one call and one heartbeat are in flight. Times are of one monotonic clock."""
 
-    __slots__ = ("_backoff", "_call", "_heartbeats")
+    __slots__ = ("_backoff", "_call", "_calls_end_ms", "_heartbeats")
 
     def __init__(self, config: MemberConfig, rng: Rng) -> None:
         self._backoff = Backoff(
             first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms, rng=rng
         )
         self._call = PendingCall()
+        self._calls_end_ms: int | None = None
         self._heartbeats = Heartbeats(
             interval_ms=config.heartbeat_interval_ms, session_timeout_ms=config.session_timeout_ms
         )
@@ -39,12 +40,10 @@ class RequestSchedule:
         return self._heartbeats.answered_ms
 
     def deadline_ms(self, *, with_heartbeats: bool) -> int | None:
-        """The time of the next request; None: not before an event."""
-        retry_ms = self._call.retry_at_ms
-        if not with_heartbeats:
-            return retry_ms
-        due_ms = self._heartbeats.due_ms
-        return due_ms if retry_ms is None else min(retry_ms, due_ms)
+        """The time of the next request, or of the end of calls; None: not before an event."""
+        due_ms = self._heartbeats.due_ms if with_heartbeats else None
+        known = (self._call.retry_at_ms, self._calls_end_ms, due_ms)
+        return min((each for each in known if each is not None), default=None)
 
     # The call
 
@@ -73,6 +72,15 @@ class RequestSchedule:
     def forget_call(self) -> None:
         """Ends the call; its response will be ignored."""
         self._call.forget()
+        self._calls_end_ms = None
+
+    def bound_calls(self, end_ms: int | None) -> None:
+        """The call and those after it are to have ended then; None: no such time."""
+        self._calls_end_ms = end_ms
+
+    def are_calls_overdue(self, now_ms: int) -> bool:
+        """Whether the time of `bound_calls` has come."""
+        return self._calls_end_ms is not None and now_ms >= self._calls_end_ms
 
     # Heartbeats
 

@@ -864,6 +864,23 @@ async def test_a_topic_that_is_subscribed_to_during_a_refresh_is_reported_as_mis
         )
 
 
+async def test_a_consumer_that_closes_in_a_rebalance_commits_and_leaves(
+    broker: Broker, watch: Watch
+) -> None:
+    await fill(broker, 20, topic="one")
+    a = watch.add(Consumer(broker.servers, "one", **QUICK))
+    async with a:
+        await take(a, 20)
+        a.subscribe(["one", "t"])
+        await watch.heard(a, EventKind.REBALANCING)
+    assert EventKind.REVOKED in watch.kinds(a)
+    with pytest.raises(Closed):
+        a.subscribe(["one"])
+    async with Consumer(broker.servers, "one", **QUICK) as b:
+        found = (await b.committed(("one", 0)))[TopicPartition("one", 0)]
+        assert found is not None and found.offset == 20
+
+
 async def test_unsubscribe_commits_and_assign_may_follow(broker: Broker, watch: Watch) -> None:
     await fill(broker, 20, topic="one")
     one = TopicPartition("one", 0)

@@ -17,11 +17,12 @@ from millrace._group.effects import (
     Join,
     Leave,
     RefreshMetadata,
+    Revoke,
     Sync,
 )
 from millrace._group.member_identity import MemberConfig
 from millrace._group.member_states import TRANSITIONS, IllegalStep, Lifecycle, MemberState, Step
-from millrace._group.membership import Membership
+from millrace._group.membership import LEAVE_WAIT_MS, Membership
 from millrace._group.poll_deadline import PollAlert, PollDeadline
 from millrace.assignors import (
     BUILT_IN,
@@ -32,7 +33,13 @@ from millrace.assignors import (
     decode_assigned,
     encode_assigned,
 )
-from millrace.errors import AssignorFailed, ConnectionLost, InconsistentProtocol, ProtocolViolation
+from millrace.errors import (
+    AssignorFailed,
+    ConnectionLost,
+    InconsistentProtocol,
+    ProtocolViolation,
+    RebalanceInProgress,
+)
 from millrace.events import EventKind
 from millrace.records import TopicPartition
 from millrace_protocol.consumer_protocol import decode_sticky_user_data
@@ -229,6 +236,63 @@ def test_a_member_that_leaves_before_it_has_its_id_waits_for_it_and_leaves_with_
     assert m.leave("enough", 0) == []
     goodbye = only(m.on_joined(join, joined(-1), 0), Leave)
     assert goodbye.request.members[0].member_id == "me"
+
+
+def rebalancing() -> tuple[Membership, Join]:
+    """A cooperative member that holds t-0, and joins the next generation."""
+    m = member(BUILT_IN["cooperative-sticky"])
+    sync = only(led(m, protocol="cooperative-sticky"), Sync)
+    m.on_handed_over(only(m.on_synced(sync, synced(T0), 0), Assign), 0)
+    join = only(m.subscribe(frozenset({"t", "u"}), 0), Join)
+    assert m.held == {T0}
+    return m, join
+
+
+def test_a_member_that_leaves_in_a_rebalance_commits_when_its_generation_is_complete() -> None:
+    m, join = rebalancing()
+    assert m.leave("closed", 1_000) == []
+    learn = only(
+        m.on_joined(join, joined(2, protocol="cooperative-sticky"), 1_000), RefreshMetadata
+    )
+    sync = only(m.on_refreshed(learn, {"t": 2, "u": 0}, 1_000), Sync)
+    # The group takes commits now: t-1, which is assigned too, is not taken over.
+    revoke = only(m.on_synced(sync, synced(T0, T1), 1_000), Revoke)
+    assert (revoke.partitions, m.identity.generation) == (frozenset({T0}), 2)
+    only(m.on_handed_over(revoke, 1_000), Leave)
+
+
+def test_a_member_that_leaves_does_not_wait_for_others_for_long() -> None:
+    m, join = rebalancing()
+    assert m.leave("closed", 1_000) == []
+    assert m.deadline_ms() == 1_000 + LEAVE_WAIT_MS
+    assert m.on_deadline(1_000 + LEAVE_WAIT_MS - 1) == []
+    revoke = only(m.on_deadline(1_000 + LEAVE_WAIT_MS), Revoke)
+    assert m.on_joined(join, joined(2, protocol="cooperative-sticky"), 5_000) == []
+    only(m.on_handed_over(revoke, 5_000), Leave)
+
+
+def test_a_member_that_leaves_does_not_join_again() -> None:
+    m, join = rebalancing()
+    m.leave("closed", 1_000)
+    only(m.on_failed(join, RebalanceInProgress("others joined"), 1_100), Revoke)
+    m, join = rebalancing()
+    m.leave("closed", 1_000)
+    assert m.on_failed(join, ConnectionLost("gone"), 1_100) == []
+    revoke = only(m.on_deadline(1_000 + LEAVE_WAIT_MS - 1), Revoke)
+    only(m.on_handed_over(revoke, 1_200), Leave)
+
+
+def test_a_member_that_changes_its_mind_stays() -> None:
+    m, join = rebalancing()
+    m.leave("closed", 1_000)
+    m.subscribe(frozenset({"t", "u"}), 1_001)
+    assert m.on_deadline(1_000 + LEAVE_WAIT_MS) == []
+    learn = only(
+        m.on_joined(join, joined(2, protocol="cooperative-sticky"), 5_000), RefreshMetadata
+    )
+    sync = only(m.on_refreshed(learn, {"t": 2, "u": 0}, 5_000), Sync)
+    m.on_handed_over(only(m.on_synced(sync, synced(T0), 5_000), Assign), 5_000)
+    assert (m.state, m.held) == (MemberState.STABLE, frozenset({T0}))
 
 
 def test_the_users_time_runs_while_it_has_records_and_begins_anew_with_each() -> None:
