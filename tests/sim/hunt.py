@@ -47,8 +47,8 @@ class Hunt:
         return f"seed {self.seed:3} {name}: {self.violation[:110]}"
 
 
-def hunt(mutant: Mutant, run_seed: RunSeed, seeds: range, troubles: tuple[str, ...] | None) -> Hunt:
-    """Runs `seeds` with a mutant until one finds it."""
+def hunt(mutant: Mutant, run_seed: RunSeed, seeds: range, conditions: Mapping[str, object]) -> Hunt:
+    """Runs `seeds` with a mutant until one finds it; `conditions` go to `run_seed` by name."""
     calls: dict[str, int] = {}
     with ExitStack() as stack:
 
@@ -74,7 +74,7 @@ def hunt(mutant: Mutant, run_seed: RunSeed, seeds: range, troubles: tuple[str, .
         mutant(patch)
         found, violation = None, ""
         for seed in seeds:
-            outcome = run_seed(seed, troubles=troubles)
+            outcome = run_seed(seed, **conditions)
             if outcome.violations:
                 found, violation = seed, outcome.violations[0]
                 break
@@ -84,10 +84,13 @@ def hunt(mutant: Mutant, run_seed: RunSeed, seeds: range, troubles: tuple[str, .
 def hunt_all(
     mutants: Sequence[Mutant],
     run_seed: RunSeed,
-    troubles_of: Mapping[Mutant, tuple[str, ...]],
+    conditions_of: Mapping[Mutant, Mapping[str, object]],
     description: str,
 ) -> int:
-    """The program: hunts the mutants that the arguments name; returns its exit code."""
+    """The program: hunts the mutants that the arguments name; returns its exit code.
+
+    `conditions_of` has what a mutant needs in order to be found.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seeds", type=int, default=300, help="how many seeds each may take")
     parser.add_argument("--only", default="", help="mutants with this in their names")
@@ -100,7 +103,7 @@ def hunt_all(
     with context.Pool(options.processes) as pool:
         hunts = [
             pool.apply_async(
-                hunt, (mutant, run_seed, range(options.seeds), troubles_of.get(mutant))
+                hunt, (mutant, run_seed, range(options.seeds), conditions_of.get(mutant, {}))
             )
             for mutant in chosen
         ]

@@ -385,7 +385,8 @@ TROUBLES_OF: dict[Callable[[Patch], None], tuple[str, ...]] = {
 
 
 def main() -> int:
-    return hunt_all(MUTANTS, run_seed, TROUBLES_OF, (__doc__ or "").partition("\n")[0])
+    conditions_of = {mutant: {"troubles": troubles} for mutant, troubles in TROUBLES_OF.items()}
+    return hunt_all(MUTANTS, run_seed, conditions_of, (__doc__ or "").partition("\n")[0])
 
 
 if __name__ == "__main__":

@@ -294,6 +294,6 @@ def test_a_link_is_slow_one_way_or_loses_what_is_sent_again() -> None:
 
 
 def test_a_mutant_whose_patches_are_never_called_is_no_success() -> None:
-    hunted = hunt(acks_before_the_sync, run_seed, range(0), None)
+    hunted = hunt(acks_before_the_sync, run_seed, range(0), {})
     assert not hunted.is_success
     assert "never called: Partition.is_acked" in str(hunted)

@@ -301,13 +301,22 @@ TROUBLES_OF: dict[Callable[[Patch], None], tuple[str, ...]] = {
     ),
 }
 """The only troubles in the hunt for a mutant: those that shall find it."""
+OPTIONS_OF: dict[Callable[[Patch], None], dict[str, object]] = {
+    # A leader must take more records than it keeps until its clients know of the next one.
+    removes_what_is_not_committed: {"retentions": ("bytes",), "rest": 2},
+}
+"""The options in the hunt for a mutant that few seeds have of themselves."""
 
 
 def main() -> int:
     is_rare = "--rare" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--rare"]
     mutants = RARE if is_rare else MUTANTS
-    return hunt_all(mutants, run_seed, TROUBLES_OF, (__doc__ or "").partition("\n")[0])
+    conditions_of = {
+        mutant: {**OPTIONS_OF.get(mutant, {}), "troubles": troubles}
+        for mutant, troubles in TROUBLES_OF.items()
+    }
+    return hunt_all(mutants, run_seed, conditions_of, (__doc__ or "").partition("\n")[0])
 
 
 if __name__ == "__main__":

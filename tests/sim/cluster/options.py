@@ -74,7 +74,7 @@ class ClusterOptions(Options):
             replicas=replicas,
             min_isr=rng.randint(1, min(2, replicas)),
             members=rng.choice((0, 1, 2)),
-            rest=rng.choice((2, 5, 10)),
+            rest=rng.choice((5, 10, 20)),
             at_once=rng.choice((1, 1, 2)),
             session_timeout_ms=rng.choice((1000, 2000)),
             snapshot_bytes=rng.choice((2048, 1 << 20)),
@@ -97,10 +97,6 @@ class ClusterOptions(Options):
             network_segment_bytes=rng.choice((1448, 65536)),
             housekeeping_interval_ms=rng.choice((100, 1000, 5000)),
         )
-
-    def with_troubles(self, troubles: tuple[str, ...]) -> ClusterOptions:
-        """The same with other troubles."""
-        return replace(self, troubles=troubles)
 
     @property
     def pace(self) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from millrace import Consumer
@@ -36,14 +37,12 @@ _COMPARE_S = 0.5
 def run_seed(
     seed: int,
     *,
-    troubles: tuple[str, ...] | None = None,
     show: Callable[[str], object] | None = None,
+    **others: Any,
 ) -> Outcome:
-    """Runs one seed to its end, with other troubles than its own if they are given."""
+    """Runs one seed to its end; `others` are `ClusterOptions` in place of its own."""
     rng = Rng(f"millrace/cluster/{seed}")
-    options = ClusterOptions.draw(rng.fork("options"))
-    if troubles is not None:
-        options = options.with_troubles(troubles)
+    options = replace(ClusterOptions.draw(rng.fork("options")), **others)
     return run(seed, rng, options, lambda world: ClusterScenario(world, options), show=show)
 
 
