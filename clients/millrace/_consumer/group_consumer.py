@@ -117,7 +117,9 @@ class GroupConsumer(SeekableConsumer):
 
         An offset is that of the next record to process, alone or with a text that is kept beside
         it. Returns an outcome for each partition and raises nothing, also during a rebalance.
-        Errors that may pass are retried for `request_timeout_ms`.
+        Errors that may pass are retried for `request_timeout_ms`. A commit that got no response
+        (`ConnectionLost`, `RequestTimedOut`) may take effect late, even after the next one, as in
+        Kafka: records are then read again by the next owner.
         """
         group_offsets = self._check_group("commit")
         if offsets is None:

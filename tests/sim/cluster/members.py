@@ -1,7 +1,9 @@
 """The life of a member of a consumer group: it reads, commits, and asks what is committed.
 
 Owns what is promised of committed offsets: what a member was told is committed is not older later.
-Every member goes on where the group has committed, so the offsets that the group commits rise.
+Every member goes on where the group has committed, so the offsets that the group commits rise. But
+a commit that got no response may come to its coordinator after the next one, as in Kafka: the
+request waits in a connection that the member has given up.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from millrace import Consumer, TopicPartition
-from millrace.errors import ClientFailed, MillraceError
+from millrace.errors import ClientFailed, ConnectionLost, MillraceError, RequestTimedOut
 from millrace_simulation.trace import Trace
 from tests.sim.clients import Clients, Life
 from tests.sim.cluster.options import ClusterOptions
@@ -31,6 +33,13 @@ class CommittedOffsets:
         self._topics = topics
         self._trace = trace
         self._acked: dict[Where, int] = {}
+        self._unanswered: dict[Where, int] = {}
+        """The lowest offsets of commits that may still come."""
+
+    def unanswered(self, where: Where, offset: int) -> None:
+        """A member got no response to its commit."""
+        self._trace.sometimes("a commit was not answered")
+        self._unanswered[where] = min(offset, self._unanswered.get(where, offset))
 
     def committed(self, name: str, where: Where, offset: int) -> None:
         """A member was told that its commit is durable."""
@@ -45,6 +54,7 @@ class CommittedOffsets:
     def check(self, name: str, least: dict[Where, int], where: Where, offset: int) -> None:
         """Judges an answer to a question that began when `least` was taken; 0 stands for none."""
         known = least.get(where, 0)
+        known = min(known, self._unanswered.get(where, known))
         if offset < known and where[0] not in self._topics.deleted:
             self._trace.violation(
                 f"{name}: {known} of {partition_name(where)} was committed, and now it is {offset}"
@@ -102,10 +112,12 @@ class Member:
 
     async def _commit(self, consumer: Consumer[bytes, bytes]) -> None:
         for where, outcome in (await consumer.commit()).items():
+            here = where.topic, where.partition
             if outcome.error is not None:
                 self._trace.told(self._life.name, outcome.error)
+                if isinstance(outcome.error, ConnectionLost | RequestTimedOut):
+                    self._committed.unanswered(here, outcome.offset)
             else:
-                here = where.topic, where.partition
                 self._committed.committed(self._life.name, here, outcome.offset)
 
     async def ask(self, consumer: Consumer[bytes, bytes], *wheres: Where) -> None:
