@@ -62,8 +62,9 @@ class Reloading:
 
     def reload_after(self, change: Callable[[], object]) -> list[Event]:
         """The same after a change of files."""
-        change()
         self.logged()
+        # The reload before may still read a file, and find the change: that counts too.
+        change()
         self.serving.process.send_signal(signal.SIGHUP)
         assert re.fullmatch(rb"RELOADING=1\nMONOTONIC_USEC=\d+", self.systemd.recv(100))
         assert self.systemd.recv(100) == b"READY=1"
