@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from millrace.groups import Outcome
     from millrace.records import TopicPartition
 
+Name = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="Topic name.  [--list: without it all topics]"),
+]
 Partitions = Annotated[
     list[int] | None,
     typer.Option(
@@ -38,10 +42,7 @@ _COLUMNS = ("topic", "partition #", "replicas", "adding", "removing", "not in sy
 
 
 def reassign(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="Topic name.  [--list: without it all topics]"),
-    ] = None,
+    name: Name = None,
     replicas: Annotated[
         str | None,
         typer.Option(
@@ -88,23 +89,23 @@ def reassign(
         from millrace.admin import Admin
 
         async with Admin(servers, **identity()) as admin:
-            if name is None:
-                everything = await admin.list_partition_reassignments()
-                return _show(
-                    [_row(where, each) for where, each in sorted(everything.items())],
-                    as_json=as_json,
-                )
-            places = await _places(admin, name, partition or [])
+            places = [] if name is None else await _places(admin, name, partition or [])
             if brokers is not None:
                 rows = await _move(admin, places, brokers, replace=replace, is_awaited=not no_wait)
             elif cancel:
                 rows = await _cancel(admin, places, is_each=bool(partition))
             else:
-                ongoing = await admin.list_partition_reassignments([name])
-                rows = [_row(where, ongoing[where]) for where in places if where in ongoing]
+                rows = await _listed(admin, places)
         return _show(rows, as_json=as_json)
 
     run(work())
+
+
+async def _listed(admin: Admin, places: list[TopicPartition]) -> list[Row]:
+    """What is being reassigned of these partitions, of all if there are none."""
+    topics = [places[0].topic] if places else None
+    ongoing = await admin.list_partition_reassignments(topics)
+    return [_row(where, ongoing[where]) for where in places or sorted(ongoing) if where in ongoing]
 
 
 def _show(rows: list[Row], *, as_json: bool) -> Exit:
