@@ -33,13 +33,13 @@ class CommittedOffsets:
         self._topics = topics
         self._trace = trace
         self._acked: dict[Where, int] = {}
-        self._unanswered: dict[Where, int] = {}
-        """The lowest offsets of commits that may still come."""
+        self._unanswered: dict[Where, set[int]] = {}
+        """The offsets of commits that may still take effect."""
 
     def unanswered(self, where: Where, offset: int) -> None:
         """A member got no response to its commit."""
         self._trace.sometimes("a commit was not answered")
-        self._unanswered[where] = min(offset, self._unanswered.get(where, offset))
+        self._unanswered.setdefault(where, set()).add(offset)
 
     def committed(self, name: str, where: Where, offset: int) -> None:
         """A member was told that its commit is durable."""
@@ -54,8 +54,8 @@ class CommittedOffsets:
     def check(self, name: str, least: dict[Where, int], where: Where, offset: int) -> None:
         """Judges an answer to a question that began when `least` was taken; 0 stands for none."""
         known = least.get(where, 0)
-        known = min(known, self._unanswered.get(where, known))
-        if offset < known and where[0] not in self._topics.deleted:
+        is_late = offset in self._unanswered.get(where, ())
+        if offset < known and not is_late and where[0] not in self._topics.deleted:
             self._trace.violation(
                 f"{name}: {known} of {partition_name(where)} was committed, and now it is {offset}"
             )
