@@ -44,9 +44,11 @@ async def _ask(
     broker: BrokerDescription, ask: Callable[[int], Awaitable[T]], timeout_s: float | None
 ) -> BrokerAnswer[T]:
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s) as limit:
             return BrokerAnswer(broker, await ask(broker.node_id), None)
     except TimeoutError:
+        if not limit.expired():
+            raise
         silent = f"broker {broker.node_id} did not answer within {timeout_s:g} s"
         return BrokerAnswer(broker, None, silent)
     except NotAuthorized:

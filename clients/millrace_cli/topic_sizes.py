@@ -17,10 +17,8 @@ from millrace_cli.each_broker import BrokerAnswer, ask_each
 
 Sizes = Mapping[TopicPartition, int | None]
 """Bytes by partition; None is unknown."""
-
-
 ANSWER_TIMEOUT_S = 5.0
-"""How long a broker may take to tell sizes. They are an extra: a list of topics does not wait."""
+"""How long a broker may take to tell sizes; they are unknown then."""
 
 
 class _Replica(NamedTuple):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Name = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="Topic name.  [--list: without it all topics]"),
+    typer.Argument(metavar="NAME", help="Topic name.  [--list: without it all topics]"),
 ]
 Partitions = Annotated[
     list[int] | None,
