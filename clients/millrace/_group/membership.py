@@ -283,6 +283,7 @@ class Membership:
         session_timeout_ms = self._config.session_timeout_ms
         effects: list[Effect] = [*member_events.loop_stalls(now_ms - due_ms, session_timeout_ms)]
         call = self._requests.due_call(now_ms)
+        # A member that leaves does not join again.
         is_leaving = self._leave_reason is not None and isinstance(call, Join)
         if is_leaving or self._requests.are_calls_overdue(now_ms):
             return [*effects, *self._go(now_ms)]
