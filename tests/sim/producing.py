@@ -26,6 +26,8 @@ from tests.sim.servers import Servers
 from tests.sim.topics import Topic
 
 _NOT_WRITTEN = "nothing was written"
+_LONGEST_REST_S = 20.0
+"""A producer that rests when the load ends has to end in time (`scenario`)."""
 
 
 class Producing:
@@ -74,9 +76,8 @@ class Producing:
             if rng.random() < 0.1:
                 with suppress(DeliveryFailed):
                     await producer.flush()
-            await asyncio.sleep(
-                rng.choice((0.01, 0.1, 0.5, 1.0)) * rng.random() * clients.options.pace
-            )
+            rest_s = rng.choice((0.01, 0.1, 0.5, 1.0)) * rng.random() * clients.options.pace
+            await asyncio.sleep(min(rest_s, _LONGEST_REST_S))
             self._settling = [task for task in self._settling if not task.done()]
         for task in self._settling:
             await task

@@ -74,7 +74,7 @@ class ClusterOptions(Options):
             replicas=replicas,
             min_isr=rng.randint(1, min(2, replicas)),
             members=rng.choice((0, 1, 2)),
-            rest=rng.choice((5, 10, 20)),
+            rest=rng.choice((10, 20, 40)),
             at_once=rng.choice((1, 1, 2)),
             session_timeout_ms=rng.choice((1000, 2000)),
             snapshot_bytes=rng.choice((2048, 1 << 20)),
