@@ -36,12 +36,13 @@ class Controller:
     """Implements `ControllerCalls.call`: gives each partition of a request the same answer."""
 
     answer = ErrorCode.NONE
+    is_complete = True
+    """A response has a result for each partition."""
 
     async def call(self, request: Message, response: type[Any], *, timeout_ms: int) -> Any:
         assert isinstance(request, AlterPartitionRequest)
-        return AlterPartitionResponse(
-            ErrorCode.NONE, None, tuple(map(self._result, request.partitions))
-        )
+        asked = request.partitions if self.is_complete else ()
+        return AlterPartitionResponse(ErrorCode.NONE, None, tuple(map(self._result, asked)))
 
     def _result(self, asked: AlteredPartition) -> AlteredPartitionResult:
         isr = tuple(member.broker_id for member in asked.isr)
@@ -61,12 +62,14 @@ class Leading:
         env = this_machine(path, self._spawn)
         self._clock = env.clock
         self._ended: asyncio.Queue[LedPartition] = asyncio.Queue()
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.proposals = IsrProposals(
             env,
             cast("ControllerCalls", self.controller),
             broker_id=1,
             broker_epoch=lambda: 1,
             on_ended=self._ended.put_nowait,
+            on_failure=self.failed.set_result,
         )
         log = ReplicaLog(is_synced=True)
         log.append(Entry(0, "value"))
@@ -93,11 +96,15 @@ class Leading:
 
     async def fetched(self, broker_id: int) -> None:
         """A follower has the record: the outcome of what the leader then proposes."""
+        self.propose_to_admit(broker_id)
+        await self._ended.get()
+
+    def propose_to_admit(self, broker_id: int) -> None:
+        """A follower has the record, and the leader proposes."""
         position = FetchPosition(2, 1, 0, 0)
         key = BrokerKey(broker_id, 1)
         now_ms = self._clock.monotonic_ms()
         self._led.carry_out(self.core.on_fetch(key, position, now_ms, session=1)[1])
-        await self._ended.get()
 
     async def lagged(self) -> None:
         """The time for the followers is over: the outcome of what the leader then proposes."""
@@ -139,4 +146,12 @@ async def test_a_change_that_takes_one_replica_in_and_another_out_is_both(tmp_pa
     await leading.lagged()
     assert leading.core.isr.committed == {1, 3}
     assert leading.counts == (1, 1)
+    await leading.close()
+
+
+async def test_a_response_without_results_is_told(tmp_path: Path) -> None:
+    leading = Leading(tmp_path, (1, 2, 3), (1, 2))
+    leading.controller.is_complete = False
+    leading.propose_to_admit(3)
+    assert isinstance(await leading.failed, ValueError)
     await leading.close()

@@ -43,6 +43,7 @@ class IsrProposals:
         broker_id: int,
         broker_epoch: Callable[[], int],
         on_ended: Callable[[LedPartition], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         """`on_ended(led)` is called behind the outcome of a proposal: another may be due later."""
         self._env = env
@@ -50,6 +51,7 @@ class IsrProposals:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._on_ended = on_ended
+        self._on_failure = on_failure
         self._lines = LogRateLimiter(env.clock, lines=1, period_ms=FAILURE_LINE_MS)
         self.shrinks = 0
         """Accepted proposals that took replicas out of an ISR."""
@@ -63,7 +65,7 @@ class IsrProposals:
         """Sends a proposal; the leader's core is told of the outcome."""
         self._proposed[led] = proposal
         if not self._is_closed and (self._sending is None or self._sending.done()):
-            self._sending = self._env.spawn.task(self._send(), name="isr proposals")
+            self._sending = self._env.spawn.task(self._run(), name="isr proposals")
 
     async def close(self) -> None:
         """Sends no more."""
@@ -71,6 +73,13 @@ class IsrProposals:
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait([self._sending])
+
+    async def _run(self) -> None:
+        try:
+            await self._send()
+        except Exception as error:
+            # The leaders of these proposals would wait for an outcome for ever.
+            self._on_failure(error)
 
     async def _send(self) -> None:
         while self._proposed:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from weakref import WeakValueDictionary
 
 from millrace_protocol.errors import ErrorCode
 from millrace_protocol.metadata_records import NO_LEADER
@@ -137,7 +138,7 @@ class ReplicaManager:
         self.led: dict[PartitionKey, LedPartition] = {}
         self._followed: dict[PartitionKey, ReplicaFetcher] = {}
         self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._role_changes: dict[PartitionKey, asyncio.Lock] = {}
+        self._role_changes: WeakValueDictionary[PartitionKey, asyncio.Lock] = WeakValueDictionary()
         self._brokers = RegisteredBrokers(cache)
         self._saved = SavedHighWatermarks(env, self._high_watermarks)
         self._is_closed = False
@@ -148,6 +149,7 @@ class ReplicaManager:
             broker_id=broker_id,
             broker_epoch=broker_epoch,
             on_ended=self._set_alarm,
+            on_failure=on_failure,
         )
         self._alarm: Alarm[PartitionKey] = Alarm(
             env.clock, asyncio.get_running_loop(), self._on_deadline
@@ -281,7 +283,6 @@ class ReplicaManager:
             key = PartitionKey(topic.topic_id, number)
             async with self._role_change(key):
                 await self._end_role(key)
-            self._role_changes.pop(key, None)
 
     async def close(self) -> None:
         """Ends every role."""
@@ -302,7 +303,7 @@ class ReplicaManager:
         self.led.clear()
 
     def _role_change(self, key: PartitionKey) -> asyncio.Lock:
-        """Held across the waits of a change of role: the next one finds the partition as it is."""
+        """Held across the waits of a change of role; kept while one holds it or waits for it."""
         return self._role_changes.setdefault(key, asyncio.Lock())
 
     def _now_ms(self) -> int:
@@ -398,17 +399,15 @@ class ReplicaManager:
 
     async def on_registered(self) -> None:
         """This broker has another epoch: it fetches under that from now on."""
-        followed = [(key, fetcher) for key, fetcher in self._followed.items()]
+        followed = [*self._followed]
         fetchers, self._fetchers = self._fetchers, {}
         self._followed.clear()
         for fetcher in fetchers.values():
             await fetcher.stop()
         image = self._cache.image
-        for key, _ in followed:
+        for key in followed:
             topic = image.topic_by_id(key.topic_id)
-            if topic is None:
-                continue
-            partition = self._partitions.find(topic.name, key.partition)
+            partition = None if topic is None else self._partitions.find(topic.name, key.partition)
             if partition is not None:
                 await self._follow_again(key, partition)
 
