@@ -29,6 +29,7 @@ from millrace_server.replication.messages import (
     FetchResult,
     OutOfRange,
     PartitionKey,
+    Records,
 )
 from millrace_server.testing import Broker
 from tests.broker.wire import batch, connect
@@ -131,17 +132,25 @@ class Following:
 
     async def told(self, outcome: Diverging | OutOfRange) -> None:
         """The leader's first response."""
-        await self.partition.become_follower(6, leader_id=1)
+        await self.follow(self.key, self.partition)
+        await self.answered({self.key: FetchResult(outcome)})
+
+    async def follow(self, key: PartitionKey, partition: Partition) -> None:
+        """The partition follows the leader from now on."""
+        await partition.become_follower(6, leader_id=1)
         follower = PartitionFollower(
-            PartitionLogView(self.partition),
+            PartitionLogView(partition),
             leader_epoch=6,
-            high_watermark=self.partition.high_watermark,
+            high_watermark=partition.high_watermark,
             allows_loss=True,
         )
-        self.fetcher.add(self.key, self.partition, follower)
+        self.fetcher.add(key, partition, follower)
+
+    async def answered(self, results: dict[PartitionKey, FetchResult]) -> None:
+        """The leader has got the first fetch, and answers it."""
         await self.leader.until_asked(1)
-        result = encoded_result(self.key, FetchResult(outcome), b"")
-        self.leader.fetches[0].set_result(ReplicaFetchResponse(0, None, (result,)))
+        encoded = tuple(encoded_result(key, result, b"") for key, result in results.items())
+        self.leader.fetches[0].set_result(ReplicaFetchResponse(0, None, encoded))
 
 
 @pytest.mark.parametrize("outcome", [Diverging(EpochEnd(0, 1)), OutOfRange(1)])
@@ -189,5 +198,36 @@ async def test_a_role_may_end_while_records_go(
         await removing
         assert following.partition.end_offset == 1
         assert len(following.fetcher) == 0
+        await following.fetcher.stop()
+    assert following.failures == []
+
+
+async def test_a_flush_may_end_while_records_of_another_partition_go(tmp_path: Path) -> None:
+    saving, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def save(partition: Partition) -> None:
+        saving.set()
+        await may_go_on.wait()
+
+    async with Broker(data=tmp_path) as broker, connect(broker.port) as wire:
+        await wire.create("t", partitions=2)
+        for number in (0, 1, 1, 1):
+            await wire.produce("t", batch(b"committed"), partition=number)
+        following = Following(broker, save)
+        other, other_key = broker.node.broker.partitions.get("t", 1), PartitionKey(TOPIC, 1)
+        other.lower_high_watermark(0)
+        await following.follow(following.key, following.partition)
+        await following.follow(other_key, other)
+        await following.answered(
+            {
+                following.key: FetchResult(OutOfRange(0)),
+                other_key: FetchResult(Records(3), high_watermark=3, log_start_offset=2),
+            }
+        )
+        await saving.wait()
+        following.fetcher.on_stored(other_key)
+        may_go_on.set()
+        await following.leader.until_asked(2)
+        assert (other.start_offset, other.high_watermark) == (2, 3)
         await following.fetcher.stop()
     assert following.failures == []
