@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -23,6 +24,60 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # would the commands that the tests start.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+SLOW = (
+    "backup",
+    "chaos",
+    "cluster",
+    "crash",
+    "fuzz",
+    "hostile",
+    "sim",
+    "simulation",
+    "spark",
+    "upgrade",
+    "access/test_access_matrix.py",
+    "cli/test_cli_broker_away.py",
+    "cli/test_cli_cluster_changes.py",
+    "cli/test_cli_cluster_start.py",
+    "cli/test_cli_demo.py",
+    "cli/test_cli_missing_rights.py",
+    "cli/test_cli_pipes.py",
+    "cli/test_cli_round_trip.py",
+    "cli/test_cli_simulate.py",
+    "cli/test_demo_spark.py",
+    "cli/test_spark_output.py",
+    "clients/cluster/test_connect_backoff.py",
+    "monitoring/test_health.py",
+    "protocol/kafka/test_kafka_messages.py",
+    "raft/test_raft_simulation.py",
+    "server/log/test_log_crash.py",
+    "server/metadata/test_controller_machine.py",
+    "test_manual.py",
+    "test_readme.py",
+)
+"""Folders and files with slow tests: lives with faults, many processes, Spark, generated inputs.
+
+`pytest` without paths omits them, and `pytest -m slow` runs them. A path that is given runs whole.
+"""
+_TESTS = Path(__file__).parent
+_DEFAULT = "not long"
+"""The expression of `addopts`."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Omits slow tests where neither paths nor marks choose the tests. Workers get the choice."""
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if is_whole and config.option.markexpr == _DEFAULT:
+        config.option.markexpr = f"{_DEFAULT} and not slow"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks slow tests."""
+    path = item.path.relative_to(_TESTS).as_posix()
+    if any(path == slow or path.startswith(f"{slow}/") for slow in SLOW):
+        item.add_marker("slow")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

