@@ -74,9 +74,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Marks slow tests."""
+    """Marks slow tests; those that are long have their own mark."""
     path = item.path.relative_to(_TESTS).as_posix()
-    if any(path == slow or path.startswith(f"{slow}/") for slow in SLOW):
+    is_long = item.get_closest_marker("long") is not None
+    if not is_long and any(path == slow or path.startswith(f"{slow}/") for slow in SLOW):
         item.add_marker("slow")
 
 
