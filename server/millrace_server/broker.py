@@ -434,7 +434,7 @@ class Broker:
         return partition
 
     def _fail_metadata(self, error: BaseException) -> None:
-        log.critical("the metadata cannot be followed, stopping", error=repr(error))
+        log.critical("the metadata or replicas have failed, stopping", error=repr(error))
         self.active.fail(error)
         self._end(error)
 

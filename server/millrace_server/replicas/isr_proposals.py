@@ -45,7 +45,10 @@ class IsrProposals:
         on_ended: Callable[[LedPartition], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """`on_ended(led)` is called behind the outcome of a proposal: another may be due later."""
+        """`on_ended(led)` is called behind the outcome of a proposal: another may be due later.
+
+        `on_failure(error)` is called when sending has ended with an error that is no `ApiError`.
+        """
         self._env = env
         self._controller = controller
         self._broker_id = broker_id

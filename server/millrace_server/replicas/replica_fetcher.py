@@ -194,8 +194,8 @@ class ReplicaFetcher:
         self._is_reached = True
         results = decoded_results(response)
         effects = self._schedule.on_response(results, self._env.clock.monotonic_ms())
-        # Those that wait come last: a flush may end meanwhile, and its follower decides on top of
-        # what it has decided before.
+        # Those that wait come last. A flush of another partition may end meanwhile, and its
+        # follower takes what it has decided before for done.
         effects.sort(key=lambda each: isinstance(each[1], Truncate | Reset))
         followers = {key: self._schedule.followers[key] for key, _ in effects}
         for key, effect in effects:
