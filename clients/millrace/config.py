@@ -314,7 +314,7 @@ class ConsumerConfig(ClientConfig):
     """A broker holds a fetch until there is so much to read, or `fetch_max_wait_ms` is over."""
     fetch_max_bytes: int = 16 * 1024 * 1024
     """Bound of one answer of one broker."""
-    max_partition_bytes: int = 1024 * 1024
+    max_partition_bytes: int = 2 * 1024 * 1024
     """Bound of one partition in one answer; a single larger batch is still read. Each connection to
     a broker keeps the room of up to three answers that are no larger than this, or than 8 MiB."""
     buffer_bytes: int = 64 * 1024 * 1024
