@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import chain, islice, repeat
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from millrace.errors import CorruptMessage
 from millrace_protocol.errors import ErrorCode
@@ -57,6 +56,18 @@ class Receipt(NamedTuple):
     timestamp_ms: int
 
 
+class _Fields(NamedTuple):
+    """The fields of a record. A named tuple's attribute takes half the time of a property."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Any
+    value: Any
+    headers: Headers
+
+
 class Record(tuple[Any, ...], Generic[K, V]):
     """A record as read: `(topic, partition, offset, timestamp_ms, key, value, headers)`.
 
@@ -69,10 +80,10 @@ class Record(tuple[Any, ...], Generic[K, V]):
 
     __slots__ = ()
 
-    topic = cast(str, property(itemgetter(0)))
-    partition = cast(int, property(itemgetter(1)))
-    offset = cast(int, property(itemgetter(2)))
-    timestamp_ms = cast(int, property(itemgetter(3)))
+    topic = _Fields.topic
+    partition = _Fields.partition
+    offset = _Fields.offset
+    timestamp_ms = _Fields.timestamp_ms
     if TYPE_CHECKING:
 
         @property
@@ -81,9 +92,9 @@ class Record(tuple[Any, ...], Generic[K, V]):
         @property
         def value(self) -> V | None: ...
     else:
-        key = property(itemgetter(4))
-        value = property(itemgetter(5))
-    headers = cast(Headers, property(itemgetter(6)))
+        key = _Fields.key
+        value = _Fields.value
+    headers = _Fields.headers
 
     @classmethod
     def of(
@@ -258,6 +269,9 @@ class RecordBatch(Generic[K, V]):
         return self._length
 
     def __iter__(self) -> Iterator[Record[K, V]]:
+        return chain.from_iterable(self._chunks())
+
+    def _chunks(self) -> Iterator[Iterator[Record[K, V]]]:
         for columns in self._columns():
             refused = deserialize(columns, self._key_deserializer, self._value_deserializer)
             if refused is not None:
@@ -265,7 +279,7 @@ class RecordBatch(Generic[K, V]):
                     raise refused[1]
                 finally:
                     del refused
-            yield from make_records(columns, self.where, columns.offsets)
+            yield make_records(columns, self.where, columns.offsets)
 
     def values(self) -> list[bytes | None]:
         """All values as bytes, the cheapest way to get at them."""
