@@ -177,10 +177,12 @@ class Producer(ProducerLife, Generic[K, V]):
         there; `TypeError` for what is not bytes; `Closed` or `ClientFailed`.
         """
         # Why flat: see `hot_batches`.
-        batch = self._hot.get(topic)
+        try:
+            batch = self._hot[topic]
+        except KeyError:
+            return self._send_any(topic, value, key, partition, headers, timestamp_ms)
         if (
-            batch is not None
-            and type(value) is bytes
+            type(value) is bytes
             and key is None
             and partition is None
             and timestamp_ms is None
@@ -195,7 +197,10 @@ class Producer(ProducerLife, Generic[K, V]):
                 accumulator.buffered_bytes = buffered_bytes
                 values = batch.values
                 values.append(value)
-                return Delivery(batch, len(values) - 1)
+                delivery = Delivery()
+                delivery._batch = batch
+                delivery._index = len(values) - 1
+                return delivery
         return self._send_any(topic, value, key, partition, headers, timestamp_ms)
 
     def _send_any(
@@ -227,7 +232,7 @@ class Producer(ProducerLife, Generic[K, V]):
         if is_plain and batch.is_plain and batch.partition >= 0:
             self._hot[topic] = batch
         self._wake_sender()
-        return Delivery(batch, len(batch.values) - 1)
+        return Delivery.of(batch, len(batch.values) - 1)
 
     def send_many(
         self,

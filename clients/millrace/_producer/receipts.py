@@ -28,11 +28,17 @@ class Delivery:
     gives up the wait, not the record.
     """
 
+    # No `__init__`: `Producer.send` fills in both, which takes half the time of calling one.
     __slots__ = ("_batch", "_index")
+    _batch: Batch
+    _index: int
 
-    def __init__(self, batch: Batch, index: int) -> None:
-        self._batch = batch
-        self._index = index
+    @classmethod
+    def of(cls, batch: Batch, index: int) -> Delivery:
+        """The handle of the record at `index` of a batch."""
+        made = cls()
+        made._batch, made._index = batch, index
+        return made
 
     def __await__(self) -> Generator[Any, None, Receipt]:
         batch, index = self.place()

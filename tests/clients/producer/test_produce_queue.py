@@ -58,8 +58,8 @@ class OneOfMany:
     def place(self) -> tuple[Batch, int]:
         if self._last_place is None or not self._last_place[0].settled:
             runs, order = self.deliveries._runs, self.deliveries._order
-            self._last_place = Delivery(*Receipts(runs, order).place(self.index)).place()
-        return Delivery(*self._last_place).place()
+            self._last_place = Delivery.of(*Receipts(runs, order).place(self.index)).place()
+        return Delivery.of(*self._last_place).place()
 
     def done(self) -> bool:
         return self.is_in_a_batch() and self.place()[0].settled
@@ -99,7 +99,7 @@ class Rig:
 
     def send(self, value: bytes, partition: int | None = 0, topic: str = "t") -> Delivery:
         batch = self.accumulator.append(topic, partition, None, value, (), 0)
-        return Delivery(batch, len(batch.values) - 1)
+        return Delivery.of(batch, len(batch.values) - 1)
 
     def send_many(
         self,
