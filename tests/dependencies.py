@@ -33,6 +33,8 @@ SOURCE = ("protocol", "server", "clients", "spark_connector")
 PROGRAMS = ("tests", "benchmarks", "examples", "manual")
 """The folders of what runs from a checkout."""
 _OWN = {*PROGRAMS, "millrace", "pyspark_millrace"}
+_COMPILED = "millrace_native"
+"""A distribution of its own, which nothing needs."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -101,7 +103,7 @@ def _imports(folder: str) -> frozenset[Import]:
 
 
 def _is_own(top: str) -> bool:
-    return top in _OWN or top.startswith("millrace_")
+    return top != _COMPILED and (top in _OWN or top.startswith("millrace_"))
 
 
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str | None]]:

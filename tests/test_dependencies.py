@@ -34,7 +34,17 @@ IMPORTED_BY_ITS_HOST = {"pytest"}
 def test_every_library_that_the_source_imports_is_declared() -> None:
     imported = {each.library for each in imports(*SOURCE)}
     assert imported - IMPORTED_BY_ITS_HOST <= names(
-        "", "arrow", "spark", "sql", "tls", "oauth", "metrics", "opentelemetry", "console", "demo"
+        "",
+        "arrow",
+        "fast",
+        "spark",
+        "sql",
+        "tls",
+        "oauth",
+        "metrics",
+        "opentelemetry",
+        "console",
+        "demo",
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millrace_protocol.records import native
 from millrace_protocol.records.arrow_columns import HEADER_TYPE, binary_column, header_column, items
 from millrace_protocol.records.corruption import CorruptBatch, Fault
 from millrace_protocol.records.decode import decode_records, decompress_payload
@@ -29,6 +30,7 @@ from millrace_protocol.records.header import (
     ReadBuffer,
     read_header,
 )
+from millrace_protocol.records.native import BATCH_NUMBERS, FIELDS
 from millrace_protocol.records.starts import Misplaced, RecordStarts
 from millrace_protocol.records.validate import check_batches
 from millrace_protocol.records.varint_arrays import NoVarint, VarintArrays
@@ -168,13 +170,14 @@ class ArrowFetch:
             positions = self._sound_batches(check_crc)
         self._positions, self._batch_headers = self._shown_batches(positions, from_offset)
         self._flat, extents = self._lay_out(limit_bytes)
-        self._numbers = VarintArrays(self._flat)
-        counts = self._constants("record_count")
-        starts = self._record_starts(extents, counts.tolist())
-        self.count = len(starts)
-        self._counts = counts
-        self._ends = np.cumsum(counts)
-        self._read_fields(starts)
+        self._counts = self._constants("record_count")
+        self._ends = np.cumsum(self._counts)
+        self.count = int(self._ends[-1]) if len(self._ends) else 0
+        if native.compiled is not None:
+            self._read_compiled(extents)
+        else:
+            self._numbers = VarintArrays(self._flat)
+            self._read_fields(self._record_starts(extents, self._counts.tolist()))
 
     def column(self, name: str, first: int = 0, stop: int | None = None) -> pa.Array:
         """The column `name` of the records `[first, stop)`, in an array of its own."""
@@ -189,7 +192,7 @@ class ArrowFetch:
             case "offset":
                 return pa.array(self.offsets[rows])
             case "timestamp":
-                return pa.array(self._timestamps[rows]).cast(SCHEMA.field("timestamp").type)
+                return pa.array(self._timestamps[rows]).view(SCHEMA.field("timestamp").type)
             case "is_log_append_time":
                 return pa.array(self._is_log_append_time[rows])
             case _:
@@ -275,6 +278,25 @@ class ArrowFetch:
         self.offsets = self._absolute_offsets(offset_deltas)
         self._timestamps = self._absolute_timestamps(time_deltas)
 
+    def _read_compiled(self, extents: list[tuple[int, int]]) -> None:
+        """Sets what `_read_fields` sets, by the compiled reader."""
+        assert native.compiled is not None
+        batches = np.empty((len(extents), BATCH_NUMBERS), np.int64)
+        batches[:, :2] = np.array(extents, np.int64).reshape(-1, 2)
+        batches[:, 2] = self._counts
+        for column, field in enumerate(
+            ("base_offset", "last_offset_delta", "base_timestamp", "attributes", "max_timestamp"), 3
+        ):
+            batches[:, column] = self._batch_headers[field]
+        batches[:, 6] &= LOG_APPEND_TIME_BIT
+        numbers = np.empty((FIELDS, self.count), np.int64)
+        sound = native.compiled.read_fields(self._flat, batches, numbers)
+        if sound < len(extents):
+            raise self._corrupt(sound)
+        self._keys, self._key_sizes, self._values, self._value_sizes = numbers[:4]
+        positions, self._header_counts, ends, self.offsets, self._timestamps = numbers[4:]
+        self._require(self._read_headers(positions, ends) == ends)
+
     def _varints(self, positions: _Integers) -> tuple[_Integers, _Integers]:
         """Read a number of each record; return the numbers and where each ends."""
         try:
@@ -345,12 +367,14 @@ class ArrowFetch:
             raise self._corrupt(self._batch_of(int(is_sound.argmin())))
 
     def _corrupt(self, batch: int) -> CorruptBatch:
-        position = int(self._positions[batch])
+        """The first fault up to this batch. A batch before it may have another, not met yet."""
+        positions = self._positions[: batch + 1].tolist()
         try:
-            decode_records(self._source, position, check_crc=False)
+            for position in positions:
+                decode_records(self._source, position, check_crc=False)
         except CorruptBatch as corrupt:
             return corrupt
-        return CorruptBatch("the records contradict each other", position, Fault.PAYLOAD)
+        return CorruptBatch("the records contradict each other", positions[-1], Fault.PAYLOAD)
 
 
 def _batch_headers(buf: memoryview, positions: _Integers) -> npt.NDArray[np.void]:

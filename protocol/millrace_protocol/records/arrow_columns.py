@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millrace_protocol.records import native
 from millrace_protocol.records.encode import Headers
 
 _Integers = npt.NDArray[np.int64]
@@ -18,6 +19,8 @@ _Integers = npt.NDArray[np.int64]
 HEADER_TYPE: Final = pa.struct(
     [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
 )
+
+_NONE: Final = pa.array([], HEADER_TYPE)
 
 
 def binary_column(flat: memoryview, positions: _Integers, sizes: _Integers) -> pa.BinaryArray:
@@ -32,6 +35,8 @@ def binary_column(flat: memoryview, positions: _Integers, sizes: _Integers) -> p
     smallest, largest = int(sizes.min()), int(sizes.max())
     if largest < 0:
         return pa.nulls(count, pa.binary())
+    if native.compiled is not None:
+        return _gathered(flat, positions, sizes, has_nulls=smallest < 0)
     if smallest == largest > 0:
         return _binary_of_one_size(flat, positions, largest)
     is_null = sizes < 0
@@ -42,6 +47,22 @@ def binary_column(flat: memoryview, positions: _Integers, sizes: _Integers) -> p
     fields_and_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
     every_other = np.arange(0, 2 * count, 2, dtype=np.int32)
     return fields_and_gaps.take(pa.array(every_other, mask=is_null if smallest < 0 else None))
+
+
+def _gathered(
+    flat: memoryview, positions: _Integers, sizes: _Integers, *, has_nulls: bool
+) -> pa.BinaryArray:
+    """Build the column by the compiled copier."""
+    assert native.compiled is not None
+    count = len(positions)
+    filled = np.maximum(sizes, 0) if has_nulls else sizes
+    bounds = np.empty(count + 1, np.int32)
+    data = np.empty(int(filled.sum()), np.uint8)
+    native.compiled.gather(flat, positions, sizes, bounds, data)
+    validity = pa.py_buffer(np.packbits(sizes >= 0, bitorder="little")) if has_nulls else None
+    return pa.Array.from_buffers(
+        pa.binary(), count, [validity, pa.py_buffer(bounds), pa.py_buffer(data)]
+    )
 
 
 def _binary_of_one_size(flat: memoryview, positions: _Integers, size: int) -> pa.BinaryArray:
@@ -57,6 +78,11 @@ def header_column(counts: _Integers, lists: Sequence[Headers]) -> pa.ListArray:
 
     `lists` has the headers of those that have any.
     """
+    if not lists:
+        no_bounds = pa.py_buffer(np.zeros(len(counts) + 1, np.int32))
+        return pa.Array.from_buffers(
+            pa.list_(HEADER_TYPE), len(counts), [None, no_bounds], null_count=0, children=[_NONE]
+        )
     ends = np.cumsum(counts)
     names = [name for headers in lists for name, _ in headers]
     values = [value for headers in lists for _, value in headers]

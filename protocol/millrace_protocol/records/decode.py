@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from millrace_protocol.records import native
 from millrace_protocol.records.columns import NO_HEADERS, Columns
 from millrace_protocol.records.compression import Codec, CompressionError, decompress
 from millrace_protocol.records.corruption import CorruptBatch, Fault
@@ -202,14 +203,14 @@ class _Payload:
         is_dense = count == self._header.last_offset_delta + 1
         previous_delta = -1
         while first < count:
-            stop = min(first + chunk_records, count)
+            stop, start = min(first + chunk_records, count), position
             if is_dense:
                 columns, position = self._read_dense(position, first, stop)
             else:
                 columns, position = self._read_sparse(position, first, stop, previous_delta)
                 previous_delta = columns.offsets[-1] - self._header.base_offset
             if position > self._end:
-                raise self._corrupt(stop - 1, position, "runs past the end of the batch")
+                raise self._fault_of_chunk(columns, start, first)
             yield columns
             first = stop
         if position != self._end:
@@ -220,6 +221,8 @@ class _Payload:
         """Read the records `[first, stop)` of a batch without gaps; return where they end."""
         base_offset = self._header.base_offset
         columns = Columns(range(base_offset + first, base_offset + stop))
+        if native.compiled is not None:
+            return columns, self._read_compiled(columns, position, first)
         for width, width_first, width_end in OFFSET_DELTA_WIDTHS:
             low, high = max(first, width_first), min(stop, width_end)
             while low < high:
@@ -232,6 +235,29 @@ class _Payload:
                 position = run.end
                 low += len(run.values)
         return columns, position
+
+    def _read_compiled(self, columns: Columns, position: int, first: int) -> int:
+        """Read all records of a chunk by the compiled reader; return where they end."""
+        assert native.compiled is not None
+        row = 0
+        while True:
+            row, position = native.compiled.read_records(
+                self._buf,
+                position,
+                self._end,
+                row,
+                first + row,
+                self._base_timestamp,
+                self._fixed_timestamp,
+                columns.timestamps_ms,
+                columns.keys,
+                columns.values,
+                columns.headers,
+            )
+            if row == len(columns):
+                return position
+            position = self._read_unusual(columns, row, position, first)
+            row += 1
 
     def _take_run(self, columns: Columns, index: int, run: TableRun) -> bool:
         """Put a run into the rows from `index` on; False if its times cannot be told so simply."""
@@ -326,6 +352,15 @@ class _Payload:
             return self._record(columns, index, position, first + index)[1]
         except (IndexError, Malformed) as error:
             raise self._corrupt(first + index, position, error) from error
+
+    def _fault_of_chunk(self, columns: Columns, position: int, first: int) -> CorruptBatch:
+        """What is wrong with a chunk whose records run past the end of their batch."""
+        try:
+            for row in range(len(columns)):
+                position = self._read_unusual(columns, row, position, first)
+        except CorruptBatch as corrupt:
+            return corrupt
+        raise AssertionError("a record that was read is sound, and yet beyond its batch")
 
     def _read_sparse(
         self, position: int, first: int, stop: int, previous_delta: int

@@ -18,6 +18,7 @@ from functools import lru_cache
 from operator import add
 from typing import Final
 
+from millrace_protocol.records import native
 from millrace_protocol.records.compression import Codec, compress
 from millrace_protocol.records.header import (
     DELETE_HORIZON_BIT,
@@ -97,15 +98,11 @@ def encode_batch(
     for name, column in (("keys", keys), ("headers", headers), ("timestamps_ms", timestamps_ms)):
         if column is not None and not isinstance(column, int) and len(column) != count:
             raise ValueError(f"{len(column)} {name} for {count} values: columns must be equal")
-    deltas: list[int] | None = None
-    if isinstance(timestamps_ms, int):
-        base_timestamp = max_timestamp = timestamps_ms
-    else:
-        base_timestamp, max_timestamp = timestamps_ms[0], max(timestamps_ms)
-        if max_timestamp != base_timestamp or min(timestamps_ms) != base_timestamp:
-            deltas = [timestamp - base_timestamp for timestamp in timestamps_ms]
+    encoded, base_timestamp, max_timestamp = _encoded(
+        values, keys, headers, timestamps_ms, value_bytes
+    )
     return finish_batch(
-        _encode_columns(values, keys, headers, deltas, value_bytes),
+        encoded,
         codec=codec,
         level=level,
         base_offset=base_offset,
@@ -188,6 +185,28 @@ def record_size_max(key: bytes | None, value: bytes | None, headers: Headers = (
     for name, header in headers:
         size += HEADER_OVERHEAD_BYTES_MAX + 4 * len(name) + len(header or b"")
     return size
+
+
+def _encoded(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    headers: Sequence[Headers] | None,
+    timestamps_ms: int | Sequence[int],
+    value_bytes: int | None,
+) -> tuple[bytearray, int, int]:
+    """Return room for a header with the encoded records, their first time and the greatest."""
+    if native.compiled is not None:
+        found = native.compiled.encode_records(values, timestamps_ms, keys, headers, HEADER_SIZE)
+        if found is not None:
+            return found
+    if isinstance(timestamps_ms, int):
+        base = newest = timestamps_ms
+    else:
+        base, newest = timestamps_ms[0], max(timestamps_ms)
+    deltas: list[int] | None = None
+    if not isinstance(timestamps_ms, int) and (newest != base or min(timestamps_ms) != base):
+        deltas = [timestamp - base for timestamp in timestamps_ms]
+    return _encode_columns(values, keys, headers, deltas, value_bytes), base, newest
 
 
 # Why columns. Appending eight pieces per record to a buffer costs 450 ns in CPython, nearly all of
