@@ -6,8 +6,9 @@ no broker: this is the part of a client that no network can hide. Run as
 
 Both sides do the same work: to encode, lists of values become a sealed batch; to decode, the CRC
 is checked and offset, timestamp, key, value and headers of every record become Python objects.
-Values of one size are read as a table by us and one by one by aiokafka, so there is a shape with
-values of many sizes too.
+Values of one size are read as a table by our Python code and one by one by aiokafka, so there is a
+shape with values of many sizes too. The compiled codec is measured where `millrace-native` is
+installed.
 """
 
 import random
@@ -27,12 +28,13 @@ from millrace_protocol.records import (
     decode_fetch,
     encode_batch,
     murmur2,
+    native,
     partition_for_key,
 )
 from millrace_protocol.records.arrow import decode_arrow
 from millrace_protocol.records.arrow_encode import encode_arrow
 
-CONTESTANTS = ("millrace", "aiokafka")
+PYTHON, COMPILED, AIOKAFKA = "millrace", "millrace, compiled", "aiokafka (C)"
 RUNS = 60
 BATCH_BYTES = 64 * 1024
 VALUE = b"v" * 100
@@ -40,7 +42,7 @@ VALUE_SIZES = range(80, 121)
 """Sizes of the values in the shape where they differ; 100 bytes on average."""
 BATCH_RECORDS = BATCH_BYTES // 109
 FETCH_BATCHES = 64
-FETCH_BATCH_RECORDS = 16 * 1024 // 109
+FETCH_BATCH_BYTES = 16 * 1024
 NOW_MS = 1_700_000_000_000
 
 Columns = dict[str, Any]
@@ -49,7 +51,7 @@ Figures = dict[str, dict[str, float]]
 PLAIN: Columns = {"timestamps_ms": NOW_MS}
 TIMES: Columns = {"timestamps_ms": [NOW_MS + index // 50 for index in range(BATCH_RECORDS)]}
 KEYS: Columns = {"keys": [b"key-%05d" % index for index in range(BATCH_RECORDS)]}
-HEADERS: Columns = {"headers": [[("trace", b"0123456789abcdef")]] * BATCH_RECORDS}
+HEADERS: Columns = {"headers": [(("trace", b"0123456789abcdef"),)] * BATCH_RECORDS}
 SHAPES: dict[str, Columns] = {
     "values": PLAIN,
     "values, times": TIMES,
@@ -71,13 +73,25 @@ def cpu_ns_per_record(work: Callable[[], object], record_count: int) -> float:
     return statistics.median(samples) / record_count
 
 
+def with_both_codecs(work: Callable[[], object], record_count: int) -> dict[str, float]:
+    """`cpu_ns_per_record` of the Python code, and of the compiled code where there is any."""
+    compiled, native.compiled = native.compiled, None
+    try:
+        figures = {PYTHON: cpu_ns_per_record(work, record_count)}
+    finally:
+        native.compiled = compiled
+    if compiled is not None:
+        figures[COMPILED] = cpu_ns_per_record(work, record_count)
+    return figures
+
+
 def encode_with_aiokafka(values: Sequence[bytes], columns: Columns) -> bytes:
     """Build the same batch through aiokafka's builder, a call per record as it wants it."""
     count = len(values)
     times = columns["timestamps_ms"]
     times = [times] * count if isinstance(times, int) else times
     keys = columns.get("keys") or [None] * count
-    headers = columns.get("headers") or [[]] * count
+    headers = list(map(list, columns.get("headers") or [()] * count))
     codec = int(columns.get("codec", Codec.NONE))
     builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 30)
     for index in range(count):
@@ -106,18 +120,16 @@ def measure() -> Figures:
     sizes = random.Random(1).choices(VALUE_SIZES, k=BATCH_RECORDS)
     contents = dict.fromkeys(SHAPES, [VALUE] * BATCH_RECORDS)
     contents["values of many sizes"] = [b"v" * size for size in sizes]
+    contents["values of 1 KiB"] = [b"v" * 1024] * (BATCH_BYTES // 1033)
     for shape, values in contents.items():
         columns = SHAPES.get(shape, PLAIN)
         batch = bytes(encode_batch(values, **columns))
-        figures[f"encode {shape}"] = {
-            "millrace": cpu_ns_per_record(partial(encode_batch, values, **columns), len(values)),
-            "aiokafka": cpu_ns_per_record(
-                partial(encode_with_aiokafka, values, columns), len(values)
-            ),
-        }
-        figures[f"decode {shape}"] = {
-            "millrace": cpu_ns_per_record(partial(decode_to_tuples, batch), len(values)),
-            "aiokafka": cpu_ns_per_record(partial(decode_with_aiokafka, batch), len(values)),
+        count = len(values)
+        figures[f"encode {shape}"] = with_both_codecs(
+            partial(encode_batch, values, **columns), count
+        ) | {AIOKAFKA: cpu_ns_per_record(partial(encode_with_aiokafka, values, columns), count)}
+        figures[f"decode {shape}"] = with_both_codecs(partial(decode_to_tuples, batch), count) | {
+            AIOKAFKA: cpu_ns_per_record(partial(decode_with_aiokafka, batch), count)
         }
     figures |= measure_arrow() | measure_keys()
     return figures
@@ -126,39 +138,35 @@ def measure() -> Figures:
 def measure_arrow() -> Figures:
     """Measure columns: a batch from Arrow, and a fetch of 64 batches of 16 KiB to Arrow."""
     column = pa.array([VALUE] * BATCH_RECORDS, pa.binary())
-    fetch = b"".join(
-        encode_batch(
-            [VALUE] * FETCH_BATCH_RECORDS,
-            timestamps_ms=NOW_MS + index,
-            base_offset=index * FETCH_BATCH_RECORDS,
-        )
-        for index in range(FETCH_BATCHES)
-    )
-    count = FETCH_BATCHES * FETCH_BATCH_RECORDS
-    return {
+    figures = {
         "encode values from Arrow": {
-            "millrace": cpu_ns_per_record(
+            PYTHON: cpu_ns_per_record(
                 lambda: encode_arrow(column, timestamp_ms=NOW_MS), BATCH_RECORDS
             )
-        },
-        "decode 64 x 16 KiB to Arrow": {
-            "millrace": cpu_ns_per_record(lambda: decode_arrow(fetch), count)
-        },
-        "decode 64 x 16 KiB to tuples": {
-            "millrace": cpu_ns_per_record(lambda: decode_to_tuples(fetch), count)
-        },
+        }
     }
+    for title, value in (("", VALUE), (", values of 1 KiB", b"v" * 1024)):
+        in_batch = FETCH_BATCH_BYTES // (len(value) + 9)
+        fetch = b"".join(
+            encode_batch(
+                [value] * in_batch, timestamps_ms=NOW_MS + index, base_offset=index * in_batch
+            )
+            for index in range(FETCH_BATCHES)
+        )
+        for form, decode in (("Arrow", decode_arrow), ("tuples", decode_to_tuples)):
+            figures[f"decode 64 x 16 KiB to {form}{title}"] = with_both_codecs(
+                partial(decode, fetch), FETCH_BATCHES * in_batch
+            )
+    return figures
 
 
 def measure_keys() -> Figures:
     """Measure the choice of a partition for keys of nine bytes."""
     keys = KEYS["keys"]
     return {
-        "murmur2": {
-            "millrace": cpu_ns_per_record(lambda: [murmur2(key) for key in keys], len(keys))
-        },
+        "murmur2": {PYTHON: cpu_ns_per_record(lambda: [murmur2(key) for key in keys], len(keys))},
         "partition of a hot key": {
-            "millrace": cpu_ns_per_record(
+            PYTHON: cpu_ns_per_record(
                 lambda: [partition_for_key(key, 12) for key in keys], len(keys)
             )
         },
@@ -168,10 +176,11 @@ def measure_keys() -> Figures:
 def main() -> None:
     """Print the figures as a table."""
     table = Table("CPU, ns per record", title=f"{BATCH_RECORDS} values of {len(VALUE)} bytes")
-    table.add_column("millrace", justify="right")
-    table.add_column("aiokafka (C)", justify="right")
+    contestants = (PYTHON, COMPILED, AIOKAFKA)
+    for name in contestants:
+        table.add_column(name, justify="right")
     for work, figures in measure().items():
-        cells = [f"{figures[name]:.0f}" if name in figures else "" for name in CONTESTANTS]
+        cells = [f"{figures[name]:.0f}" if name in figures else "" for name in contestants]
         table.add_row(work, *cells)
     Console().print(table)
 
